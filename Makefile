@@ -1,0 +1,44 @@
+# The verbs of this repository. `make demo` and `make test` need Python 3.11+ and make, and do their own set-up.
+PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
+BIN = .venv/bin
+
+.PHONY: setup check test demo e2e generate docs lock build clean
+
+setup: .venv/ready
+
+.venv/ready: requirements/dev.txt pyproject.toml hack/setup
+	@hack/setup "$(PYTHON)"
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python hack/generate-protos --check
+	$(BIN)/python hack/generate-docs --check
+	$(BIN)/codespell dra_driver protos deviceclasses docs hack tests *.md
+	$(BIN)/yamllint -s deviceclasses hack
+	$(BIN)/python hack/budget
+
+test: setup
+	$(BIN)/python hack/test
+
+demo: setup
+	@$(BIN)/dra-driver demo
+
+e2e: setup
+	$(BIN)/python hack/testbed/e2e.py
+
+generate: setup
+	$(BIN)/python hack/generate-protos
+	$(BIN)/python hack/generate-docs
+
+lock: setup
+	$(BIN)/python hack/lock
+
+build: setup
+	$(BIN)/python -m hatchling build
+
+clean:
+	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

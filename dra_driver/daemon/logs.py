@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log lines: one event name and key-value pairs each, as JSON or for people. What services tell is put into words here."""
+
+import logging
+import sys
+from dataclasses import fields
+from typing import assert_never
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.events import (
+    ClaimPrepared,
+    ClaimUnprepared,
+    DeviceVanished,
+    DriverEvent,
+    FieldsDropped,
+    Observer,
+    PublicationProblem,
+    Published,
+    PublishFailed,
+    Recovered,
+    SliceLost,
+    SliceWritten,
+    ThreadFailed,
+)
+
+
+def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
+    """A logger to standard error; `form` is "json" or "console". Nothing global is configured."""
+    last: Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if form == "console"
+        else structlog.processors.JSONRenderer(sort_keys=True)
+    )
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        last,
+    ]
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+    )
+    return logger
+
+
+def log_events(log: FilteringBoundLogger) -> Observer:
+    """An observer that writes each event as one line."""
+
+    def observe(event: DriverEvent) -> None:
+        level, name = _line(event)
+        log.log(level, name, **_pairs(event))
+
+    return observe
+
+
+def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911  one short case for each event is the clearest table
+    match event:
+        case ClaimPrepared(error=error):
+            return (
+                (logging.WARNING, "claim_not_prepared")
+                if error
+                else (logging.INFO, "claim_prepared")
+            )
+        case ClaimUnprepared(error=error):
+            return (
+                (logging.WARNING, "claim_not_unprepared")
+                if error
+                else (logging.INFO, "claim_unprepared")
+            )
+        case SliceWritten():
+            return logging.INFO, "slice_written"
+        case SliceLost():
+            return logging.WARNING, "slice_deleted_by_somebody_else"
+        case PublishFailed():
+            return logging.WARNING, "publish_failed"
+        case Published():
+            return logging.INFO, "published"
+        case PublicationProblem():
+            return logging.WARNING, "left_out_of_slice"
+        case FieldsDropped():
+            return logging.WARNING, "fields_dropped_by_api_server"
+        case DeviceVanished():
+            return logging.WARNING, "device_vanished"
+        case Recovered():
+            return logging.INFO, "recovered"
+        case ThreadFailed():
+            return logging.ERROR, "thread_failed"
+        case _:
+            assert_never(event)
+
+
+def _pairs(event: DriverEvent) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, ClaimRef):
+            pairs |= {
+                "claim_namespace": value.namespace,
+                "claim_name": value.name,
+                "claim_uid": value.uid,
+            }
+        elif isinstance(value, float):
+            pairs[field.name] = round(value, 4)
+        elif value not in ("", ()):
+            pairs[field.name] = value if isinstance(value, int | str) else str(value)
+    return pairs

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics, fed by the same events as the log."""
+
+from typing import assert_never
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from dra_driver.model.events import (
+    ClaimPrepared,
+    ClaimUnprepared,
+    DeviceVanished,
+    DriverEvent,
+    FieldsDropped,
+    PublicationProblem,
+    Published,
+    PublishFailed,
+    Recovered,
+    SliceLost,
+    SliceWritten,
+    ThreadFailed,
+)
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 35)
+
+
+class Metrics:
+    """All metrics of one process in a registry of their own; an instance is an observer."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._claims = {
+            ClaimPrepared: self._claim_metrics("prepare", "NodePrepareResources"),
+            ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources and sweeps"),
+        }
+        self._writes = self._counter(
+            "slice_writes", "ResourceSlice writes that the API server accepted", "action"
+        )
+        self._lost = self._counter("slices_lost", "ResourceSlices that somebody else deleted")
+        self._failures = self._counter(
+            "publish_failures", "Failed tries to bring the ResourceSlices up to date"
+        )
+        self._problems = self._counter(
+            "attributes_dropped", "Attributes, capacities or devices left out of slices"
+        )
+        self._dropped = self._counter("fields_dropped", "Fields that the API server did not store")
+        self._vanished = self._counter(
+            "devices_vanished", "Devices that were there and are not found any more"
+        )
+        self._recoveries = self._counter(
+            "recoveries", "Corrections of state and CDI files at start", "what"
+        )
+        self._threads = self._counter(
+            "thread_failures", "Unexpected ends of long-lived threads", "thread"
+        )
+        self._devices = Gauge(
+            "dra_driver_published_devices", "Devices in the slices", registry=self.registry
+        )
+        self._slices = Gauge(
+            "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
+        )
+
+    def __call__(self, event: DriverEvent) -> None:  # noqa: C901  one short case for each event
+        match event:
+            case ClaimPrepared() | ClaimUnprepared():
+                total, seconds = self._claims[type(event)]
+                total.labels("error" if event.error else "success").inc()
+                seconds.observe(event.seconds)
+            case SliceWritten(action=action):
+                self._writes.labels(action).inc()
+            case SliceLost():
+                self._lost.inc()
+            case PublishFailed():
+                self._failures.inc()
+            case Published(devices, slices):
+                self._devices.set(devices)
+                self._slices.set(slices)
+            case PublicationProblem():
+                self._problems.inc()
+            case FieldsDropped(fields=fields):
+                self._dropped.inc(len(fields))
+            case DeviceVanished():
+                self._vanished.inc()
+            case Recovered(rewritten, released, removed_files):
+                for what, count in (
+                    ("rewritten", rewritten),
+                    ("released", released),
+                    ("removed_file", removed_files),
+                ):
+                    self._recoveries.labels(what).inc(count)
+            case ThreadFailed(thread=thread):
+                self._threads.labels(thread).inc()
+            case _:
+                assert_never(event)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"dra_driver_{name}", text, labels, registry=self.registry)
+
+    def _claim_metrics(self, verb: str, calls: str) -> tuple[Counter, Histogram]:
+        total = self._counter(f"{verb}_claims", f"Claims of {calls}, by result", "result")
+        for result in ("success", "error"):
+            total.labels(result)
+        seconds = Histogram(
+            f"dra_driver_{verb}_claim_duration_seconds",
+            f"Duration of the call that a claim came with ({calls})",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        return total, seconds

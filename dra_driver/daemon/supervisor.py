@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long-lived threads: each has a name and a guard. None dies silently, none is started in a hot loop."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.model.events import Observer, ThreadFailed
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+
+
+class Supervisor:
+    """Starts guarded threads and ends them together. `wait` is `Event.wait` of the stop event, injected by tests."""
+
+    def __init__(
+        self,
+        log: FilteringBoundLogger,
+        observe: Observer,
+        *,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        self.stop = Event()
+        self._log = log
+        self._observe = observe
+        self._wait = wait
+        self._threads: list[Thread] = []
+
+    def start(self, name: str, run: Callable[[Event], None]) -> None:
+        """Run `run(stop)` on a thread. It may return when `stop` is set; an error starts it again after a growing delay."""
+        thread = Thread(target=self._guard, args=(name, run), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def end(self, *, seconds: float) -> tuple[str, ...]:
+        """Ask all threads to end and wait for each at most `seconds`; answers the names of those that did not."""
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(seconds)
+        return tuple(thread.name for thread in self._threads if thread.is_alive())
+
+    def _guard(self, name: str, run: Callable[[Event], None]) -> None:
+        delay = FIRST_DELAY_SECONDS
+        while not self.stop.is_set():
+            try:
+                run(self.stop)
+            except Exception as error:  # noqa: BLE001  the guard of all threads: every error is logged and counted
+                self._log.exception("thread_error", thread=name)
+                self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))
+                self._wait(self.stop, delay)
+                delay = min(delay * 2, LONGEST_DELAY_SECONDS)
+            else:
+                return

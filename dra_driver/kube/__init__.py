@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server: what the cluster says."""

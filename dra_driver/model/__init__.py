@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nouns: frozen, validated values without behaviour beyond their own arithmetic."""

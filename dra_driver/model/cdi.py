@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Container Device Interface document: what a container runtime changes for a claimed device.
+
+Runtimes refuse a document whose `cdiVersion` they do not know *and* one whose version is too low for its fields, so
+the version is computed: always the lowest that the fields need. The JSON is canonical (sorted keys, newline at the
+end): the same claim gives the same bytes, which is how a damaged file is noticed.
+Source: CNCF container-device-interface, SPEC.md and MinimumRequiredVersion.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+_KIND = re.compile(
+    r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+)
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device file that the container gets.
+
+    With `major` and `minor` the file is described whole and need not exist on the host; without them the runtime looks
+    at the host's file of that path. `permissions` is a subset of "rwm", as the device cgroup takes it.
+    """
+
+    path: str
+    type: Literal["c", "b"] = "c"
+    major: int | None = None
+    minor: int | None = None
+    permissions: str = "rw"
+    host_path: str = ""
+    file_mode: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise ValueError(
+                f"device node {self.path!r}: the path in the container must be absolute"
+            )
+        if (self.major is None) != (self.minor is None):
+            raise ValueError(f"device node {self.path}: give major and minor together, or neither")
+
+    def as_dict(self) -> dict[str, object]:
+        """The document's form; absent fields are left out."""
+        fields: dict[str, object] = {
+            "path": self.path,
+            "type": self.type,
+            "permissions": self.permissions,
+        }
+        optional = {
+            "major": self.major,
+            "minor": self.minor,
+            "hostPath": self.host_path or None,
+            "fileMode": self.file_mode,
+        }
+        return fields | {key: value for key, value in optional.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount of a host path; only backends name one, never a claim."""
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...] = ("ro", "nosuid", "nodev", "bind")
+
+    def as_dict(self) -> dict[str, object]:
+        """The document's form."""
+        return {
+            "hostPath": self.host_path,
+            "containerPath": self.container_path,
+            "options": list(self.options),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEdits:
+    """What changes in a container: variables (name to value), device files, mounts."""
+
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in self.env.items():
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(
+                    f"environment variable {name!r}: letters, digits and _ only, no digit first"
+                )
+            if "\0" in value or "\n" in value:
+                raise ValueError(
+                    f"environment variable {name}: the value holds a NUL or a line break"
+                )
+
+    def merged(self, other: "ContainerEdits") -> "ContainerEdits":
+        """Both edits; `other` wins where both set a variable."""
+        return ContainerEdits(
+            env={**self.env, **other.env},
+            device_nodes=self.device_nodes + other.device_nodes,
+            mounts=self.mounts + other.mounts,
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The document's form; empty lists are left out."""
+        lists: dict[str, list[object]] = {
+            "env": [f"{name}={value}" for name, value in sorted(self.env.items())],
+            "deviceNodes": [node.as_dict() for node in self.device_nodes],
+            "mounts": [mount.as_dict() for mount in self.mounts],
+        }
+        return {key: value for key, value in lists.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class CdiDevice:
+    """One entry of a document; a runtime injects it by `kind=name`."""
+
+    name: str
+    edits: ContainerEdits
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"CDI device name {self.name!r}: letters, digits and _ . : - inside, letter or digit at both ends"
+            )
+        if not self.edits.as_dict():
+            raise ValueError(
+                f"CDI device {self.name}: a device without any edit makes the whole document invalid"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CdiSpec:
+    """A CDI document, `kind` being "vendor/class"."""
+
+    kind: str
+    devices: tuple[CdiDevice, ...]
+
+    def __post_init__(self) -> None:
+        if not _KIND.fullmatch(self.kind):
+            raise ValueError(
+                f"CDI kind {self.kind!r}: write vendor/class, each starting with a letter"
+            )
+        if not self.devices:
+            raise ValueError(f"CDI document {self.kind}: at least one device is needed")
+
+    def device_id(self, device: CdiDevice) -> str:
+        """The fully qualified name that the kubelet hands to the runtime."""
+        return f"{self.kind}={device.name}"
+
+    @property
+    def version(self) -> str:
+        """The lowest cdiVersion that every field of this document is known in."""
+        if "." in self.kind.partition("/")[2]:
+            return "0.6.0"
+        digit_first = any(device.name[0].isdigit() for device in self.devices)
+        host_paths = any(
+            node.host_path for device in self.devices for node in device.edits.device_nodes
+        )
+        return "0.5.0" if digit_first or host_paths else "0.3.0"
+
+    def to_json(self) -> str:
+        """Canonical text of the document."""
+        devices = [
+            {"name": device.name, "containerEdits": device.edits.as_dict()}
+            for device in self.devices
+        ]
+        document = {"cdiVersion": self.version, "kind": self.kind, "devices": devices}
+        return json.dumps(document, indent=2, sort_keys=True) + "\n"

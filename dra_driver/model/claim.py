@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ResourceClaims as far as a driver on a node looks at them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dra_driver.model.ids import (
+    NO_SHARE,
+    ClaimUid,
+    DeviceKey,
+    DeviceName,
+    DriverName,
+    PoolName,
+    ShareId,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimRef:
+    """Which claim, as the kubelet names it; a claim that was deleted and made anew has another `uid`."""
+
+    namespace: str
+    name: str
+    uid: ClaimUid
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} (uid {self.uid})"
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationResult:
+    """One entry of `status.allocation.devices.results`.
+
+    `request` is "main", or "main/sub" where the claim gave prioritized alternatives.
+    """
+
+    request: str
+    driver: DriverName
+    pool: PoolName
+    device: DeviceName
+    share_id: ShareId = NO_SHARE
+    admin_access: bool = False
+
+    @property
+    def key(self) -> DeviceKey:
+        """What the claim owns by this result (nothing, with admin access)."""
+        return DeviceKey(self.pool, self.device, self.share_id)
+
+    @property
+    def base_request(self) -> str:
+        """The request's name as containers write it, without the chosen alternative."""
+        return self.request.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueConfig:
+    """One entry of `status.allocation.devices.config`, not yet decoded.
+
+    `requests` empty means all requests; a main name covers its alternatives. `index` is its place in the list, for
+    messages.
+    """
+
+    index: int
+    source: Literal["FromClass", "FromClaim"]
+    requests: tuple[str, ...]
+    driver: DriverName
+    parameters: Mapping[str, object]
+
+    def covers(self, request: str) -> bool:
+        """Whether this entry applies to a result's request ("main" or "main/sub")."""
+        return (
+            not self.requests
+            or request in self.requests
+            or request.partition("/")[0] in self.requests
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim and its allocation; `results` is None while the claim is not allocated."""
+
+    ref: ClaimRef
+    results: tuple[AllocationResult, ...] | None = None
+    configs: tuple[OpaqueConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConfig:
+    """Decoded configuration of one device in one claim.
+
+    `label` is text for the container; `sharing` is what the configuration kind of the example devices says.
+    """
+
+    label: str = ""
+    sharing: Mapping[str, str] = field(default_factory=dict)

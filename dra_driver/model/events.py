@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened, as values: services tell it, logs and metrics hear it, `ignore` hears nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.slices import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPrepared:
+    """One claim of a NodePrepareResources call; `error` is empty when it succeeded."""
+
+    claim: ClaimRef
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUnprepared:
+    """One claim of a NodeUnprepareResources call, or one that a sweep released; `error` is empty when it succeeded."""
+
+    claim: ClaimRef
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceWritten:
+    """One write of a ResourceSlice that the API server accepted."""
+
+    name: str
+    action: Literal["create", "update", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLost:
+    """Somebody else deleted a slice of ours; it comes back after `delay_seconds`."""
+
+    name: str
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    """The slices could not be brought up to date; the next try comes after `delay_seconds`."""
+
+    reason: str
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The API server holds what this node has: `devices` devices in `slices` slices."""
+
+    devices: int
+    slices: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationProblem:
+    """Part of a device was left out of the slices."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsDropped:
+    """The API server stored less than was written, as it does for fields whose feature gate is off."""
+
+    name: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceVanished:
+    """A device is no longer found; `kept` says that a claim still names it, so it stays in the slices, unhealthy."""
+
+    device: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """State, CDI files and the kubelet's view were brought to agree; counts of what was done."""
+
+    rewritten: int
+    released: int
+    removed_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFailed:
+    """A long-lived thread ended unexpectedly; it starts again after `delay_seconds`."""
+
+    thread: str
+    error: str
+    delay_seconds: float
+
+
+DriverEvent = (
+    ClaimPrepared
+    | ClaimUnprepared
+    | SliceWritten
+    | SliceLost
+    | PublishFailed
+    | Published
+    | PublicationProblem
+    | FieldsDropped
+    | DeviceVanished
+    | Recovered
+    | ThreadFailed
+)
+
+Observer = Callable[[DriverEvent], None]
+
+
+def ignore(_event: DriverEvent) -> None:
+    """Hear nothing."""

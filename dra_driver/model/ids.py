@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that must not be mixed up, as the Kubernetes API calls them."""
+
+from dataclasses import dataclass
+from typing import NewType
+
+ClaimUid = NewType("ClaimUid", str)
+DeviceName = NewType("DeviceName", str)
+PoolName = NewType("PoolName", str)
+DriverName = NewType("DriverName", str)
+NodeName = NewType("NodeName", str)
+ShareId = NewType("ShareId", str)
+
+NO_SHARE = ShareId("")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceKey:
+    """What a claim owns: a device of a pool, or one share of it.
+
+    `share` is the share ID of a device that allows multiple allocations, else `NO_SHARE`. Two claims may hold
+    two shares of one device; nobody may hold the same key twice.
+    """
+
+    pool: PoolName
+    device: DeviceName
+    share: ShareId = NO_SHARE
+
+    def __str__(self) -> str:
+        share = f" share {self.share}" if self.share else ""
+        return f"{self.pool}/{self.device}{share}"

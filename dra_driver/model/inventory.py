@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this node has, at one moment, from one backend."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dra_driver.model.device import Device
+from dra_driver.model.ids import DeviceName
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All devices of one scan, in the backend's order, which is the order the scheduler tries them in.
+
+    `config_kinds` names opaque configuration kinds that this backend's devices understand besides the driver's own
+    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
+    """
+
+    devices: tuple[Device, ...] = ()
+    config_kinds: frozenset[str] = frozenset()
+    by_name: Mapping[DeviceName, Device] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {device.name: device for device in self.devices}
+        if len(by_name) != len(self.devices):
+            names = [device.name for device in self.devices]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(
+                f"device names must be unique on a node; found twice: {', '.join(twice)}"
+            )
+        object.__setattr__(self, "by_name", by_name)

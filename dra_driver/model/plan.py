@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions about a claim, as values that `dra_driver.services.execute` carries out in order.
+
+The order of the steps is the crash-safety argument. Prepare reserves before it acts and says Prepared last; unprepare
+takes the CDI file away first and forgets last. A process that dies between two steps leaves a state that names
+everything that may exist on disk, so that the next start can finish or undo it.
+"""
+
+from dataclasses import dataclass
+
+from dra_driver.model.claim import ClaimRef, DeviceConfig
+from dra_driver.model.device import Device
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.state import PreparedClaim, PreparedDevice
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStarted:
+    """Reserve the claim's devices and remember what is about to be made. Commits."""
+
+    claim: PreparedClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureDevice:
+    """Let the backend set the device up for this claim. May take long; runs outside any transaction."""
+
+    device: Device
+    config: DeviceConfig
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCdiSpec:
+    """Write the claim's CDI document."""
+
+    claim_uid: ClaimUid
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPrepared:
+    """Everything is in place. Commits."""
+
+    claim_uid: ClaimUid
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveCdiSpec:
+    """Remove the claim's CDI document; a missing one is fine."""
+
+    claim_uid: ClaimUid
+
+
+@dataclass(frozen=True, slots=True)
+class ResetDevice:
+    """Let the backend undo what ConfigureDevice did; a device without any setting is fine."""
+
+    device: DeviceName
+
+
+@dataclass(frozen=True, slots=True)
+class MarkStartedAgain:
+    """Nothing of what was made for this claim exists any more (the node rebooted): back to Started. Commits."""
+
+    claim_uid: ClaimUid
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Release the claim's devices and its row. Commits."""
+
+    claim_uid: ClaimUid
+
+
+Step = (
+    MarkStarted
+    | ConfigureDevice
+    | WriteCdiSpec
+    | MarkPrepared
+    | RemoveCdiSpec
+    | ResetDevice
+    | MarkStartedAgain
+    | Forget
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do for one claim, in this order; `devices` is what the kubelet is then answered."""
+
+    claim: ClaimRef
+    steps: tuple[Step, ...]
+    devices: tuple[PreparedDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a claim is not prepared: a sentence for the pod's events."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A device of the claim is owned by another one, which may or may not be gone."""
+
+    claim: ClaimRef
+    owner: ClaimRef
+    device: DeviceName
+
+
+Decision = Plan | Refusal | Conflict

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our files in the CDI directory: one for each claim, named by its UID. Files of others are not looked at."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dra_driver.model.ids import ClaimUid
+from dra_driver.node.files import TEMPORARY_SUFFIX, never, remove, translated, write_atomic
+
+
+class CdiDirectory:
+    """The CDI documents of this driver's claims below `path`, for documents of `kind` ("vendor/class")."""
+
+    def __init__(self, path: Path, kind: str, *, point: Callable[[str], None] = never) -> None:
+        self._path = path
+        self._prefix = kind.replace("/", "-") + "_"
+        self._point = point
+
+    def prepare(self) -> None:
+        """Make the directory, and remove what a killed process left half written."""
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            for leftover in self._path.glob(f".{self._prefix}*{TEMPORARY_SUFFIX}"):
+                leftover.unlink(missing_ok=True)
+        except OSError as error:
+            raise translated(error, f"cannot use CDI directory {self._path}") from error
+
+    def file(self, uid: ClaimUid) -> Path:
+        """Where the claim's document is."""
+        return self._path / f"{self._prefix}{uid}.json"
+
+    def write(self, uid: ClaimUid, text: str) -> None:
+        """Write the claim's document, unless it stands there already."""
+        if self.read(uid) != text:
+            write_atomic(self.file(uid), text, point=self._point)
+
+    def read(self, uid: ClaimUid) -> str | None:
+        """The claim's document; None when there is none or it cannot be read as text."""
+        try:
+            return self.file(uid).read_text()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def remove(self, uid: ClaimUid) -> None:
+        """Remove the claim's document; a missing one is fine."""
+        remove(self.file(uid))
+
+    def documents(self) -> Mapping[ClaimUid, str]:
+        """All of this driver's documents by claim UID; one that is no text is empty here."""
+        try:
+            names = sorted(path.name for path in self._path.glob(f"{self._prefix}*.json"))
+        except OSError as error:
+            raise translated(error, f"cannot list CDI directory {self._path}") from error
+        uids = [ClaimUid(name.removeprefix(self._prefix).removesuffix(".json")) for name in names]
+        return {uid: self.read(uid) or "" for uid in uids}

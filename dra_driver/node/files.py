@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write and remove files; the only place with a rename.
+
+A file appears whole or not at all: readers never see half of it. It is *not* forced to the disk. Durability lives in
+the state alone, from which every file can be written again.
+"""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from dra_driver.errors import DriverError, Permanent, Temporary
+
+TEMPORARY_SUFFIX = ".tmp"  # not .json or .yaml: no CDI reader looks at it
+FAILPOINTS = ("rename.before", "rename.after")
+
+_NEXT_STEPS = {
+    errno.ENOSPC: "the disk is full; free space, the kubelet tries again",
+    errno.EDQUOT: "the disk quota is used up; free space, the kubelet tries again",
+    errno.EROFS: "the filesystem is read-only; mount it writable",
+    errno.EACCES: "permission denied; the driver runs as root with this directory mounted writable",
+    errno.EPERM: "not permitted; the driver runs as root with this directory mounted writable",
+    errno.ENOENT: "the directory does not exist; create it or correct the path",
+}
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE)
+
+
+def never(_point: str) -> None:
+    """The failpoint that nobody armed."""
+
+
+def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never) -> None:
+    """Put `text` at `path` in one step. On an error the old content stands and no temporary file is left."""
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent
+        )
+        temporary = Path(name)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+        point("rename.before")
+        temporary.replace(path)
+        temporary = None
+        point("rename.after")
+    except OSError as error:
+        raise translated(error, f"cannot write {path}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file; a missing one is fine."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise translated(error, f"cannot remove {path}") from error
+
+
+def translated(error: OSError, tried: str) -> DriverError:
+    """An operating system's error as an operator's next step."""
+    code = error.errno or 0
+    message = f"{tried}: {_NEXT_STEPS.get(code, os.strerror(code))}"
+    return Temporary(message) if code in _PASSING else Permanent(message)

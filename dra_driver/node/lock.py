@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that hold between threads and between processes, by flock on a file for each name.
+
+During a rolling update two driver processes serve one node. A lock dies with its holder, so no crash leaves one behind.
+The file's text names the holder for whoever waits in vain. The holder removes the file before it lets go; a waiter that
+then got a lock on the removed file notices that the path leads elsewhere and tries again.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from dra_driver.errors import Temporary
+from dra_driver.node.files import translated
+
+_FIRST_PAUSE_SECONDS = 0.002
+_LONGEST_PAUSE_SECONDS = 0.1
+
+
+class Locks:
+    """Named locks below a directory. `clock` is monotonic seconds, `sleep` waits between two tries."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._sleep = sleep
+
+    @contextmanager
+    def held(self, names: Iterable[str], *, until: float, purpose: str) -> Iterator[None]:
+        """Hold all locks of these names, taken in order of name so that two callers never wait for each other.
+
+        `until` is a time of `clock`. Raises Temporary, naming the holder, when one is not free by then; none is held then.
+        """
+        with ExitStack() as stack:
+            for name in sorted(set(names)):
+                stack.enter_context(self._held(name, until=until, purpose=purpose))
+            yield
+
+    @contextmanager
+    def _held(self, name: str, *, until: float, purpose: str) -> Iterator[None]:
+        path = self._directory / f"{name}.lock"
+        handle = self._acquire(path, until=until)
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()}, {purpose}".encode(), 0)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(handle)
+
+    def _acquire(self, path: Path, *, until: float) -> int:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            handle = self._open(path)
+            if _try_lock(handle) and _leads_to(path, handle):
+                return handle
+            holder = (
+                os.pread(handle, 200, 0).decode("utf-8", "replace")
+                or "a process that did not give its name"
+            )
+            os.close(handle)
+            if self._clock() >= until:
+                raise Temporary(
+                    f"{path.stem} is locked by {holder}; waited as long as the kubelet waits, it tries again"
+                )
+            self._sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _open(self, path: Path) -> int:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise translated(error, f"cannot open lock {path}") from error
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    here = os.fstat(handle)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

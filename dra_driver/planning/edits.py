@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container gets for one allocated device.
+
+Names of variables are made of the driver's own device names (DNS labels, so that upper case with `_` for `-` is a
+one-to-one rename) and of share IDs, which the scheduler makes. What a claim's author writes is only ever a *value*.
+"""
+
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.claim import AllocationResult, DeviceConfig
+from dra_driver.model.device import Device
+
+DEVICE_VARIABLE = "GPU_DEVICE_"
+LABEL_VARIABLE = "GPU_LABEL_"
+ADMIN_VARIABLE = "DRA_ADMIN_ACCESS"
+
+
+def container_edits(
+    device: Device, result: AllocationResult, config: DeviceConfig
+) -> ContainerEdits:
+    """The vendor's edits and ours: which device this is, the label, and whether access is administrative."""
+    suffix = _variable(device.name) + (f"_{_variable(result.share_id)}" if result.share_id else "")
+    env = {DEVICE_VARIABLE + suffix: device.uuid}
+    if config.label:
+        env[LABEL_VARIABLE + suffix] = config.label
+    if result.admin_access:
+        env[ADMIN_VARIABLE] = "true"
+    # The example driver numbers its variables: GPU_DEVICE_0_SHARING_STRATEGY belongs to gpu-0.
+    number = _variable(device.name.removeprefix("gpu-"))
+    env |= {f"{DEVICE_VARIABLE}{number}_{name}": value for name, value in config.sharing.items()}
+    return device.edits.merged(ContainerEdits(env=env))
+
+
+def _variable(text: str) -> str:
+    return text.upper().replace("-", "_")

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State and CDI files after a start: which steps make them agree.
+
+Three things can have happened while nobody looked:
+
+* a reboot (another boot id): device numbers, partitions and daemons of the old boot are gone, /var/run/cdi usually
+  too. The claim goes back to Started, its file is dropped; it keeps its devices, and the kubelet's next prepare runs
+  the whole plan.
+* a crash in the middle of a prepare (Started in this boot): no container can use the claim yet. What may be half
+  done is undone; the claim keeps its devices until the kubelet prepares or unprepares it.
+* somebody edited or removed a file of a Prepared claim: it is written again, byte for byte, from the state.
+
+A file that no row knows is not decided here: whose claim it was has to be asked (`dra_driver.services.recover`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.plan import (
+    MarkStartedAgain,
+    Plan,
+    RemoveCdiSpec,
+    ResetDevice,
+    Step,
+    WriteCdiSpec,
+)
+from dra_driver.model.state import Phase, PreparedClaim
+
+
+def plan_recovery(
+    claims: Iterable[PreparedClaim], files: Mapping[ClaimUid, str], *, boot_id: str
+) -> tuple[Plan, ...]:
+    """One plan for each claim that needs one, in the order given. `files` maps claim UIDs to their CDI files' text."""
+    plans = [
+        Plan(claim.ref, _steps(claim, files.get(claim.ref.uid), boot_id), claim.devices)
+        for claim in claims
+    ]
+    return tuple(plan for plan in plans if plan.steps)
+
+
+def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, ...]:
+    uid = claim.ref.uid
+    if claim.boot_id != boot_id:
+        drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
+        again: tuple[Step, ...] = (MarkStartedAgain(uid),) if claim.phase is Phase.PREPARED else ()
+        return drop + again
+    if claim.phase is Phase.STARTED:
+        return (RemoveCdiSpec(uid), *(ResetDevice(device) for device in claim.whole_devices))
+    return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Walk plans: the one executor behind prepare, unprepare and recovery.
+
+A plan's steps are of two kinds. *Marks* change the state and belong to a transaction, which several plans of one call
+share: two commits for a prepare call however many claims it has. *Work* happens outside any transaction, claim by
+claim and in parallel: a claim that fails neither delays nor undoes another.
+
+Work that takes longer than the kubelet waits goes on; the next call for that claim gets its result. While a backend
+sets a device up or resets it, the device's lock is held, against a second driver process too.
+
+A failpoint stands before and after every step.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Protocol, assert_never
+
+from dra_driver.errors import DriverError, Temporary
+from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.device import Device
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.plan import (
+    ConfigureDevice,
+    Forget,
+    MarkPrepared,
+    MarkStarted,
+    MarkStartedAgain,
+    Plan,
+    RemoveCdiSpec,
+    ResetDevice,
+    Step,
+    WriteCdiSpec,
+)
+from dra_driver.model.state import Phase, PreparedClaim
+
+CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
+PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+
+Mark = MarkStarted | MarkPrepared | MarkStartedAgain | Forget
+Work = ConfigureDevice | WriteCdiSpec | RemoveCdiSpec | ResetDevice
+
+FAILPOINTS = tuple(
+    f"step.{kind.__name__}.{when}"
+    for kind in (*Mark.__args__, *Work.__args__)
+    for when in ("before", "after")
+)
+
+
+class Marks(Protocol):
+    """The part of a state transaction that steps need."""
+
+    def start(self, claim: PreparedClaim) -> None:
+        """Reserve and remember."""
+
+    def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
+        """Move on."""
+
+    def forget(self, uid: ClaimUid) -> None:
+        """Release."""
+
+
+class CdiFiles(Protocol):
+    """The part of the CDI directory that steps need."""
+
+    def write(self, uid: ClaimUid, text: str) -> None:
+        """Put a document in place."""
+
+    def remove(self, uid: ClaimUid) -> None:
+        """Take a document away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What work is done with. `lock(names, until, purpose)` holds locks; times are those of `clock`."""
+
+    cdi: CdiFiles
+    configure: Callable[[Device, DeviceConfig], None]
+    reset: Callable[[DeviceName], None]
+    lock: Callable[[Iterable[str], float, str], AbstractContextManager[None]]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    point: Callable[[str], None] = field(default=lambda _name: None)
+
+
+class Executor:
+    """Carries out plans. One for the process: it remembers work that outlived its call."""
+
+    def __init__(self, hands: Hands, pool: ThreadPoolExecutor) -> None:
+        self._hands = hands
+        self._pool = pool
+        self._mutex = Lock()
+        self._unfinished: dict[ClaimUid, tuple[Plan, Future[None]]] = {}
+
+    def mark(self, marks: Marks, steps: Iterable[Step]) -> None:
+        """Apply the marks among `steps` to an open transaction."""
+        for step in steps:
+            if isinstance(step, Mark):
+                self._around(step, partial(_apply, step, marks))
+
+    def work(self, plans: Sequence[Plan], *, until: float) -> Mapping[ClaimUid, DriverError | None]:
+        """Do the work of each plan, all at once, and answer what went wrong with each by `until` (a time of the clock)."""
+        running = [(plan, self._start(plan, until)) for plan in plans]
+        return {plan.claim.uid: self._result(plan, future, until) for plan, future in running}
+
+    def _start(self, plan: Plan, until: float) -> Future[None]:
+        with self._mutex:
+            earlier = self._unfinished.get(plan.claim.uid)
+            if earlier is not None and earlier[0] == plan:
+                return earlier[1]
+            future = self._pool.submit(self._do, plan, until, earlier[1] if earlier else None)
+            self._unfinished[plan.claim.uid] = plan, future
+            return future
+
+    def _result(self, plan: Plan, future: Future[None], until: float) -> DriverError | None:
+        try:
+            error = future.exception(timeout=max(0.0, until - self._hands.clock()))
+        except FutureTimeoutError:
+            return Temporary(
+                f"claim {plan.claim}: setting up its devices takes longer than {CALL_SECONDS} s and goes on; "
+                f"the kubelet's next try gets the result"
+            )
+        with self._mutex:
+            if self._unfinished.get(plan.claim.uid) == (plan, future):
+                del self._unfinished[plan.claim.uid]
+        if error is None or isinstance(error, DriverError):
+            return error
+        raise error
+
+    def _do(self, plan: Plan, until: float, earlier: Future[None] | None) -> None:
+        if earlier is not None:
+            self._let_end(plan, earlier, until)
+        for step in plan.steps:
+            if isinstance(step, Work):
+                self._patiently(step, plan, until)
+
+    def _let_end(self, plan: Plan, earlier: Future[None], until: float) -> None:
+        try:
+            earlier.exception(timeout=max(0.0, until - self._hands.clock()))
+        except FutureTimeoutError as error:
+            raise Temporary(
+                f"claim {plan.claim}: work of an earlier call on its devices still goes on; the kubelet tries again"
+            ) from error
+
+    def _patiently(self, step: Work, plan: Plan, until: float) -> None:
+        for pause in _pauses():
+            try:
+                self._around(step, partial(self._perform, step, plan, until))
+            except Temporary as error:
+                if self._hands.clock() + pause >= until:
+                    raise
+                self._hands.sleep(max(pause, error.retry_after_seconds or 0.0))
+            else:
+                return
+
+    def _perform(self, step: Work, plan: Plan, until: float) -> None:
+        hands = self._hands
+        match step:
+            case ConfigureDevice(device, config):
+                with hands.lock(
+                    [f"device-{device.name}"], until, f"setting up for claim {plan.claim}"
+                ):
+                    hands.configure(device, config)
+            case ResetDevice(device_name):
+                with hands.lock(
+                    [f"device-{device_name}"], until, f"resetting after claim {plan.claim}"
+                ):
+                    hands.reset(device_name)
+            case WriteCdiSpec(uid, text):
+                hands.cdi.write(uid, text)
+            case RemoveCdiSpec(uid):
+                hands.cdi.remove(uid)
+            case _:
+                assert_never(step)
+
+    def _around(self, step: Step, act: Callable[[], None]) -> None:
+        name = type(step).__name__
+        self._hands.point(f"step.{name}.before")
+        act()
+        self._hands.point(f"step.{name}.after")
+
+
+def _apply(step: Mark, marks: Marks) -> None:
+    match step:
+        case MarkStarted(claim):
+            marks.start(claim)
+        case MarkPrepared(uid):
+            marks.set_phase(uid, Phase.PREPARED)
+        case MarkStartedAgain(uid):
+            marks.set_phase(uid, Phase.STARTED)
+        case Forget(uid):
+            marks.forget(uid)
+        case _:
+            assert_never(step)
+
+
+def _pauses() -> Iterable[float]:
+    yield from PAUSE_SECONDS
+    while True:
+        yield PAUSE_SECONDS[-1]

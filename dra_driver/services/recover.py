@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At start: make state and CDI files agree again. Local work only; runs before the sockets are served.
+
+What needs to be asked of others (whose file is this, may that claim be released) is `dra_driver.services.sweep`.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from dra_driver.errors import DriverError
+from dra_driver.model.events import Recovered
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.plan import Plan, RemoveCdiSpec, WriteCdiSpec
+from dra_driver.model.state import PreparedClaim
+from dra_driver.planning.recover import plan_recovery
+from dra_driver.services.execute import CALL_SECONDS
+from dra_driver.services.prepare import NodeParts, Transaction
+
+
+class AllClaims(Transaction, Protocol):
+    """A transaction that can list every claim."""
+
+    def all_claims(self) -> tuple[PreparedClaim, ...]:
+        """Every row."""
+
+
+class WholeStore(Protocol):
+    """The state as recovery and sweeps see it."""
+
+    def reading(self) -> AbstractContextManager[AllClaims]:
+        """Read only."""
+
+
+Documents = Callable[[], Mapping[ClaimUid, str]]
+
+
+def recover(
+    parts: NodeParts, store: WholeStore, documents: Documents, *, boot_id: str
+) -> Mapping[ClaimUid, DriverError]:
+    """Carry out the recovery plans; answers what failed, claim by claim. Nothing that fails stops the others."""
+    with store.reading() as state:
+        claims = state.all_claims()
+    failures: dict[ClaimUid, DriverError] = {}
+    done: list[Plan] = []
+    for plan in plan_recovery(claims, documents(), boot_id=boot_id):
+        error = _carry_out(parts, plan)
+        if error is None:
+            done.append(plan)
+        else:
+            failures[plan.claim.uid] = error
+    steps = [step for plan in done for step in plan.steps]
+    written = sum(isinstance(step, WriteCdiSpec) for step in steps)
+    removed = sum(isinstance(step, RemoveCdiSpec) for step in steps)
+    parts.observe(Recovered(rewritten=written, released=0, removed_files=removed))
+    return failures
+
+
+def _carry_out(parts: NodeParts, plan: Plan) -> DriverError | None:
+    until = parts.clock() + CALL_SECONDS
+    try:
+        # A second driver process may be preparing the very claim that looks half done here.
+        with parts.lock([f"claim-{plan.claim.uid}"], until, "recovering"):
+            error = parts.executor.work([plan], until=until)[plan.claim.uid]
+            if error is None:
+                with parts.store.transaction("recovered") as transaction:
+                    parts.executor.mark(transaction, plan.steps)
+    except DriverError as failure:
+        return failure
+    return error

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a claim that was never unprepared may be released.
+
+The rule, for every place that asks: the claim must be gone at the API server (404, or another UID under its name) *and*
+the kubelet's pod-resources, asked now, must name no pod that holds it. Whoever cannot be asked is taken to say "held":
+an API server that was restored to yesterday answers 404 for claims of living pods.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import NotFound
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import DriverName
+from dra_driver.model.state import HeldDevice, Unknown
+
+STILL_EXISTS = "it still exists"
+
+HeldClaims = Callable[[], frozenset[HeldDevice] | Unknown]
+
+
+@dataclass(frozen=True, slots=True)
+class Releasable:
+    """Asks both sides about one claim. `held` asks the kubelet, `get_claim` the API server."""
+
+    driver: DriverName
+    held: HeldClaims
+    get_claim: Callable[[ClaimRef], Claim]
+
+    def why_not(self, ref: ClaimRef) -> str:
+        """Why the claim must stay; empty when it may be released."""
+        held = self.held()
+        if isinstance(held, Unknown):
+            return f"the kubelet's pod-resources cannot tell whether a pod holds it: {held.reason}"
+        if any(is_of(device, ref, self.driver) for device in held):
+            return "a pod on this node holds it, the kubelet says"
+        try:
+            claim = self.get_claim(ref)
+        except NotFound:
+            return ""
+        except DriverError as error:
+            return f"the API server cannot tell whether it still exists: {error}"
+        return "" if claim.ref.uid != ref.uid else STILL_EXISTS
+
+
+def is_of(device: HeldDevice, ref: ClaimRef, driver: DriverName) -> bool:
+    """Whether the kubelet's entry is this claim's: by the CDI ids, which hold the UID, else by name."""
+    if device.driver != driver:
+        return False
+    if device.cdi_ids:
+        return any(cdi_id.partition("=")[2].startswith(f"{ref.uid}-") for cdi_id in device.cdi_ids)
+    return (device.namespace, device.claim_name) == (ref.namespace, ref.name)

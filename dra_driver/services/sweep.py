@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After a start: what only others can answer.
+
+* Claims that a pod holds or whose CDI file exists, but that the state does not know (it was lost): if they are still
+  allocated from this node they are prepared again, which writes the same file and the same answer. A file whose claim is
+  gone and that no pod holds is removed.
+* Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`.
+
+No request is made when there is nothing to ask. What cannot be answered now is left as it is and asked again later.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from dra_driver.errors import DriverError
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.events import Recovered
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.plan import MarkPrepared, Plan
+from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.planning.prepare import own_keys, plan_prepare
+from dra_driver.services.execute import CALL_SECONDS
+from dra_driver.services.prepare import NodeParts, release_claim
+from dra_driver.services.recover import Documents, WholeStore
+from dra_driver.services.release import STILL_EXISTS, is_of
+
+AllocatedClaims = Callable[[], tuple[Claim, ...]]
+
+
+class Sweep:
+    """Brings the state, the CDI files, the API server and the kubelet to agree. `once` may be called at any time."""
+
+    def __init__(
+        self,
+        parts: NodeParts,
+        store: WholeStore,
+        documents: Documents,
+        allocated_claims: AllocatedClaims,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._documents = documents
+        self._allocated_claims = allocated_claims
+
+    def once(self) -> tuple[str, ...]:
+        """Do what can be done; answers what is still open, one sentence each. Raises DriverError if nobody can be asked."""
+        held = self._parts.releasable.held()
+        with self._store.reading() as state:
+            claims = {claim.ref.uid: claim for claim in state.all_claims()}
+        unresolved, removed = self._unknown_claims(claims, held)
+        kept, released = self._forgotten_claims(claims.values(), held)
+        if released or removed:
+            self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
+        return (*unresolved, *kept)
+
+    def _unknown_claims(
+        self, claims: Mapping[ClaimUid, PreparedClaim], held: frozenset[HeldDevice] | Unknown
+    ) -> tuple[list[str], int]:
+        orphans = {uid for uid in self._documents() if uid not in claims}
+        if not orphans and not self._held_unknown(claims, held):
+            return [], 0
+        allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
+        unresolved: list[str] = []
+        for uid, claim in allocated.items():
+            if uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
+                unresolved += self._adopt(claim)
+        removed = 0
+        for uid in sorted(orphans - allocated.keys()):
+            ref = ClaimRef("", "", uid)
+            if isinstance(held, Unknown) or self._is_held(ref, held):
+                unresolved.append(
+                    f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
+                )
+            else:
+                self._parts.cdi.remove(uid)
+                removed += 1
+        return unresolved, removed
+
+    def _held_unknown(
+        self, claims: Mapping[ClaimUid, PreparedClaim], held: Collection[HeldDevice] | Unknown
+    ) -> bool:
+        if isinstance(held, Unknown):
+            return False
+        driver = self._parts.place.driver
+        ours = [device for device in held if device.driver == driver]
+        return any(
+            not any(is_of(device, claim.ref, driver) for claim in claims.values())
+            for device in ours
+        )
+
+    def _is_held(self, ref: ClaimRef, held: Collection[HeldDevice] | Unknown) -> bool:
+        if isinstance(held, Unknown):
+            return False
+        return any(is_of(device, ref, self._parts.place.driver) for device in held)
+
+    def _adopt(self, claim: Claim) -> list[str]:
+        parts = self._parts
+        until = parts.clock() + CALL_SECONDS
+        try:
+            with parts.lock([f"claim-{claim.ref.uid}"], until, "adopting"):
+                return self._prepare_again(claim, until)
+        except DriverError as error:
+            return [f"claim {claim.ref} is not in the state and cannot be taken up: {error}"]
+
+    def _prepare_again(self, claim: Claim, until: float) -> list[str]:
+        parts = self._parts
+        with parts.store.transaction("recovered") as transaction:
+            keys = own_keys(claim, parts.place)
+            state = transaction.read(uids=[claim.ref.uid], keys=keys)
+            if claim.ref.uid in state.claims:
+                return []  # the kubelet prepared it meanwhile
+            plan = plan_prepare(
+                claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
+            )
+            if not isinstance(plan, Plan):
+                return [f"claim {claim.ref} is not in the state and cannot be taken up: {plan}"]
+            parts.executor.mark(transaction, plan.steps[:1])
+        error = parts.executor.work([plan], until=until)[claim.ref.uid]
+        if error is not None:
+            raise error
+        with parts.store.transaction("recovered") as transaction:
+            parts.executor.mark(
+                transaction, [step for step in plan.steps if isinstance(step, MarkPrepared)]
+            )
+        return []
+
+    def _forgotten_claims(
+        self, claims: Collection[PreparedClaim], held: Collection[HeldDevice] | Unknown
+    ) -> tuple[list[str], int]:
+        if isinstance(held, Unknown):
+            return [f"prepared claims cannot be checked: {held.reason}"] if claims else [], 0
+        released = 0
+        for claim in claims:
+            if self._is_held(claim.ref, held):
+                continue
+            reason = self._parts.releasable.why_not(claim.ref)
+            if not reason:
+                self._release(claim)
+                released += 1
+            elif reason != STILL_EXISTS:
+                # Whoever could not answer for this claim cannot for the next ones either.
+                return [f"claim {claim.ref} cannot be checked: {reason}"], released
+        return [], released
+
+    def _release(self, claim: PreparedClaim) -> None:
+        until = self._parts.clock() + CALL_SECONDS
+        with self._parts.lock([f"claim-{claim.ref.uid}"], until, "releasing"):
+            release_claim(self._parts, claim, until)

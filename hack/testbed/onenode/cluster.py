@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be done to the cluster?
+
+One object: start and stop it, talk to it, break parts of it. Its components are the control plane
+(etcd, kube-apiserver, kube-controller-manager, kube-scheduler), which survives a reboot of the
+node, and the node's (containerd, kubelet, every container, the driver), which do not.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onenode import build, components, image, init, node_files
+from onenode.namespaces import Namespaces, Program, TestBedError, wait_until
+
+DRIVER_ACCOUNT = Path(__file__).resolve().parents[1] / "driver-account.yaml"
+FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for programs inside
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may differ from one cluster to the next."""
+
+    version: str = build.KUBERNETES
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    # Names under which pods find the one image that there is.
+    images: tuple[str, ...] = (node_files.IMAGE,)
+
+
+class Cluster:
+    """One node and its control plane, in a folder and namespaces of their own."""
+
+    def __init__(
+        self, binaries: build.Binaries, options: Options | None = None, *, root: Path | None = None
+    ) -> None:
+        self.options = options or Options()
+        self.root = root or Path(tempfile.mkdtemp(prefix="dra-testbed-"))
+        self.boot_id_file = self.root / "boot_id"
+        self.driver_kubeconfig = self.root / "driver.kubeconfig"
+        self.namespaces = Namespaces(self.root)
+        self._binaries = binaries
+        self._programs: dict[str, Program] = {}
+
+    # The life of the cluster
+
+    def start(self) -> None:
+        """From nothing to a node that is Ready and a driver that may talk to the API server."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        node_files.write_node_files(self.root, version=self.options.version)
+        image.write_image(self.root / "image.tar", self.options.images)
+        self._new_boot_id()
+        self.namespaces.open()
+        self._start("etcd")
+        self.start_containerd()
+        self.start_apiserver()
+        self._start("kube-controller-manager")
+        self._start("kube-scheduler")
+        self.start_kubelet()
+        self._make_driver_account()
+        self.wait_node_ready()
+        wait_until(lambda: self._has_default_account(), "the service account of namespace default")
+
+    def stop(self, *, keep: Path | None = None) -> None:
+        """End everything and remove every trace; copy the logs to `keep` first."""
+        if keep is not None:
+            self.save_logs(keep)
+        self.namespaces.close()
+        for program in self._programs.values():
+            program.entered.wait(30)
+        self._remove_cgroups()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def save_logs(self, folder: Path) -> None:
+        """Copy what explains a failure."""
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(self.root / "log", folder, dirs_exist_ok=True)
+        for kind in ("events", "pods", "resourceclaims", "resourceslices", "nodes"):
+            said = self.kubectl("get", kind, "--all-namespaces", "-o", "yaml", check=False)
+            (folder / f"{kind}.yaml").write_text(said)
+
+    # Programs inside
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every program inside finds in its environment."""
+        kept = {name: os.environ[name] for name in FROM_OUTSIDE if name in os.environ}
+        path = f"{self._binaries.path}:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {**kept, "PATH": path, "KUBECONFIG": str(self.root / "admin.kubeconfig")}
+
+    def run_inside(self, argv: Sequence[str], *, log: str) -> Program:
+        """Start a program on the node; its output is appended to a file among the logs."""
+        with (self.root / "log" / f"{log}.log").open("ab") as output:
+            return self.namespaces.start(argv, env=self.environment, stdout=output)
+
+    def output_of(self, argv: Sequence[str], *, stdin: str | None = None, check: bool = True) -> str:
+        """Run a program on the node to its end and answer what it printed."""
+        ended = self.namespaces.run(argv, env=self.environment, stdin=stdin)
+        if check and ended.returncode != 0:
+            raise TestBedError(f"`{' '.join(argv)}` said: {ended.stderr.strip()}")
+        return ended.stdout
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl as the cluster's administrator."""
+        return self.output_of(["kubectl", *arguments], stdin=stdin, check=check)
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """`kubectl get … -o json`, decoded."""
+        answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
+        return answer
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Create or change objects."""
+        self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    # Parts of the cluster
+
+    def _start(self, name: str) -> None:
+        command = components.command(name, self.root, self.options.feature_gates, self.options.runtime_config)
+        self._programs[name] = self.run_inside(command, log=name)
+
+    def _stop(self, name: str) -> None:
+        self._programs.pop(name).stop()
+
+    def start_apiserver(self) -> None:
+        """Start the API server and wait until it serves."""
+        self._start("kube-apiserver")
+        wait_until(self._api_is_ready, f"the API server ({self.root}/log/kube-apiserver.log)")
+
+    def stop_apiserver(self) -> None:
+        """Kill the API server."""
+        self._stop("kube-apiserver")
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet; `wait_node_ready` says when it works."""
+        self._start("kubelet")
+
+    def stop_kubelet(self) -> None:
+        """Kill the kubelet; containers go on."""
+        self._stop("kubelet")
+
+    def restart_kubelet(self) -> None:
+        """Kill the kubelet and wait until its successor has reported."""
+        before = self._kubelet_started()
+        self.stop_kubelet()
+        self.start_kubelet()
+        wait_until(lambda: self._kubelet_started() not in ("", before), "the kubelet to start again")
+        self.wait_node_ready()
+
+    def start_containerd(self) -> None:
+        """Start containerd and give it the image, which a fresh one does not have."""
+        self._start("containerd")
+        ctr = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
+        wait_until(
+            lambda: self.namespaces.run([*ctr, "version"], env=self.environment).returncode == 0,
+            f"containerd ({self.root}/log/containerd.log)",
+        )
+        self.output_of([*ctr, "images", "import", "--local", str(self.root / "image.tar")])
+
+    def reboot(self) -> None:
+        """Pull the node's plug and switch it on again; the control plane stands elsewhere."""
+        before = self._kubelet_started()
+        survivors = {
+            self._programs[name].pid for name in components.CONTROL_PLANE if name in self._programs
+        }
+        self.namespaces.kill_all(but=survivors)
+        for name in components.NODE:
+            self._programs.pop(name).entered.wait(30)
+        self.output_of(["umount", "--lazy", "--recursive", str(init.RUN_FOLDER)])
+        self.output_of(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(init.RUN_FOLDER)])
+        self._new_boot_id()
+        self.start_containerd()
+        self.start_kubelet()
+        wait_until(lambda: self._kubelet_started() not in ("", before), "the kubelet after the boot")
+        self.wait_node_ready()
+
+    def wait_node_ready(self) -> None:
+        """Wait until the node has the condition Ready."""
+        wait_until(self._node_is_ready, f"node {node_files.NODE} ({self.root}/log/kubelet.log)")
+
+    # Questions
+
+    def _api_is_ready(self) -> bool:
+        return "ok" in self.kubectl("get", "--raw", "/readyz", check=False)
+
+    def _node_is_ready(self) -> bool:
+        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        ready = self.kubectl("get", "node", node_files.NODE, "-o", f"jsonpath={path}", check=False)
+        return ready == "True"
+
+    def _kubelet_started(self) -> str:
+        """A text that differs for each run of the kubelet: its newest event Starting."""
+        path = "{.items[*].metadata.uid}"
+        selector = "reason=Starting,involvedObject.kind=Node"
+        arguments = ("--namespace", "default", "--field-selector", selector)
+        return self.kubectl("get", "events", *arguments, "-o", f"jsonpath={path}", check=False)
+
+    def _has_default_account(self) -> bool:
+        return "default" in self.kubectl("get", "serviceaccount", "default", "-o", "name", check=False)
+
+    # The node's secrets and remains
+
+    def _new_boot_id(self) -> None:
+        self.boot_id_file.write_text(f"{uuid.uuid4()}\n")
+
+    def _make_driver_account(self) -> None:
+        self.kubectl("apply", "-f", str(DRIVER_ACCOUNT))
+        account = ("dra-driver", "--namespace", "dra-driver", "--duration", "24h")
+        token = self.kubectl("create", "token", *account).strip()
+        self.driver_kubeconfig.write_text(node_files.kubeconfig(self.root, token))
+
+    def _remove_cgroups(self) -> None:
+        """Containers that were killed leave empty cgroups behind, named after the pods."""
+        for container in Path("/sys/fs/cgroup").glob("*/k8s.io/*/"):
+            with suppress(OSError):
+                container.rmdir()
