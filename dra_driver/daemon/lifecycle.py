@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the daemon: start up, serve, shut down; in this order, for these reasons.
+
+The first SIGTERM or SIGINT asks the process to end, the second ends it at once. Ending deletes nothing that a claim or
+the cluster needs: slices, CDI files and state stay, since pods go on running and the next process takes over.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver import __version__
+from dra_driver.config import Settings
+from dra_driver.daemon.compose import Daemon, compose
+from dra_driver.daemon.logs import make_logger
+from dra_driver.node.files import never
+
+GRACE_SECONDS = 5.0
+FORCED_EXIT_CODE = 130
+
+
+def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
+    """Run until a signal; answers the exit code. Raises Fatal when the process cannot start."""
+    log = make_logger(level=settings.log.level, form=settings.log.format)
+    log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
+    with _signals(log) as asked:
+        daemon = compose(settings, log=log, point=point)
+        try:
+            startup(daemon, log)
+            asked.wait()
+        finally:
+            shutdown(daemon, log)
+    log.info("ended")
+    return 0
+
+
+def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
+    """Bring the parts up. What fails here is Fatal, except what the API server could cure later."""
+    # Metrics and liveness first: an operator wants to look at a start that hangs.
+    if daemon.http is not None:
+        daemon.supervisor.start("http", lambda _stop: daemon.http.serve() if daemon.http else None)
+    # State and CDI files agree before anybody can ask for a claim.
+    for uid, error in daemon.recover().items():
+        log.warning("not_recovered", claim_uid=uid, error=str(error))
+    # Devices are known before a claim that names one can arrive.
+    daemon.inventory.scan()
+    # The DRA socket listens before the registration socket tells the kubelet about it.
+    daemon.kubelet.start()
+    # Everything that may wait for hardware or the API server runs on threads.
+    for name, run in daemon.threads.items():
+        daemon.supervisor.start(name, run)
+    log.info("serving", endpoint=str(daemon.kubelet.endpoint))
+
+
+def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> None:
+    """Take the parts down: no new calls, running ones may end, then the threads."""
+    # The registration socket goes first, so that the kubelet does not take a socket that is about to close.
+    daemon.kubelet.stop(GRACE_SECONDS)
+    if daemon.http is not None:
+        daemon.http.close()
+    for name in daemon.supervisor.end(seconds=GRACE_SECONDS):
+        log.warning("thread_still_running", thread=name)
+    daemon.close()
+
+
+@contextmanager
+def _signals(log: FilteringBoundLogger) -> Iterator[Event]:
+    """An event that the first signal sets; the second leaves the process. Handlers are restored at the end."""
+    asked = Event()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            sys.stderr.flush()
+            os._exit(FORCED_EXIT_CODE)
+        asked.set()
+        log.info("stopping", signal=signal.Signals(number).name)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How does the fake API server misbehave when a test asks for it?
+
+A test queues faults; each answers the next `times` requests that fit its verb and resource, then is used up. Verbs are the
+API's words (get, list, watch, create, update, patch, delete, deletecollection); the resource of a discovery request is
+"discovery". "*" fits everything.
+"""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request that arrived."""
+
+    verb: str
+    resource: str
+    path: str
+    user_agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send this status, headers and body instead of doing the request."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Close the connection without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Wait until the event is set (or the server stops), then do the request."""
+
+    until: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class CutWatch:
+    """Send half a line of an event, then end the watch: as a clean end of the stream, or by a reset."""
+
+    clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLine:
+    """Send this line as a watch event, in pieces of `piece` bytes, then go on."""
+
+    line: bytes
+    piece: int = 0
+
+
+Misbehaviour = Answer | Reset | Hold | CutWatch | WatchLine
+
+
+@dataclass(slots=True)
+class _Queued:
+    verb: str
+    resource: str
+    left: int
+    what: Misbehaviour
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults that wait for their request. All methods may be called from any thread."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _queued: list[_Queued] = field(default_factory=list)
+
+    def add(self, what: Misbehaviour, *, verb: str = "*", resource: str = "*", times: int = 1) -> None:
+        with self._lock:
+            self._queued.append(_Queued(verb, resource, times, what))
+
+    def status(self, code: int, *, verb: str = "*", resource: str = "*", times: int = 1, retry_after: int | None = None) -> None:
+        """Answer with a Status object of this code, as the real server words it."""
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        reason, message = REASONS.get(code, ("InternalError", f"injected fault {code}"))
+        body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
+        self.add(Answer(code, headers, _json(body | {"message": message})), verb=verb, resource=resource, times=times)
+
+    def take(self, verb: str, resource: str) -> Misbehaviour | None:
+        """The fault for this request, used up by one."""
+        with self._lock:
+            for queued in self._queued:
+                if queued.verb in ("*", verb) and queued.resource in ("*", resource):
+                    queued.left -= 1
+                    if not queued.left:
+                        self._queued.remove(queued)
+                    return queued.what
+        return None
+
+    def clear(self) -> None:
+        with self._lock:
+            self._queued.clear()
+
+
+REASONS = {
+    401: ("Unauthorized", "Unauthorized"),
+    403: ("Forbidden", 'User "fake" cannot do this'),
+    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+    410: ("Expired", "too old resource version"),
+    422: ("Invalid", "the object is invalid"),
+    429: ("TooManyRequests", "Too many requests, please try again later."),
+    500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+}
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body).encode()
