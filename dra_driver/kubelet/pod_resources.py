@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds what, as the kubelet says: its pod-resources API.
+
+Kubelets list the claims of pods from 1.34 on. An older one simply leaves them out, which looks like "no pod holds a
+claim". So an answer counts only when the kubelet is known to list claims: by its version, or because it named one.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+
+from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
+from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
+from dra_driver.model.state import HeldDevice, Unknown
+
+METHOD = "/v1.PodResourcesLister/List"
+DEADLINE_SECONDS = 5.0
+FIRST_LISTING_VERSION = (1, 34)
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+class PodResources:
+    """Call it for what pods hold now. `kubelet_version` answers for example "v1.37.1", or "" when it is not known."""
+
+    def __init__(self, socket: Path, kubelet_version: Callable[[], str]) -> None:
+        self._socket = socket
+        self._kubelet_version = kubelet_version
+        self._has_listed = False
+
+    def __call__(self) -> frozenset[HeldDevice] | Unknown:
+        """Every device that a pod holds through a claim, of all drivers; or why that is not known."""
+        if not self._socket.exists():
+            return Unknown(
+                f"no socket {self._socket}; is the kubelet running and --pod-resources-socket right?"
+            )
+        try:
+            response = self._list()
+        except grpc.RpcError as error:
+            return Unknown(f"the kubelet did not answer on {self._socket}: {_text(error)}")
+        held = frozenset(_held(response))
+        self._has_listed = self._has_listed or bool(held)
+        if not held and not self._has_listed and not self._lists_claims():
+            return Unknown(
+                f"this kubelet ({self._kubelet_version() or 'version unknown'}) does not list claims; "
+                f"{'.'.join(map(str, FIRST_LISTING_VERSION))} and newer do"
+            )
+        return held
+
+    def _list(self) -> pb.ListPodResourcesResponse:
+        options = (
+            ("grpc.max_receive_message_length", _LARGEST_ANSWER),
+            ("grpc.enable_http_proxy", 0),
+        )
+        with grpc.insecure_channel(f"unix:{self._socket}", options=options) as channel:
+            call = channel.unary_unary(
+                METHOD,
+                request_serializer=pb.ListPodResourcesRequest.SerializeToString,
+                response_deserializer=pb.ListPodResourcesResponse.FromString,
+            )
+            response: pb.ListPodResourcesResponse = call(
+                pb.ListPodResourcesRequest(), timeout=DEADLINE_SECONDS
+            )
+            return response
+
+    def _lists_claims(self) -> bool:
+        match = _VERSION.match(self._kubelet_version())
+        return match is not None and (int(match[1]), int(match[2])) >= FIRST_LISTING_VERSION
+
+
+def _held(response: pb.ListPodResourcesResponse) -> list[HeldDevice]:
+    return [
+        HeldDevice(
+            namespace=claim.claim_namespace,
+            claim_name=claim.claim_name,
+            driver=DriverName(device.driver_name),
+            pool=PoolName(device.pool_name),
+            device=DeviceName(device.device_name),
+            share_id=ShareId(device.share_id),
+            cdi_ids=tuple(cdi.name for cdi in device.cdi_devices),
+        )
+        for pod in response.pod_resources
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        for device in claim.claim_resources
+    ]
+
+
+def _text(error: grpc.RpcError) -> str:
+    code, details = getattr(error, "code", None), getattr(error, "details", None)
+    return f"{code().name}: {details()}" if code and details else str(error)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both sockets of the driver as one part: the DRA socket with all services, and the registration socket."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import grpc
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.kubelet.dra import DraPlugin, Prepare, Unprepare
+from dra_driver.kubelet.dra_v1beta1 import DraPluginV1beta1
+from dra_driver.kubelet.health_check import Check, HealthCheck
+from dra_driver.kubelet.health_stream import SERVICES, STREAM_LIMIT, HealthFeed, HealthStream
+from dra_driver.kubelet.pb import dra_v1_pb2, pluginregistration_v1_pb2
+from dra_driver.kubelet.registration import Registrar
+from dra_driver.kubelet.sockets import SocketServer
+from dra_driver.model.ids import DriverName
+
+UNARY_WORKERS = 6
+# One more than the limit for each version: a new stream runs while the oldest is ending.
+_WORKERS = UNARY_WORKERS + (STREAM_LIMIT + 1) * len(SERVICES)
+_PROBE_SECONDS = 2.0
+_ENSURE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSockets:
+    """Where the sockets are."""
+
+    endpoint: Path
+    registration: Path
+
+
+class KubeletServer:
+    """Serves a kubelet from `start` to `stop`."""
+
+    def __init__(
+        self,
+        sockets: KubeletSockets,
+        *,
+        driver: DriverName,
+        calls: tuple[Prepare, Unprepare],
+        feed: HealthFeed,
+        checks: Mapping[str, Check],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.endpoint = sockets.endpoint
+        self.registrar = Registrar(
+            sockets.registration, driver=driver, endpoint=sockets.endpoint, log=log
+        )
+        newest = DraPlugin(*calls, log)
+        self._streams = [HealthStream(name, feed) for name in SERVICES]
+        handlers = [
+            newest.handler(),
+            DraPluginV1beta1(newest).handler(),
+            HealthCheck(checks).handler(),
+        ]
+        self._server = SocketServer(
+            sockets.endpoint,
+            [*handlers, *(stream.handler() for stream in self._streams)],
+            workers=_WORKERS,
+            name="dra",
+        )
+
+    def start(self) -> None:
+        """First the socket that is called, then the one that says so."""
+        self._server.start()
+        self.registrar.start()
+
+    def stop(self, grace_seconds: float) -> None:
+        """First the socket that says where we are, then the one that is called; running calls may end."""
+        self.registrar.stop(0)
+        for stream in self._streams:
+            stream.end()
+        self._server.stop(grace_seconds)
+
+    def run(self, stop: Event) -> None:
+        """Put the registration socket back whenever somebody removed it."""
+        while not stop.wait(_ENSURE_SECONDS):
+            self.registrar.ensure()
+
+    def unanswered(self) -> tuple[str, ...]:
+        """Which of our own sockets do not answer, and why."""
+        empty_prepare = (
+            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+            dra_v1_pb2.NodePrepareResourcesRequest().SerializeToString(),
+        )
+        get_info = (
+            "/pluginregistration.Registration/GetInfo",
+            pluginregistration_v1_pb2.InfoRequest().SerializeToString(),
+        )
+        probes = ((self.endpoint, *empty_prepare), (self.registrar.path, *get_info))
+        return tuple(wrong for probe in probes if (wrong := _probe(*probe)))
+
+
+def _probe(socket: Path, method: str, request: bytes) -> str:
+    try:
+        with grpc.insecure_channel(
+            f"unix:{socket}", options=(("grpc.enable_http_proxy", 0),)
+        ) as channel:
+            call = channel.unary_unary(
+                method, request_serializer=bytes, response_deserializer=bytes
+            )
+            call(request, timeout=_PROBE_SECONDS)
+    except grpc.RpcError as error:
+        return f"socket {socket} does not answer: {error}"
+    return ""
