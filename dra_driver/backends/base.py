@@ -39,14 +39,14 @@ class Backend(Protocol):
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield whenever `scan` would answer something else; return when `stop` is set, or at once if nothing ever changes."""
 
-    def configure(self, device: Device, config: DeviceConfig) -> None:
+    def configure(self, device: Device, config: DeviceConfig, /) -> None:
         """Set a device up for a claim, before the claim's container starts.
 
         Must be idempotent: after a crash it is called again. Raises Temporary (tried again inside the kubelet's call) or
         Permanent (the claim fails with this message).
         """
 
-    def reset(self, device: DeviceName) -> None:
+    def reset(self, device: DeviceName, /) -> None:
         """Undo `configure`, after the claim's last pod is gone. Must be idempotent, also for a device that vanished."""
 
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.ids import PoolName
 from dra_driver.model.slices import SliceChange, StoredSlice
 
 
@@ -80,8 +80,11 @@ class KubeApi(Protocol):
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
         """Write one change; answers what the server stored (None after a deletion). Raises Conflict, Invalid, NotFound."""
 
-    def allocated_devices(self, pool: PoolName) -> frozenset[DeviceName]:
-        """Devices of this driver and pool that any claim's `status.allocation` names. One paged list of all claims."""
+    def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
+        """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims."""
+
+    def kubelet_version(self) -> str:
+        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it cannot be read. Remembered."""
 
     def emit_event(self, event: NodeEvent) -> None:
         """Report on the Node object. Best effort: a failure is the caller's to log."""

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is needed to talk to an API server: its address, who we are, whom we trust, and the proxy between.
+
+Both halves that change while the process runs, the token and the CA, are asked for at each use: `Credentials` reads a
+token file again when it is older than a minute or was refused, `TrustedFiles` builds a new TLS context when a file
+changed.
+"""
+
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from dra_driver.errors import Temporary
+
+TOKEN_LIFE_SECONDS = 60.0
+
+
+class Credentials(Protocol):
+    """Who we are."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Headers for the next request. Raises Temporary."""
+
+    def forget(self) -> None:
+        """The server refused them: read them anew for the next request."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedHeaders:
+    """Credentials that never change; none at all by default (client certificates need no header)."""
+
+    fixed: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def headers(self) -> Mapping[str, str]:
+        return self.fixed
+
+    def forget(self) -> None:
+        """Nothing to read anew."""
+
+
+class TokenFile:
+    """A bearer token that somebody else keeps fresh in a file: the kubelet, for a service account."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = Lock()
+        self._token = ""
+        self._read_at = float("-inf")
+
+    def headers(self) -> Mapping[str, str]:
+        with self._lock:
+            if self._clock() - self._read_at >= TOKEN_LIFE_SECONDS:
+                self._read()
+            return {"Authorization": f"Bearer {self._token}"}
+
+    def forget(self) -> None:
+        with self._lock:
+            self._read_at = float("-inf")
+
+    def _read(self) -> None:
+        try:
+            token = self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Temporary(
+                f"cannot read the service account token {self._path}: {error}; check that the volume with the token is mounted"
+            ) from error
+        if not token:
+            raise Temporary(
+                f"the token file {self._path} is empty; whoever writes it (the kubelet, for a pod) must fill it"
+            )
+        self._token, self._read_at = token, self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files and texts that a TLS context is made of. PEM texts stand for files; texts win over files."""
+
+    ca_file: Path | None = None
+    ca_text: str = ""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    verify: bool = True
+
+    def watched(self) -> tuple[Path, ...]:
+        """The files whose change makes a context stale."""
+        return tuple(path for path in (self.ca_file, self.certificate_file, self.key_file) if path)
+
+
+class TlsContext:
+    """Makes the TLS context, and makes it anew when one of its files changed."""
+
+    def __init__(
+        self, files: TlsFiles, load_key_pair: Callable[[ssl.SSLContext], None] | None = None
+    ) -> None:
+        self._files = files
+        self._load_key_pair = load_key_pair
+        self._lock = Lock()
+        self._seen: tuple[object, ...] = ()
+        self._context: ssl.SSLContext | None = None
+
+    def current(self) -> ssl.SSLContext:
+        """The context to use now; the same object while no file changed. Raises Temporary."""
+        with self._lock:
+            seen = tuple(_identity(path) for path in self._files.watched())
+            if self._context is None or seen != self._seen:
+                self._context, self._seen = self._make(), seen
+            return self._context
+
+    def _make(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        files = self._files
+        if not files.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        try:
+            if files.ca_text:
+                context.load_verify_locations(cadata=files.ca_text)
+            elif files.ca_file:
+                context.load_verify_locations(cafile=files.ca_file)
+            elif files.verify:
+                context.load_default_certs()
+            if files.certificate_file:
+                context.load_cert_chain(files.certificate_file, files.key_file)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            names = ", ".join(map(str, files.watched())) or "the certificates in the kubeconfig"
+            raise Temporary(
+                f"cannot make a TLS context from {names}: {error}; they must be PEM files that this process may read"
+            ) from error
+        if self._load_key_pair:
+            self._load_key_pair(context)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach one API server. `proxy` is a URL, empty for none; `tls_server_name` is checked instead of the host."""
+
+    server: str
+    credentials: Credentials = field(default_factory=FixedHeaders)
+    tls: TlsContext = field(default_factory=lambda: TlsContext(TlsFiles()))
+    tls_server_name: str = ""
+    proxy: str = field(default="", repr=False)
+    source: str = ""
+
+    @property
+    def shown_server(self) -> str:
+        """The address for messages, without a password."""
+        return without_userinfo(self.server)
+
+
+def without_userinfo(url: str) -> str:
+    """A URL as it may stand in a log."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def proxy_for(server: str, environment: Mapping[str, str]) -> str:
+    """The proxy that the environment names for this server, by the rules of curl and Go; empty for none."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if host == "localhost" or _is_loopback(host):
+        return ""
+    name = f"{parts.scheme}_proxy"
+    proxy = environment.get(name.upper()) or environment.get(name) or ""
+    excluded = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    if not proxy or any(
+        _excludes(rule.strip().lower(), host, port) for rule in excluded.split(",")
+    ):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _excludes(rule: str, host: str, port: int) -> bool:
+    """Whether one entry of NO_PROXY covers the host: "*", an address, a CIDR, a domain, each perhaps with a port."""
+    if rule == "*":
+        return True
+    if _in_network(host, rule):
+        return True
+    name, colon, number = rule.rpartition(":")
+    if colon and number.isdigit() and ("]" in name or ":" not in name):
+        if int(number) != port:
+            return False
+        rule = name
+    rule = rule.strip("[]")
+    if _in_network(host, rule):
+        return True
+    if rule.startswith((".", "*.")):
+        return host.endswith("." + rule.removeprefix("*").removeprefix("."))
+    return bool(rule) and (host == rule or host.endswith("." + rule))
+
+
+def _in_network(host: str, rule: str) -> bool:
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Changes whenever the file does, also when a directory above it is a link that is exchanged (as volumes do)."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (path, None)
+    return (path, found.st_ino, found.st_dev, found.st_mtime_ns, found.st_size)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wanted slices and present slices: the writes that make one the other.
+
+Consumers use a pool only when all its slices of the newest generation are there. So as long as one single slice changes, its
+generation stays and readers always see a whole pool; as soon as a slice is added or two change, the generation goes up
+and every slice is written: readers see the pool as incomplete for a moment, never half old and half new.
+
+Obsolete slices are deleted first, then present ones updated, then new ones created.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from dra_driver.model.ids import DriverName, NodeName, PoolName
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    PublishedDevice,
+    SliceChange,
+    SliceSpec,
+    StoredSlice,
+    UpdateSlice,
+)
+
+NAME_LIMIT = 253
+_DIGEST_LENGTH = 16
+
+
+def slice_name(index: int, driver: DriverName, node: NodeName) -> str:
+    """A name that is the same after every restart; the scheduler visits slices in the order of their names."""
+    name = f"{index:05x}-{driver}-{node}"
+    if len(name) <= NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{name[: NAME_LIMIT - _DIGEST_LENGTH - 1].rstrip('-.')}-{digest}"
+
+
+def plan_changes(
+    wanted: Sequence[tuple[PublishedDevice, ...]],
+    present: Sequence[StoredSlice],
+    *,
+    pool: PoolName,
+    names: Sequence[str],
+) -> tuple[SliceChange, ...]:
+    """The writes, in order; none when everything is as wanted. `names[i]` is the name of slice i."""
+    count = len(wanted)
+    newest = max((stored.spec.generation for stored in present), default=0)
+    by_name = {stored.name: stored for stored in present}
+    good = {
+        index: stored
+        for index, name in enumerate(names[:count])
+        if (stored := by_name.get(name))
+        and stored.spec.pool == pool
+        and stored.spec.generation == newest
+    }
+    deletions = [DeleteSlice(stored) for stored in present if stored not in good.values()]
+    changed = [index for index, stored in good.items() if not _same(stored, wanted[index], count)]
+    added = [index for index in range(count) if index not in good]
+    if not added and len(changed) <= 1:
+        return (
+            *deletions,
+            *(
+                UpdateSlice(good[index], SliceSpec(pool, newest, count, wanted[index]))
+                for index in changed
+            ),
+        )
+    return (*deletions, *_all(wanted, good, pool=pool, generation=newest + 1, names=names))
+
+
+def _all(
+    wanted: Sequence[tuple[PublishedDevice, ...]],
+    good: Mapping[int, StoredSlice],
+    *,
+    pool: PoolName,
+    generation: int,
+    names: Sequence[str],
+) -> Iterator[SliceChange]:
+    specs = [SliceSpec(pool, generation, len(wanted), devices) for devices in wanted]
+    yield from (UpdateSlice(stored, specs[index]) for index, stored in good.items())
+    yield from (
+        CreateSlice(names[index], spec) for index, spec in enumerate(specs) if index not in good
+    )
+
+
+def _same(stored: StoredSlice, devices: tuple[PublishedDevice, ...], count: int) -> bool:
+    return stored.spec.devices == devices and stored.spec.slice_count == count
+
+
+def dropped_fields(written: SliceSpec, stored: SliceSpec) -> tuple[str, ...]:
+    """What the API server did not store as it was written, as paths; it drops fields whose feature gate is off."""
+    present = {device.name: device for device in stored.devices}
+    dropped: list[str] = []
+    for device in written.devices:
+        there = present.get(device.name)
+        if there is None:
+            dropped.append(f"devices.{device.name}")
+            continue
+        for kind, ours, theirs in (
+            ("attributes", device.attributes, there.attributes),
+            ("capacity", device.capacity, there.capacity),
+        ):
+            dropped += [
+                f"devices.{device.name}.{kind}.{name}"
+                for name in ours
+                if theirs.get(name) != ours[name]
+            ]
+    return tuple(dropped)
