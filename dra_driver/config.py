@@ -289,7 +289,7 @@ def _lookup(
         return f"environment variable {option.variable}", text.split(
             ","
         ) if option.repeated and text else text
-    if option.name in file_values:
+    if file_values.get(option.name) is not None:
         return f"{config_file}, key {option.name}", file_values[option.name]
     return "default", option.default
 

@@ -15,8 +15,8 @@ def run(chosen: argparse.Namespace) -> int:
     found = inspect_node(settings_from(chosen))
     holders: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
-        for device in claim.devices:
-            holders.setdefault(device.device, []).append(claim)
+        for held in claim.devices:
+            holders.setdefault(held.device, []).append(claim)
     if chosen.json:
         for device in found.inventory.devices:
             render.json_line(_document(device, holders.get(device.name, [])))
@@ -25,7 +25,9 @@ def run(chosen: argparse.Namespace) -> int:
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
     else:
-        render.line("no devices found; the driver publishes an empty slice and looks again when the backend reports a change")
+        render.line(
+            "no devices found; the driver publishes an empty slice and looks again when the backend reports a change"
+        )
     for problem in found.problems:
         render.error(str(problem))
     return 0
@@ -47,7 +49,12 @@ def _document(device: Device, claims: list[PreparedClaim]) -> dict[str, object]:
         "capacity": {name: str(value) for name, value in device.capacity.items()},
         "health": {"status": device.health.status.name, "message": device.health.message},
         "claims": [
-            {"namespace": claim.ref.namespace, "name": claim.ref.name, "uid": claim.ref.uid, "phase": claim.phase.value}
+            {
+                "namespace": claim.ref.namespace,
+                "name": claim.ref.name,
+                "uid": claim.ref.uid,
+                "phase": claim.phase.value,
+            }
             for claim in claims
         ],
     }

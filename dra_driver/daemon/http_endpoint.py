@@ -7,6 +7,7 @@ A check is a callable that answers what is wrong, or nothing. Both paths answer 
 import socket
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -31,14 +32,24 @@ class HttpEndpoint:
                 f"cannot listen on {host or 'all addresses'} port {port}: {error}; choose another --http-address"
             ) from error
         self.port: int = self._server.server_address[1]
+        self._mutex = Lock()
+        self._serving = False
+        self._closed = False
 
     def serve(self) -> None:
-        """Answer requests until `close`."""
+        """Answer requests until `close`; at once back after it."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._serving = True
         self._server.serve_forever(poll_interval=0.5)
 
     def close(self) -> None:
-        """Stop answering."""
-        self._server.shutdown()
+        """Stop answering, whether or not `serve` was ever called."""
+        with self._mutex:
+            self._closed = True
+        if self._serving:  # else nobody would ever answer the request to shut down
+            self._server.shutdown()
         self._server.server_close()
 
 

@@ -81,7 +81,9 @@ def _signals(log: FilteringBoundLogger) -> Iterator[Event]:
         asked.set()
         log.info("stopping", signal=signal.Signals(number).name)
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield asked
     finally:

@@ -44,9 +44,7 @@ def stream(
     )
 
 
-def service(
-    name: str, methods: dict[str, Handler]
-) -> grpc.GenericRpcHandler:
+def service(name: str, methods: dict[str, Handler]) -> grpc.GenericRpcHandler:
     """All methods of the service with this full name."""
     return grpc.method_handlers_generic_handler(name, methods)
 

@@ -19,6 +19,7 @@ _SHAPE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([a-zA-Z]*)([+-]?[0-9]*
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _NANO = 10**9
+_EXPONENT_CHARACTERS = 4  # more would only cost memory
 _LARGEST = (2**63 - 1) * _NANO
 
 
@@ -63,6 +64,8 @@ class Quantity:
 
 def _scale(text: str, suffix: str, exponent: str) -> tuple[Fraction, Format]:
     if suffix in ("e", "E") and exponent not in ("", "+", "-"):
+        if len(exponent) > _EXPONENT_CHARACTERS:
+            raise ValueError(f"{text[:80]!r} has an exponent beyond every quantity")
         return Fraction(10) ** int(exponent), "DecimalExponent"
     if exponent == "" and suffix in _BINARY:
         return Fraction(1024 ** _BINARY[suffix]), "BinarySI"

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our files in the CDI directory: one for each claim, named by its UID. Files of others are not looked at."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.node.files import TEMPORARY_SUFFIX, never, remove, translated, write_atomic
+
+_SUFFIX = ".json"
 
 
 class CdiDirectory:
@@ -27,7 +30,7 @@ class CdiDirectory:
 
     def file(self, uid: ClaimUid) -> Path:
         """Where the claim's document is."""
-        return self._path / f"{self._prefix}{uid}.json"
+        return self._path / f"{self._prefix}{uid}{_SUFFIX}"
 
     def write(self, uid: ClaimUid, text: str) -> None:
         """Write the claim's document, unless it stands there already."""
@@ -35,21 +38,27 @@ class CdiDirectory:
             write_atomic(self.file(uid), text, point=self._point)
 
     def read(self, uid: ClaimUid) -> str | None:
-        """The claim's document; None when there is none or it cannot be read as text."""
+        """The claim's document; None when there is none, empty when there is one that cannot be read as text."""
         try:
-            return self.file(uid).read_text()
-        except (OSError, UnicodeDecodeError):
+            return self.file(uid).read_text(encoding="utf-8")
+        except FileNotFoundError:
             return None
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def remove(self, uid: ClaimUid) -> None:
         """Remove the claim's document; a missing one is fine."""
         remove(self.file(uid))
 
     def documents(self) -> Mapping[ClaimUid, str]:
-        """All of this driver's documents by claim UID; one that is no text is empty here."""
+        """All of this driver's documents by claim UID; one that cannot be read as text is empty here."""
         try:
-            names = sorted(path.name for path in self._path.glob(f"{self._prefix}*.json"))
+            names = sorted(os.listdir(self._path))
         except OSError as error:
             raise translated(error, f"cannot list CDI directory {self._path}") from error
-        uids = [ClaimUid(name.removeprefix(self._prefix).removesuffix(".json")) for name in names]
+        uids = [
+            ClaimUid(name.removeprefix(self._prefix).removesuffix(_SUFFIX))
+            for name in names
+            if name.startswith(self._prefix) and name.endswith(_SUFFIX)
+        ]
         return {uid: self.read(uid) or "" for uid in uids}

@@ -39,11 +39,11 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
             prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent
         )
         temporary = Path(name)
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(file.fileno(), 0o644)
         point("rename.before")
-        temporary.replace(path)
+        _rename(temporary, path)
         temporary = None
         point("rename.after")
     except OSError as error:
@@ -51,6 +51,16 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    try:
+        temporary.replace(path)
+    except FileNotFoundError as error:
+        # A driver that starts clears away what a killed one left, and can meet the file of a running one.
+        raise Temporary(
+            f"cannot write {path}: somebody removed {temporary.name} meanwhile; it is tried again"
+        ) from error
 
 
 def remove(path: Path) -> None:

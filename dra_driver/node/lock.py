@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import Temporary
@@ -50,11 +50,14 @@ class Locks:
         path = self._directory / f"{name}.lock"
         handle = self._acquire(path, until=until)
         try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()}, {purpose}".encode(), 0)
+            # The name is a courtesy: on a full disk the lock holds without it.
+            with suppress(OSError):
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"process {os.getpid()}, {purpose}".encode(), 0)
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
             os.close(handle)
 
     def _acquire(self, path: Path, *, until: float) -> int:

@@ -27,7 +27,7 @@ from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevi
 from dra_driver.node.files import never, translated
 
 SCHEMA = 1
-BUSY_SECONDS = 30  # a lock is waited for less than the kubelet's 45 s
+BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
 COMMITS = ("started", "prepared", "released", "recovered")
 FAILPOINTS = tuple(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after"))
 
@@ -46,6 +46,12 @@ _MIGRATIONS = (
     CREATE INDEX owners_by_claim ON owners (claim_uid);
     """,
 )
+# What SQLite's result codes mean for whoever must act.
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
 _CLAIM_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
 
 
@@ -133,7 +139,7 @@ class StateStore:
     ) -> None:
         self.path = path
         self.quarantined: Path | None = None
-        self._boot_id = boot_id
+        self.boot_id = boot_id
         self._point = point
         self._busy_seconds = busy_seconds
         self._mutex = threading.Lock()
@@ -142,11 +148,17 @@ class StateStore:
         except OSError as error:
             raise translated(error, f"cannot make state directory {path.parent}") from error
         # Every process that has the file open holds this lock shared; setting the file aside takes it alone.
-        self._guard = os.open(
-            path.with_name(f"{path.name}.guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
-        fcntl.flock(self._guard, fcntl.LOCK_SH)
-        self._db = self._open()
+        self._guard = _open_guard(path)
+        try:
+            self._db = self._open()
+        except BaseException:
+            os.close(self._guard)
+            raise
+
+    @property
+    def boot_id(self) -> str:
+        """The boot that this process runs in."""
+        return self._boot_id
 
     @contextmanager
     def transaction(self, commit: str) -> Iterator[StateTransaction]:
@@ -154,7 +166,7 @@ class StateStore:
         with self._mutex, self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield StateTransaction(self._db, self._boot_id)
+                yield StateTransaction(self._db, self.boot_id)
                 self._point(f"commit.{commit}.before")
                 self._db.execute("COMMIT")
             except BaseException:
@@ -167,7 +179,7 @@ class StateStore:
     def reading(self) -> Iterator[StateTransaction]:
         """Read only: nothing is reserved by it."""
         with self._mutex, self._translated():
-            yield StateTransaction(self._db, self._boot_id)
+            yield StateTransaction(self._db, self.boot_id)
 
     def close(self) -> None:
         """Close the file; the store is of no use afterwards."""
@@ -180,16 +192,16 @@ class StateStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise _driver_error(error, self.path) from error
+            raise _driver_error(error, self.path, self._busy_seconds) from error
 
     def _open(self) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise _driver_error(error, self.path) from error
-            self.quarantined = _set_aside(self.path, self._guard)
         with self._translated():
+            try:
+                return self._connect()
+            except sqlite3.DatabaseError as error:
+                if _code(error) not in _DAMAGED:
+                    raise
+                self.quarantined = _set_aside(self.path, self._guard)
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -208,9 +220,22 @@ class StateStore:
         return db
 
 
+def _open_guard(path: Path) -> int:
+    guard = path.with_name(f"{path.name}.guard")
+    try:
+        handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise translated(error, f"cannot open {guard}") from error
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
 def _check(db: sqlite3.Connection) -> None:
-    if db.execute("PRAGMA quick_check").fetchone() != ("ok",):
-        raise sqlite3.DatabaseError("quick_check found damage")
+    found = db.execute("PRAGMA quick_check").fetchone()
+    if found != ("ok",):
+        damage = sqlite3.DatabaseError(f"quick_check: {found}")
+        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise damage
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
@@ -252,20 +277,27 @@ def _set_aside(path: Path, guard: int) -> Path:
     return aside
 
 
-def _driver_error(error: sqlite3.Error, path: Path) -> DriverError:
-    text = str(error)
-    if "locked" in text or "busy" in text:
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 where the module itself complains."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> DriverError:
+    code = _code(error)
+    if code in _LOCKED:
         return Temporary(
-            f"state file {path} is locked by another process for longer than {BUSY_SECONDS} s; `fuser {path}` names it"
+            f"state file {path} is locked by another process for longer than {busy_seconds:g} s; `fuser {path}` names it"
         )
-    if "full" in text or "disk I/O" in text:
+    if code in _DISK:
         return Temporary(
-            f"cannot write state file {path}: {text}; free space on its disk, the kubelet tries again"
+            f"cannot write state file {path}: {error}; free space on its disk, the kubelet tries again"
         )
-    if "readonly" in text or "unable to open" in text:
-        return Permanent(f"cannot write state file {path}: {text}; its directory must be writable")
+    if code in _REFUSED:
+        return Permanent(
+            f"cannot write state file {path}: {error}; its directory must be writable"
+        )
     return Permanent(
-        f"state file {path}: {text}; restart the driver, which sets a damaged file aside and rebuilds it"
+        f"state file {path}: {error}; restart the driver, which sets a damaged file aside and rebuilds it"
     )
 
 

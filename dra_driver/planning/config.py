@@ -19,6 +19,7 @@ from dra_driver.model.claim import DeviceConfig, OpaqueConfig
 API_VERSION = "gpu.dra-driver.dev/v1alpha1"
 KIND = "DeviceConfig"
 LABEL_LIMIT_BYTES = 63
+_SHOWN_CHARACTERS = 80
 
 EXAMPLE_KIND = "GpuConfig"
 EXAMPLE_API_VERSIONS = (
@@ -71,7 +72,8 @@ def _decode(entry: OpaqueConfig, config_kinds: frozenset[str]) -> DeviceConfig:
     if kind == EXAMPLE_KIND and version in EXAMPLE_API_VERSIONS and EXAMPLE_KIND in config_kinds:
         return _gpu_config(entry.parameters, path)
     raise _RefusedError(
-        path, f"apiVersion {version!r}, kind {kind!r}: this driver reads {API_VERSION} {KIND}"
+        path,
+        f"apiVersion {_shown(version)}, kind {_shown(kind)}: this driver reads {API_VERSION} {KIND}",
     )
 
 
@@ -86,7 +88,7 @@ def _text(value: object, path: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) > LABEL_LIMIT_BYTES:
         raise _RefusedError(path, f"longer than {LABEL_LIMIT_BYTES} bytes")
     if not all(" " <= character <= "~" for character in value):
-        raise _RefusedError(path, f"{value!a}: printable ASCII only")
+        raise _RefusedError(path, f"{_shown(value)}: printable ASCII only")
     return value
 
 
@@ -99,7 +101,7 @@ def _gpu_config(parameters: Mapping[str, object], path: str) -> DeviceConfig:
     _only(sharing, {"strategy", *_STRATEGIES.values()}, sharing_path)
     strategy = sharing.get("strategy")
     if not isinstance(strategy, str) or strategy not in _STRATEGIES:
-        raise _RefusedError(f"{sharing_path}.strategy", f"unknown GPU sharing strategy: {strategy}")
+        raise _RefusedError(f"{sharing_path}.strategy", f"unknown GPU sharing strategy: {_shown(strategy)}")
     for name in _STRATEGIES.values():
         if name in sharing and name != _STRATEGIES[strategy]:
             raise _RefusedError(f"{sharing_path}.{name}", f"does not belong to strategy {strategy}")
@@ -114,7 +116,7 @@ def _time_slicing(settings: Mapping[str, object], path: str) -> dict[str, str]:
     _only(settings, {"interval"}, path)
     interval = settings.get("interval", "Default")
     if interval not in _INTERVALS:
-        raise _RefusedError(f"{path}.interval", f"unknown time-slice interval: {interval}")
+        raise _RefusedError(f"{path}.interval", f"unknown time-slice interval: {_shown(interval)}")
     return {"TIMESLICE_INTERVAL": str(interval)}
 
 
@@ -122,7 +124,7 @@ def _space_partitioning(settings: Mapping[str, object], path: str) -> dict[str, 
     _only(settings, {"partitionCount"}, path)
     count = settings.get("partitionCount", 0)
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise _RefusedError(f"{path}.partitionCount", f"invalid partition count: {count}")
+        raise _RefusedError(f"{path}.partitionCount", f"invalid partition count: {_shown(count)}")
     return {"PARTITION_COUNT": str(count)}
 
 
@@ -142,5 +144,9 @@ def _mapping(value: object, path: str) -> Mapping[str, object]:
 def _only(fields: Mapping[str, object], known: set[str], path: str) -> None:
     for name in fields:
         if name not in known:
-            # The name comes from the claim: shown escaped and cut, in a message only.
-            raise _RefusedError(f"{path}.{ascii(name)[1:-1][:LABEL_LIMIT_BYTES]}", "unknown field")
+            raise _RefusedError(f"{path}.{_shown(name)[1:-1]}", "unknown field")
+
+
+def _shown(value: object) -> str:
+    """A claim author's value as it may stand in a message: escaped and cut."""
+    return f"{value!a}"[:_SHOWN_CHARACTERS]

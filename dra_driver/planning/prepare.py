@@ -48,7 +48,7 @@ class NodePlace:
 
 
 def is_safe_uid(uid: str) -> bool:
-    """Whether a claim's UID can stand in a file name."""
+    """Whether a claim's UID, or a share ID, can stand in names of files and variables."""
     return _UID.fullmatch(uid) is not None
 
 
@@ -100,6 +100,12 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
     if not own:
         drivers = ", ".join(sorted({result.driver for result in claim.results})) or "none"
         return Refusal(f"{asked} has no device of driver {place.driver}, only of: {drivers}")
+    for result in own:
+        if result.share_id and not is_safe_uid(result.share_id):
+            return Refusal(
+                f"{asked}: share ID {result.share_id[:80]!a} of device {result.device} is none of the scheduler's; "
+                f"delete and create the claim again"
+            )
     keys = [result.key for result in own]
     for key in keys:
         if keys.count(key) > 1:

@@ -39,6 +39,7 @@ from dra_driver.model.slices import (
     Problem,
     PublishedDevice,
     SliceChange,
+    SliceSpec,
     StoredSlice,
     UpdateSlice,
 )
@@ -189,6 +190,11 @@ class Publisher:
         with self._changed:
             self._wake_locked(0.0)
 
+    def released(self) -> None:
+        """A claim was unprepared: a vanished device that it held may go now."""
+        if self._kept:
+            self.wake()
+
     def run(self, stop: Event) -> None:
         """Publish whenever something is due, until `stop`."""
         while not stop.is_set():
@@ -277,19 +283,22 @@ class Publisher:
                 present[stored.name] = stored
             self._present = present
         match change:
-            case CreateSlice(name, spec):
-                self._observe(SliceWritten(name, "create"))
-            case UpdateSlice(before, spec):
-                name = before.name
-                self._observe(SliceWritten(name, "update"))
             case DeleteSlice(before):
                 self._observe(SliceWritten(before.name, "delete"))
-                return
-        dropped = dropped_fields(spec, stored.spec) if stored is not None else ()
+            case UpdateSlice(before, spec):
+                self._observe(SliceWritten(before.name, "update"))
+                self._adopt(names.index(before.name), plan, spec, stored)
+            case CreateSlice(name, spec):
+                self._observe(SliceWritten(name, "create"))
+                self._adopt(names.index(name), plan, spec, stored)
+
+    def _adopt(
+        self, index: int, plan: PoolPlan, written: SliceSpec, stored: StoredSlice | None
+    ) -> None:
+        dropped = dropped_fields(written, stored.spec) if stored is not None else ()
         if stored is not None and dropped:
-            index = names.index(name)
             self._adopted[index] = plan.slices[index], stored.spec.devices
-            self._observe(FieldsDropped(name, dropped))
+            self._observe(FieldsDropped(stored.name, dropped))
 
     # Vanished devices.
 

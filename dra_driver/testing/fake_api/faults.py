@@ -77,16 +77,37 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _queued: list[_Queued] = field(default_factory=list)
 
-    def add(self, what: Misbehaviour, *, verb: str = "*", resource: str = "*", times: int = 1) -> None:
+    def add(
+        self, what: Misbehaviour, *, verb: str = "*", resource: str = "*", times: int = 1
+    ) -> None:
         with self._lock:
             self._queued.append(_Queued(verb, resource, times, what))
 
-    def status(self, code: int, *, verb: str = "*", resource: str = "*", times: int = 1, retry_after: int | None = None) -> None:
+    def status(
+        self,
+        code: int,
+        *,
+        verb: str = "*",
+        resource: str = "*",
+        times: int = 1,
+        retry_after: int | None = None,
+    ) -> None:
         """Answer with a Status object of this code, as the real server words it."""
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         reason, message = REASONS.get(code, ("InternalError", f"injected fault {code}"))
-        body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
-        self.add(Answer(code, headers, _json(body | {"message": message})), verb=verb, resource=resource, times=times)
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": reason,
+            "code": code,
+        }
+        self.add(
+            Answer(code, headers, _json(body | {"message": message})),
+            verb=verb,
+            resource=resource,
+            times=times,
+        )
 
     def take(self, verb: str, resource: str) -> Misbehaviour | None:
         """The fault for this request, used up by one."""
@@ -107,7 +128,10 @@ class Faults:
 REASONS = {
     401: ("Unauthorized", "Unauthorized"),
     403: ("Forbidden", 'User "fake" cannot do this'),
-    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+    409: (
+        "Conflict",
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ),
     410: ("Expired", "too old resource version"),
     422: ("Invalid", "the object is invalid"),
     429: ("TooManyRequests", "Too many requests, please try again later."),

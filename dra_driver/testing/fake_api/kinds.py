@@ -15,7 +15,15 @@ Object = dict[str, Any]
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 
-_EXACT_FIELDS = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+_EXACT_FIELDS = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +58,30 @@ KINDS = {
             selectable=("spec.driver", "spec.nodeName"),
             immutable=("spec.driver", "spec.pool.name", "spec.nodeName"),
         ),
-        Kind("resourceclaims", "ResourceClaim", GROUP, namespaced=True, has_status=True, immutable=("spec",)),
-        Kind("resourceclaimtemplates", "ResourceClaimTemplate", GROUP, namespaced=True, immutable=("spec",)),
+        Kind(
+            "resourceclaims",
+            "ResourceClaim",
+            GROUP,
+            namespaced=True,
+            has_status=True,
+            immutable=("spec",),
+        ),
+        Kind(
+            "resourceclaimtemplates",
+            "ResourceClaimTemplate",
+            GROUP,
+            namespaced=True,
+            immutable=("spec",),
+        ),
         Kind("deviceclasses", "DeviceClass", GROUP, namespaced=False),
-        Kind("pods", "Pod", "", namespaced=True, has_status=True, selectable=("spec.nodeName", "status.phase")),
+        Kind(
+            "pods",
+            "Pod",
+            "",
+            namespaced=True,
+            has_status=True,
+            selectable=("spec.nodeName", "status.phase"),
+        ),
         Kind("nodes", "Node", "", namespaced=False, has_status=True),
         Kind("namespaces", "Namespace", "", namespaced=False, has_status=True),
         Kind("events", "Event", "", namespaced=True, selectable=("involvedObject.name", "reason")),

@@ -72,19 +72,31 @@ def pool_is_named(spec: Spec) -> Iterator[Cause]:
         yield _required("spec.pool.name")
     for part in name.split("/") if name else ():
         if not _SUBDOMAIN.fullmatch(part):
-            yield _invalid("spec.pool.name", part, "a lowercase RFC 1123 subdomain must consist of lower case letters")
+            yield _invalid(
+                "spec.pool.name",
+                part,
+                "a lowercase RFC 1123 subdomain must consist of lower case letters",
+            )
 
 
 def pool_generation_is_not_negative(spec: Spec) -> Iterator[Cause]:
     generation = spec.get("pool", {}).get("generation", 0)
     if generation < 0:
-        yield Cause("spec.pool.generation", "FieldValueInvalid", f"Invalid value: {generation}: must be greater than or equal to zero")
+        yield Cause(
+            "spec.pool.generation",
+            "FieldValueInvalid",
+            f"Invalid value: {generation}: must be greater than or equal to zero",
+        )
 
 
 def pool_has_slices(spec: Spec) -> Iterator[Cause]:
     count = spec.get("pool", {}).get("resourceSliceCount", 0)
     if count <= 0:
-        yield Cause("spec.pool.resourceSliceCount", "FieldValueInvalid", f"Invalid value: {count}: must be greater than zero")
+        yield Cause(
+            "spec.pool.resourceSliceCount",
+            "FieldValueInvalid",
+            f"Invalid value: {count}: must be greater than zero",
+        )
 
 
 def exactly_one_node_selection(spec: Spec) -> Iterator[Cause]:
@@ -101,7 +113,11 @@ def at_most_128_devices(spec: Spec) -> Iterator[Cause]:
     limited = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     limit = MAX_DEVICES_WITH_TAINTS if limited else MAX_DEVICES
     if len(devices) > limit:
-        yield Cause("spec.devices", "FieldValueTooMany", f"Too many: {len(devices)}: must have at most {limit} items")
+        yield Cause(
+            "spec.devices",
+            "FieldValueTooMany",
+            f"Too many: {len(devices)}: must have at most {limit} items",
+        )
 
 
 def device_names_are_labels(spec: Spec) -> Iterator[Cause]:
@@ -110,7 +126,11 @@ def device_names_are_labels(spec: Spec) -> Iterator[Cause]:
         if not name:
             yield _required(f"{path}.name")
         elif not _LABEL.fullmatch(name) or len(name) > 63:
-            yield _invalid(f"{path}.name", name, "a lowercase RFC 1123 label must consist of lower case letters")
+            yield _invalid(
+                f"{path}.name",
+                name,
+                "a lowercase RFC 1123 label must consist of lower case letters",
+            )
 
 
 def device_names_are_unique(spec: Spec) -> Iterator[Cause]:
@@ -138,7 +158,11 @@ def names_are_qualified(spec: Spec) -> Iterator[Cause]:
                 domain, slash, identifier = name.rpartition("/")
                 wrong_domain = slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)
                 if wrong_domain or not _IDENTIFIER.fullmatch(identifier) or len(identifier) > 32:
-                    yield _invalid(f"{path}.{field}", name, "a valid C identifier must start with a letter or '_'")
+                    yield _invalid(
+                        f"{path}.{field}",
+                        name,
+                        "a valid C identifier must start with a letter or '_'",
+                    )
 
 
 def attributes_have_one_value(spec: Spec) -> Iterator[Cause]:
@@ -146,21 +170,31 @@ def attributes_have_one_value(spec: Spec) -> Iterator[Cause]:
         kinds = [kind for kind in _KINDS_OF_VALUE if attribute.get(kind) is not None]
         if len(kinds) != 1:
             word = "exactly one of" if kinds else "one of"
-            yield _invalid(path, "{" + ", ".join(kinds) + "}" if kinds else "", f"must specify {word}: int, bool, string, version")
+            yield _invalid(
+                path,
+                "{" + ", ".join(kinds) + "}" if kinds else "",
+                f"must specify {word}: int, bool, string, version",
+            )
 
 
 def texts_are_short(spec: Spec) -> Iterator[Cause]:
     for path, attribute in _attributes(spec):
         for kind in ("string", "version"):
             if len(str(attribute.get(kind) or "").encode()) > MAX_TEXT_BYTES:
-                yield Cause(f"{path}.{kind}", "FieldValueTooLong", f"Too long: may not be more than {MAX_TEXT_BYTES} bytes")
+                yield Cause(
+                    f"{path}.{kind}",
+                    "FieldValueTooLong",
+                    f"Too long: may not be more than {MAX_TEXT_BYTES} bytes",
+                )
 
 
 def versions_are_semantic(spec: Spec) -> Iterator[Cause]:
     for path, attribute in _attributes(spec):
         version = attribute.get("version")
         if version is not None and not _SEMVER.fullmatch(version):
-            yield _invalid(f"{path}.version", version, "must be a string compatible with semver.org spec 2.0.0")
+            yield _invalid(
+                f"{path}.version", version, "must be a string compatible with semver.org spec 2.0.0"
+            )
 
 
 Rule = Callable[[Spec], Iterator[Cause]]

@@ -46,7 +46,9 @@ class Preconditions:
 class Refused(Exception):
     """The server says no: a Status object."""
 
-    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status: Object = {
@@ -68,7 +70,12 @@ def not_found(kind: Kind, name: str) -> Refused:
 
 def conflict(kind: Kind, name: str, why: str) -> Refused:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
-    return Refused(409, "Conflict", f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}', details)
+    return Refused(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}',
+        details,
+    )
 
 
 def invalid(kind: Kind, name: str, causes: list[Cause]) -> Refused:
@@ -78,9 +85,14 @@ def invalid(kind: Kind, name: str, causes: list[Cause]) -> Refused:
         "name": name,
         "group": kind.group,
         "kind": kind.name,
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes],
+        "causes": [
+            {"reason": cause.reason, "message": cause.message, "field": cause.field}
+            for cause in causes
+        ],
     }
-    return Refused(422, "Invalid", f'{kind.name}.{kind.group} "{name}" is invalid: {listed}', details)
+    return Refused(
+        422, "Invalid", f'{kind.name}.{kind.group} "{name}" is invalid: {listed}', details
+    )
 
 
 def expired(message: str) -> Refused:
@@ -98,7 +110,9 @@ class Store:
     dropped_fields: tuple[str, ...] = ()
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
 
-    def create(self, kind: Kind, obj: Object, *, namespace: str = "", trusted: bool = False) -> Object:
+    def create(
+        self, kind: Kind, obj: Object, *, namespace: str = "", trusted: bool = False
+    ) -> Object:
         """Make `obj`; `trusted` writes come from the test itself and are neither checked nor stripped of their status."""
         obj = deepcopy(obj)
         metadata = obj.setdefault("metadata", {})
@@ -110,7 +124,12 @@ class Store:
             key = (kind.plural, namespace, metadata["name"])
             if key in self._objects:
                 details = {"name": metadata["name"], "group": kind.group, "kind": kind.plural}
-                raise Refused(409, "AlreadyExists", f'{kind.qualified} "{metadata["name"]}" already exists', details)
+                raise Refused(
+                    409,
+                    "AlreadyExists",
+                    f'{kind.qualified} "{metadata["name"]}" already exists',
+                    details,
+                )
             metadata.update(uid=str(uuid.uuid4()), generation=1, creationTimestamp=_now())
             if kind.namespaced:
                 metadata["namespace"] = namespace
@@ -125,32 +144,59 @@ class Store:
                 raise not_found(kind, name)
             return deepcopy(obj)
 
-    def list(self, kind: Kind, matches: Matcher, *, limit: int = 0, token: str = "") -> tuple[list[Object], Object]:
+    def page(
+        self, kind: Kind, matches: Matcher, *, limit: int = 0, token: str = ""
+    ) -> tuple[list[Object], Object]:
         """One page of objects and the list's metadata. A token is good until the history before it is compacted."""
         with self.condition:
-            keys = sorted(key for key, obj in self._objects.items() if key[0] == kind.plural and matches(obj))
+            keys = sorted(
+                key for key, obj in self._objects.items() if key[0] == kind.plural and matches(obj)
+            )
             version = self.version
             if token:
                 version, after = _read_token(token)
                 if version < self.compacted:
-                    raise expired("The provided continue parameter is too old to display a consistent list result.")
+                    raise expired(
+                        "The provided continue parameter is too old to display a consistent list result."
+                    )
                 keys = [key for key in keys if key > after]
             page = keys[:limit] if limit else keys
             metadata: Object = {"resourceVersion": str(version)}
             if len(page) < len(keys):
-                metadata |= {"continue": _token(version, page[-1]), "remainingItemCount": len(keys) - len(page)}
+                metadata |= {
+                    "continue": _token(version, page[-1]),
+                    "remainingItemCount": len(keys) - len(page),
+                }
             return [deepcopy(self._objects[key]) for key in page], metadata
 
-    def update(self, kind: Kind, name: str, change: Callable[[Object], Object], *, namespace: str = "", trusted: bool = False) -> Object:
+    def update(
+        self,
+        kind: Kind,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        namespace: str = "",
+        trusted: bool = False,
+    ) -> Object:
         """Replace an object by what `change` makes of it, if its resourceVersion and uid still fit."""
         with self.condition:
             present = self.get(kind, name, namespace=namespace)
             wanted = deepcopy(change(deepcopy(present)))
             if not trusted:
                 self._compare(kind, present, wanted)
-            kept = ("uid", "creationTimestamp", "generation", "name", "namespace", "deletionTimestamp", "resourceVersion")
+            kept = (
+                "uid",
+                "creationTimestamp",
+                "generation",
+                "name",
+                "namespace",
+                "deletionTimestamp",
+                "resourceVersion",
+            )
             metadata = wanted.setdefault("metadata", {})
-            metadata.update({key: present["metadata"][key] for key in kept if key in present["metadata"]})
+            metadata.update(
+                {key: present["metadata"][key] for key in kept if key in present["metadata"]}
+            )
             if wanted == present:
                 return present  # the real server does not write what changes nothing
             if wanted.get("spec") != present.get("spec"):
@@ -160,7 +206,9 @@ class Store:
                 return self._remove(kind, key)
             return self._write(kind, key, wanted)
 
-    def delete(self, kind: Kind, name: str, preconditions: Preconditions, *, namespace: str = "") -> Object:
+    def delete(
+        self, kind: Kind, name: str, preconditions: Preconditions, *, namespace: str = ""
+    ) -> Object:
         with self.condition:
             present = self.get(kind, name, namespace=namespace)
             metadata = present["metadata"]
@@ -193,13 +241,21 @@ class Store:
     def _admit(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"].get("name", "")
         if not name:
-            raise Refused(422, "Invalid", f"{kind.name} is invalid: metadata.name: Required value: name or generateName is required")
+            raise Refused(
+                422,
+                "Invalid",
+                f"{kind.name} is invalid: metadata.name: Required value: name or generateName is required",
+            )
         for path in self.dropped_fields:
             drop_field(obj, path.split("."))
         if kind.plural != "resourceslices":
             return
         if wrong := normalise_slice(obj.setdefault("spec", {})):
-            raise Refused(400, "BadRequest", f'ResourceSlice in version "v1" cannot be handled as a ResourceSlice: {wrong}')
+            raise Refused(
+                400,
+                "BadRequest",
+                f'ResourceSlice in version "v1" cannot be handled as a ResourceSlice: {wrong}',
+            )
         if causes := check_slice(obj["spec"]):
             raise invalid(kind, name, causes)
 
@@ -207,15 +263,24 @@ class Store:
         name = present["metadata"]["name"]
         metadata = wanted.setdefault("metadata", {})
         if metadata.get("uid") not in (None, "", present["metadata"]["uid"]):
-            raise conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}")
-        if metadata.get("resourceVersion") not in (None, "", present["metadata"]["resourceVersion"]):
+            raise conflict(
+                kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}"
+            )
+        if metadata.get("resourceVersion") not in (
+            None,
+            "",
+            present["metadata"]["resourceVersion"],
+        ):
             why = "the object has been modified; please apply your changes to the latest version and try again"
             raise conflict(kind, name, why)
         self._admit(kind, wanted)
         changed = [path for path in kind.immutable if _at(present, path) != _at(wanted, path)]
         if changed:
             why = "field is immutable"
-            causes = [Cause(path, "FieldValueInvalid", f'Invalid value: "{_at(wanted, path)}": {why}') for path in changed]
+            causes = [
+                Cause(path, "FieldValueInvalid", f'Invalid value: "{_at(wanted, path)}": {why}')
+                for path in changed
+            ]
             raise invalid(kind, name, causes)
 
     def _write(self, kind: Kind, key: tuple[str, str, str], obj: Object) -> Object:

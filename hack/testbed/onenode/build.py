@@ -76,7 +76,9 @@ def kubernetes_go_mod(version: str, upstream: str) -> str:
     if go is None or etcd is None:
         raise BuildError(f"the go.mod of k8s.io/kubernetes v{version} names no Go or etcd version")
     staged = f"v0.{version.split('.', 1)[1]}"
-    replacements = [f"\t{name} => {name} {staged}" for name in sorted(set(STAGING.findall(upstream)))]
+    replacements = [
+        f"\t{name} => {name} {staged}" for name in sorted(set(STAGING.findall(upstream)))
+    ]
     lines = (
         "module kubernetes-in-one-binary",
         f"go {go[1]}",
@@ -111,7 +113,9 @@ def build_containerd(version: str, source: Path, target: Path) -> None:
     """containerd, its runc shim and ctr."""
     module = "github.com/containerd/containerd/v2"
     packages = [f"{module}/cmd/{command}" for command in CONTAINERD_COMMANDS]
-    upstream = json.loads(_go("mod", "download", "-json", f"{module}@v{version}", cwd=_empty(source)))
+    upstream = json.loads(
+        _go("mod", "download", "-json", f"{module}@v{version}", cwd=_empty(source))
+    )
     go = re.search(r"^go (\S+)", Path(upstream["GoMod"]).read_text(), re.MULTILINE)
     if go is None:
         raise BuildError(f"the go.mod of {module} v{version} names no Go version")

@@ -50,6 +50,7 @@ class Cluster:
         self.namespaces = Namespaces(self.root)
         self._binaries = binaries
         self._programs: dict[str, Program] = {}
+        self._cgroups_before = _container_cgroups()
 
     # The life of the cluster
 
@@ -88,6 +89,11 @@ class Cluster:
             said = self.kubectl("get", kind, "--all-namespaces", "-o", "yaml", check=False)
             (folder / f"{kind}.yaml").write_text(said)
 
+    def path_inside(self, path: Path) -> Path:
+        """A file of the node, by a path that works outside the namespaces."""
+        inside = Path(f"/proc/{self.namespaces.init_pid}/root")
+        return inside / path.resolve().relative_to("/")
+
     # Programs inside
 
     @property
@@ -102,7 +108,9 @@ class Cluster:
         with (self.root / "log" / f"{log}.log").open("ab") as output:
             return self.namespaces.start(argv, env=self.environment, stdout=output)
 
-    def output_of(self, argv: Sequence[str], *, stdin: str | None = None, check: bool = True) -> str:
+    def output_of(
+        self, argv: Sequence[str], *, stdin: str | None = None, check: bool = True
+    ) -> str:
         """Run a program on the node to its end and answer what it printed."""
         ended = self.namespaces.run(argv, env=self.environment, stdin=stdin)
         if check and ended.returncode != 0:
@@ -120,12 +128,19 @@ class Cluster:
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Create or change objects."""
-        self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.kubectl(
+            "apply",
+            "-f",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
+        )
 
     # Parts of the cluster
 
     def _start(self, name: str) -> None:
-        command = components.command(name, self.root, self.options.feature_gates, self.options.runtime_config)
+        command = components.command(
+            name, self.root, self.options.feature_gates, self.options.runtime_config
+        )
         self._programs[name] = self.run_inside(command, log=name)
 
     def _stop(self, name: str) -> None:
@@ -153,7 +168,9 @@ class Cluster:
         before = self._kubelet_started()
         self.stop_kubelet()
         self.start_kubelet()
-        wait_until(lambda: self._kubelet_started() not in ("", before), "the kubelet to start again")
+        wait_until(
+            lambda: self._kubelet_started() not in ("", before), "the kubelet to start again"
+        )
         self.wait_node_ready()
 
     def start_containerd(self) -> None:
@@ -180,7 +197,9 @@ class Cluster:
         self._new_boot_id()
         self.start_containerd()
         self.start_kubelet()
-        wait_until(lambda: self._kubelet_started() not in ("", before), "the kubelet after the boot")
+        wait_until(
+            lambda: self._kubelet_started() not in ("", before), "the kubelet after the boot"
+        )
         self.wait_node_ready()
 
     def wait_node_ready(self) -> None:
@@ -205,7 +224,9 @@ class Cluster:
         return self.kubectl("get", "events", *arguments, "-o", f"jsonpath={path}", check=False)
 
     def _has_default_account(self) -> bool:
-        return "default" in self.kubectl("get", "serviceaccount", "default", "-o", "name", check=False)
+        return "default" in self.kubectl(
+            "get", "serviceaccount", "default", "-o", "name", check=False
+        )
 
     # The node's secrets and remains
 
@@ -219,7 +240,13 @@ class Cluster:
         self.driver_kubeconfig.write_text(node_files.kubeconfig(self.root, token))
 
     def _remove_cgroups(self) -> None:
-        """Containers that were killed leave empty cgroups behind, named after the pods."""
-        for container in Path("/sys/fs/cgroup").glob("*/k8s.io/*/"):
+        """Containers that were killed leave empty cgroups behind."""
+        for cgroup in sorted(_container_cgroups() - self._cgroups_before, reverse=True):
             with suppress(OSError):
-                container.rmdir()
+                cgroup.rmdir()
+
+
+def _container_cgroups() -> set[Path]:
+    """The cgroups that containerd makes for the kubelet's containers, and all below them."""
+    roots = [*Path("/sys/fs/cgroup").glob("k8s.io"), *Path("/sys/fs/cgroup").glob("*/k8s.io")]
+    return {cgroup for root in roots for cgroup in (root, *root.rglob("*/"))}

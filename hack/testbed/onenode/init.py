@@ -19,6 +19,12 @@ API_SERVER_ADDRESS = "10.96.0.1"  # the first of the service range, as in any cl
 NODE_ADDRESS = "192.0.2.10"
 READY = "namespaces are ready"
 KUBELET_FOLDER = Path("/var/lib/kubelet")
+# The node's own versions of these folders lie below ROOT; outside nobody sees what it writes there.
+NODE_FOLDERS = {
+    KUBELET_FOLDER: "var-lib-kubelet",
+    Path("/var/lib/cni"): "var-lib-cni",
+    Path("/var/log"): "var-log",
+}
 RUN_FOLDER = Path("/run")
 
 
@@ -34,8 +40,8 @@ def mount_run() -> None:
 def make_node(root: Path) -> None:
     """Mounts and addresses; the order matters, sharing comes first."""
     _run("mount", "--make-rshared", "/")
-    _run("mount", "--bind", str(root / "var-lib-kubelet"), str(KUBELET_FOLDER))
-    _run("mount", "--bind", str(root / "var-log"), "/var/log")
+    for folder, below_root in NODE_FOLDERS.items():
+        _run("mount", "--bind", str(root / below_root), str(folder))
     mount_run()
     _run("ip", "link", "set", "lo", "up")
     for address in (API_SERVER_ADDRESS, NODE_ADDRESS):

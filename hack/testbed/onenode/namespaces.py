@@ -86,11 +86,11 @@ class Namespaces:
 
     def open(self) -> None:
         """Make them, with an empty kubelet folder, /run and /var/log."""
-        if not init.KUBELET_FOLDER.exists():  # a mount needs something to lie on
-            init.KUBELET_FOLDER.mkdir()
-            self._made_folders.append(init.KUBELET_FOLDER)
-        for folder in ("var-lib-kubelet", "var-log"):
-            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for folder, below_root in init.NODE_FOLDERS.items():
+            (self.root / below_root).mkdir(parents=True, exist_ok=True)
+            if not folder.exists():  # a mount needs something to lie on
+                folder.mkdir()
+                self._made_folders.append(folder)
         flags = ("--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
         self._unshare = subprocess.Popen(
             ["unshare", *flags, sys.executable, str(INIT), str(self.root)],
@@ -98,8 +98,13 @@ class Namespaces:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the program outside
         )
-        if self._unshare.stdout is None or init.READY not in self._unshare.stdout.readline().decode():
-            raise TestBedError(f"{INIT} ended before the namespaces were ready (see its error above)")
+        if (
+            self._unshare.stdout is None
+            or init.READY not in self._unshare.stdout.readline().decode()
+        ):
+            raise TestBedError(
+                f"{INIT} ended before the namespaces were ready (see its error above)"
+            )
         self._init_pid = children(self._unshare.pid)[0]
 
     @property

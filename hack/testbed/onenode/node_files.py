@@ -15,7 +15,7 @@ RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 IMAGE = "localhost/busybox:1"
 POD_NETWORK = "10.244.0.0/24"
 SERVICE_NETWORK = "10.96.0.0/16"
-CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+CDI_FOLDER = "/var/run/cdi"
 # Who may say what to the API server: file name of the kubeconfig -> (token, user, groups).
 USERS = {
     "admin": ("admin-token", "admin", "system:masters"),
@@ -41,7 +41,7 @@ state = "/run/containerd/state"
   # where root lacks CAP_SYS_RESOURCE no sandbox could start otherwise
   restrict_oom_score_adj = true
   enable_cdi = true
-  cdi_spec_dirs = {list(CDI_FOLDERS)!r}
+  cdi_spec_dirs = ["/etc/cdi", "{CDI_FOLDER}"]
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["/usr/lib/cni"]
     conf_dir = "{root}/cni"
@@ -53,12 +53,12 @@ state = "/run/containerd/state"
 """
 
 
-def cni_conflist(root: Path) -> str:
+def cni_conflist() -> str:
     """Each pod has a network of its own, with the node as its router."""
     return f"""{{
   "cniVersion": "1.0.0", "name": "testbed",
   "plugins": [{{"type": "ptp", "ipam": {{
-    "type": "host-local", "subnet": "{POD_NETWORK}", "dataDir": "{root}/cni-addresses",
+    "type": "host-local", "subnet": "{POD_NETWORK}",
     "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]
 }}
 """
@@ -135,7 +135,7 @@ def write_node_files(root: Path, *, version: str) -> None:
         (root / f"{name}.kubeconfig").write_text(kubeconfig(root, token))
     for folder in ("cni", "log", "etcd"):
         (root / folder).mkdir()
-    (root / "cni" / "10-testbed.conflist").write_text(cni_conflist(root))
+    (root / "cni" / "10-testbed.conflist").write_text(cni_conflist())
     (root / "containerd.toml").write_text(containerd_toml(root))
     minor = int(version.split(".")[1])
     extra = "failCgroupV1: false" if minor >= 35 else ""  # older kubelets do not know the field

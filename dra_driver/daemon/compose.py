@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where concrete classes meet: settings in, running parts out."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import repeat
+from threading import Event
+
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.backends.base import Backend, BackendContext
+from dra_driver.backends.registry import load_backend
+from dra_driver.config import Settings
+from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
+from dra_driver.daemon.logs import log_events
+from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.supervisor import Supervisor
+from dra_driver.errors import DriverError
+from dra_driver.kube.auth import connect
+from dra_driver.kube.http import HttpKubeApi
+from dra_driver.kubelet.pod_resources import PodResources
+from dra_driver.kubelet.server import KubeletServer, KubeletSockets
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.events import DriverEvent, Observer
+from dra_driver.model.ids import ClaimUid, DeviceName, PoolName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import Refusal
+from dra_driver.model.slices import Problem
+from dra_driver.model.state import PreparedClaim
+from dra_driver.node.boot import read_boot_id
+from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.files import never
+from dra_driver.node.lock import Locks
+from dra_driver.node.state import StateStore
+from dra_driver.planning.prepare import NodePlace
+from dra_driver.planning.slices import plan_pool
+from dra_driver.services.execute import Executor, Hands
+from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.prepare import NodeParts, PrepareClaims
+from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.recover import recover
+from dra_driver.services.release import Releasable
+from dra_driver.services.sweep import Sweep
+from dra_driver.services.unprepare import UnprepareClaims
+from dra_driver.services.watch_health import HealthFeed
+
+STATE_FILE = "state.db"
+LOCK_DIRECTORY = "locks"
+WORKERS = 16
+SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # between tries while something could not be asked
+
+Point = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The running parts, as the life cycle sees them."""
+
+    kubelet: KubeletServer
+    inventory: InventoryFeed
+    http: HttpEndpoint | None
+    supervisor: Supervisor
+    threads: Mapping[str, Callable[[Event], None]]
+    recover: Callable[[], Mapping[ClaimUid, DriverError]]
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFound:
+    """What `dra-driver devices` shows."""
+
+    inventory: Inventory
+    claims: tuple[PreparedClaim, ...]
+    problems: tuple[Problem, ...]
+
+
+def make_backend(settings: Settings) -> Backend:
+    """The chosen backend, told this node's name and its options."""
+    context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
+    return load_backend(settings.backend.name, context)
+
+
+def inspect_node(settings: Settings) -> NodeFound:
+    """One scan and the state as it is; changes nothing and makes no state file."""
+    inventory = make_backend(settings).scan()
+    claims: tuple[PreparedClaim, ...] = ()
+    if (settings.state_dir / STATE_FILE).exists():
+        store = _open_state(settings)
+        with store.reading() as state:
+            claims = state.all_claims()
+        store.close()
+    return NodeFound(inventory, claims, plan_pool(inventory, kept=()).problems)
+
+
+def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> Daemon:
+    """Make all parts; nothing runs yet. Raises Fatal when a part cannot be made."""
+    metrics = Metrics()
+    observe = _both(log_events(log), metrics)
+    place = _place(settings)
+    kube = HttpKubeApi(
+        connect(settings.kubeconfig), driver=settings.node.driver, node=settings.node.name
+    )
+    backend = make_backend(settings)
+    inventory = InventoryFeed(backend, log=log)
+    health = HealthFeed(inventory.current, place.pool)
+    store = _open_state(settings, point)
+    if store.quarantined is not None:
+        log.error(
+            "state_file_damaged",
+            set_aside_as=str(store.quarantined),
+            next_step="keep it; the state is rebuilt",
+        )
+    cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
+    workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+    parts = _node_parts(
+        settings, store, cdi, (kube, backend, inventory), workers=workers, told=(observe, point)
+    )
+    publisher = Publisher(
+        kube,
+        PublisherInputs(inventory.current, lambda: _owned(store, place.pool), health.set_kept),
+        place=place,
+        observe=observe,
+        log=log,
+    )
+    inventory.subscribe(health.wake)
+    inventory.subscribe(publisher.wake)
+    unprepare = UnprepareClaims(parts)
+
+    def unprepare_and_look(refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Refusal | None]:
+        answers = unprepare(refs)
+        publisher.released()  # a vanished device that this claim held may leave its slice now
+        return answers
+
+    checks: dict[str, Check] = {}
+    kubelet = KubeletServer(
+        _sockets(settings),
+        driver=place.driver,
+        calls=(PrepareClaims(parts, kube.get_claim, workers), unprepare_and_look),
+        feed=health,
+        checks=checks,
+        log=log,
+    )
+    checks |= _checks(kubelet, publisher)
+    sweep = Sweep(parts, store, cdi.documents, lambda: kube.allocated_claims(place.pool))
+
+    def recover_local() -> Mapping[ClaimUid, DriverError]:
+        cdi.prepare()
+        return recover(parts, store, cdi.documents, boot_id=store.boot_id)
+
+    def close() -> None:
+        workers.shutdown(wait=False, cancel_futures=True)
+        store.close()
+
+    return Daemon(
+        kubelet=kubelet,
+        inventory=inventory,
+        http=_http(settings, metrics, checks),
+        supervisor=Supervisor(log, observe),
+        threads={
+            "inventory": inventory.run,
+            "publish": publisher.run,
+            "watch": publisher.watch,
+            "registration": kubelet.run,
+            "sweep": lambda stop: _sweep(sweep, stop, log),
+        },
+        recover=recover_local,
+        close=close,
+    )
+
+
+def _node_parts(
+    settings: Settings,
+    store: StateStore,
+    cdi: CdiDirectory,
+    sources: tuple[HttpKubeApi, Backend, InventoryFeed],
+    *,
+    workers: ThreadPoolExecutor,
+    told: tuple[Observer, Point],
+) -> NodeParts:
+    kube, backend, inventory = sources
+    observe, point = told
+    locks = Locks(settings.state_dir / LOCK_DIRECTORY)
+
+    def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
+        return locks.held(names, until=until, purpose=purpose)
+
+    hands = Hands(cdi=cdi, configure=backend.configure, reset=backend.reset, lock=lock, point=point)
+    pods = PodResources(settings.kubelet.pod_resources_socket, kube.kubelet_version)
+    return NodeParts(
+        place=_place(settings),
+        inventory=inventory.current,
+        store=store,
+        cdi=cdi,
+        executor=Executor(hands, workers),
+        releasable=Releasable(settings.node.driver, pods, kube.get_claim),
+        lock=lock,
+        observe=observe,
+    )
+
+
+def _checks(kubelet: KubeletServer, publisher: Publisher) -> Mapping[str, Check]:
+    """Live: our own sockets answer. Ready: registered, and the slices written once; a later outage of the API server does not count."""
+
+    def ready() -> tuple[str, ...]:
+        wrong = (
+            [] if kubelet.registrar.registered else [f"not registered: {kubelet.registrar.reason}"]
+        )
+        if not publisher.published_once.is_set():
+            wrong.append("the slices of this node have not been written yet")
+        return tuple(wrong)
+
+    return {"": kubelet.unanswered, "liveness": kubelet.unanswered, "readiness": ready}
+
+
+def _http(settings: Settings, metrics: Metrics, checks: Mapping[str, Check]) -> HttpEndpoint | None:
+    if settings.http_address is None:
+        return None
+    paths = {"/livez": checks["liveness"], "/readyz": checks["readiness"]}
+    return HttpEndpoint(settings.http_address, metrics.registry, paths)
+
+
+def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:
+    """Once after the start; again while something could not be asked."""
+    for seconds in (*SWEEP_SECONDS, *repeat(SWEEP_SECONDS[-1])):
+        try:
+            still_open = sweep.once()
+        except DriverError as error:
+            still_open = (str(error),)
+        if not still_open:
+            return
+        log.info("sweep_incomplete", still_open=still_open, again_in_seconds=seconds)
+        if stop.wait(seconds):
+            return
+
+
+def _owned(store: StateStore, pool: PoolName) -> frozenset[DeviceName]:
+    with store.reading() as state:
+        return state.owned_devices(pool)
+
+
+def _open_state(settings: Settings, point: Point = never) -> StateStore:
+    return StateStore(
+        settings.state_dir / STATE_FILE,
+        boot_id=read_boot_id(settings.node.boot_id_file),
+        point=point,
+    )
+
+
+def _place(settings: Settings) -> NodePlace:
+    # One pool for each node, of the node's name, as the other drivers of this field have it.
+    return NodePlace(settings.node.driver, PoolName(settings.node.name))
+
+
+def _sockets(settings: Settings) -> KubeletSockets:
+    driver = settings.node.driver
+    return KubeletSockets(
+        endpoint=settings.kubelet.plugin_dir(driver) / "dra.sock",
+        registration=settings.kubelet.registry_dir / f"{driver}-reg.sock",
+    )
+
+
+def _both(*observers: Observer) -> Observer:
+    def observe(event: DriverEvent) -> None:
+        for observer in observers:
+            observer(event)
+
+    return observe

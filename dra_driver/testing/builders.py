@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Smallest valid values, for tests: each builder takes what the test is about and fills in the rest.
+
+    claim = a_claim("wine", results=[a_result("gpu-3")])
+    plan = plan_prepare(claim.ref, claim, place=A_PLACE, inventory=an_inventory(4), state=a_state())
+
+A UID is made of the claim's name, so that two claims of one name are the same claim unless the test says otherwise.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, OpaqueConfig
+from dra_driver.model.device import AttributeValue, Device
+from dra_driver.model.ids import (
+    NO_SHARE,
+    ClaimUid,
+    DeviceKey,
+    DeviceName,
+    DriverName,
+    NodeName,
+    PoolName,
+    ShareId,
+)
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.quantity import Quantity
+from dra_driver.model.state import NodeState, PreparedClaim
+from dra_driver.planning.config import API_VERSION, KIND
+from dra_driver.planning.prepare import NodePlace
+
+A_NODE = NodeName("node-1")
+A_DRIVER = DriverName("gpu.dra-driver.dev")
+A_POOL = PoolName(A_NODE)
+A_PLACE = NodePlace(A_DRIVER, A_POOL)
+A_BOOT = "boot-1"
+LOCAL_MAJOR = 120  # a device number for local use: no kernel driver answers there
+
+
+def a_uid(name: str) -> ClaimUid:
+    """The UID that builders give to a claim of this name."""
+    return ClaimUid(f"uid-{name}")
+
+
+def a_ref(name: str = "claim", *, uid: str = "", namespace: str = "default") -> ClaimRef:
+    """A claim as the kubelet names it."""
+    return ClaimRef(namespace, name, ClaimUid(uid) if uid else a_uid(name))
+
+
+def a_result(
+    device: str = "gpu-0",
+    *,
+    request: str = "gpu",
+    driver: str = A_DRIVER,
+    pool: str = A_POOL,
+    share: str = NO_SHARE,
+    admin: bool = False,
+) -> AllocationResult:
+    """One allocated device."""
+    return AllocationResult(
+        request, DriverName(driver), PoolName(pool), DeviceName(device), ShareId(share), admin
+    )
+
+
+def a_config(
+    parameters: Mapping[str, object] | None = None,
+    *,
+    label: str | None = None,
+    requests: Iterable[str] = (),
+    driver: str = A_DRIVER,
+    index: int = 0,
+) -> OpaqueConfig:
+    """One entry of opaque configuration: the driver's own kind with `label`, or exactly `parameters`."""
+    own: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
+    if label is not None:
+        own["label"] = label
+    chosen = own if parameters is None else parameters
+    return OpaqueConfig(index, "FromClaim", tuple(requests), DriverName(driver), chosen)
+
+
+def a_claim(
+    name: str = "claim",
+    *,
+    uid: str = "",
+    results: Iterable[AllocationResult] | None = None,
+    configs: Iterable[OpaqueConfig] = (),
+) -> Claim:
+    """An allocated claim; one device, gpu-0, unless `results` are given."""
+    chosen = (a_result(),) if results is None else tuple(results)
+    return Claim(a_ref(name, uid=uid), chosen, tuple(configs))
+
+
+def a_device(
+    name: str = "gpu-0",
+    *,
+    index: int = 0,
+    attributes: Mapping[str, AttributeValue] | None = None,
+    memory: str = "80Gi",
+) -> Device:
+    """A device whose container edit is one character device."""
+    node = DeviceNode(f"/dev/{name}", major=LOCAL_MAJOR, minor=index)
+    return Device(
+        name=DeviceName(name),
+        uuid=f"uuid-{name}",
+        attributes=attributes or {},
+        capacity={"memory": Quantity.parse(memory)},
+        edits=ContainerEdits(device_nodes=(node,)),
+    )
+
+
+def an_inventory(count: int = 2, *, config_kinds: Iterable[str] = ()) -> Inventory:
+    """Devices gpu-0, gpu-1, …"""
+    devices = tuple(a_device(f"gpu-{index}", index=index) for index in range(count))
+    return Inventory(devices, frozenset(config_kinds))
+
+
+def a_state(
+    *,
+    claims: Iterable[PreparedClaim] = (),
+    owners: Mapping[DeviceKey, ClaimRef] | None = None,
+    boot_id: str = A_BOOT,
+) -> NodeState:
+    """What a decision is told about the node; nothing is owned unless said."""
+    return NodeState(boot_id, {claim.ref.uid: claim for claim in claims}, owners or {})

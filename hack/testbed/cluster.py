@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster to try things on.
+
+  python hack/testbed/cluster.py up [--driver]     start one; it lives until Ctrl-C
+  python hack/testbed/cluster.py exec COMMAND…     run a command on its node, for example kubectl
+"""
+
+import argparse
+import json
+import os
+import signal
+import time
+
+from onenode import build, preflight
+from onenode.cluster import Cluster, Options
+from onenode.driver import Driver, command
+from onenode.node_files import IMAGE
+
+NOTE = build.cache_folder() / "running.json"  # how `exec` finds the cluster of `up`
+OTHER_IMAGE_NAMES = ("docker.io/library/busybox:1.37", "docker.io/library/busybox:latest")
+
+
+def up(*, driver: bool, profile: str, kubernetes: str) -> None:
+    """Start a cluster and wait for Ctrl-C or SIGTERM."""
+    preflight.require()
+    binaries = build.build(kubernetes)
+    options = Options(version=kubernetes, images=(IMAGE, *OTHER_IMAGE_NAMES))
+    cluster = Cluster(binaries, options)
+    started = time.monotonic()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        cluster.start()
+        if driver:
+            Driver(cluster, profile=profile).start()
+        enter = cluster.namespaces.enter_command([])
+        NOTE.write_text(json.dumps({"enter": enter, "environment": cluster.environment}))
+        print(f"the node is Ready after {time.monotonic() - started:.1f} s; logs: {cluster.root}/log")
+        print("talk to it: python hack/testbed/cluster.py exec kubectl get resourceslices")
+        if not driver:
+            line = " ".join(command(cluster, profile=profile))
+            print(f"run the driver: python hack/testbed/cluster.py exec {line}")
+        print("end it: Ctrl-C", flush=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    finally:
+        NOTE.unlink(missing_ok=True)
+        cluster.stop()
+
+
+def enter(argv: list[str]) -> None:
+    """Become a command inside the running cluster."""
+    if not NOTE.exists():
+        raise SystemExit("No cluster runs. Start one: python hack/testbed/cluster.py up")
+    note = json.loads(NOTE.read_text())
+    os.execvpe(note["enter"][0], [*note["enter"], *argv], note["environment"])
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    starting = verbs.add_parser("up")
+    starting.add_argument("--driver", action="store_true", help="start the driver on the node too")
+    starting.add_argument("--profile", default="h100x8", help="the simulated backend's machine")
+    starting.add_argument("--kubernetes", default=build.KUBERNETES, metavar="VERSION")
+    verbs.add_parser("exec").add_argument("argv", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args()
+    if chosen.verb == "exec":
+        enter(chosen.argv)
+    else:
+        up(driver=chosen.driver, profile=chosen.profile, kubernetes=chosen.kubernetes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything of `make e2e`: `python hack/testbed/e2e.py [arguments of pytest]`."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from onenode import build, preflight
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def _pytest() -> int:
+    options = ("-m", "real", "-p", "no:randomly", "-p", "no:cacheprovider", "--durations=0")
+    # A hung cluster ends by the deadlines of its own waits; this is the last resort.
+    deadline = ("--timeout=600", "-o", "timeout_func_only=true")
+    command = (sys.executable, "-m", "pytest", *options, *deadline, *(sys.argv[1:] or ["tests/e2e"]))
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+
+
+def _timed(phase: str, work: Callable[[], object]) -> object:
+    started = time.monotonic()
+    answer = work()
+    print(f"e2e: {phase} took {time.monotonic() - started:.1f} s", flush=True)
+    return answer
+
+
+def main() -> object:
+    """Check the machine, build, test; the exit status is that of pytest."""
+    _timed("preflight", preflight.require)
+    _timed("build", build.build)
+    return _timed("tests", _pytest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())  # type: ignore[arg-type]

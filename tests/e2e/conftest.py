@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One real cluster for all tests, with the driver on its node; each test has a namespace of its own.
+
+After each test the namespace is deleted and the node must agree with itself again: a test that
+leaves something behind fails, whatever it was about. A test that is skipped here fails as well,
+for nobody would miss it otherwise.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from onenode import build, preflight
+from onenode.cluster import Cluster
+from onenode.driver import Driver
+
+from tests.e2e.agreement import assert_agreement
+from tests.e2e.story import Story
+
+CLASSES = Path(__file__).resolve().parents[2] / "deviceclasses"
+LOGS = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Iterator[None]:
+    """Turn a skip into a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("real"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and a skipped end-to-end test proves nothing"
+    return report
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say where the logs of a failed run are."""
+    if (logs := config.stash.get(LOGS, None)) is not None:
+        terminalreporter.write_line(f"logs of the cluster: {logs}")
+
+
+def _log_folder() -> Path:
+    chosen = os.environ.get("E2E_LOGS")
+    return Path(chosen) if chosen else build.cache_folder() / "logs" / time.strftime("%Y%m%d-%H%M%S")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster that is Ready and has the project's DeviceClasses."""
+    preflight.require()
+    cluster = Cluster(build.build())
+    try:
+        cluster.start()
+        cluster.kubectl("apply", "-f", str(CLASSES) if list(CLASSES.glob("*.yaml")) else "/tmp/gpu-class.yaml")
+        yield cluster
+    except BaseException:
+        request.config.stash[LOGS] = _log_folder()
+        raise
+    finally:
+        if request.session.testsfailed:
+            request.config.stash.setdefault(LOGS, _log_folder())
+        cluster.stop(keep=request.config.stash.get(LOGS, None))
+
+
+@pytest.fixture(scope="session")
+def installed_driver(cluster: Cluster) -> Driver:
+    """The driver of the cluster; it may be dead at the moment."""
+    return Driver(cluster)
+
+
+@pytest.fixture
+def driver(installed_driver: Driver) -> Iterator[Driver]:
+    """A running driver; afterwards the node must agree with itself."""
+    installed_driver.ensure_running()
+    yield installed_driver
+    installed_driver.ensure_running()
+    assert_agreement(installed_driver)
+
+
+@pytest.fixture
+def make_story(driver: Driver, request: pytest.FixtureRequest) -> Iterator[Callable[..., Story]]:
+    """Begin stories, each in a namespace of its own; they end with the test."""
+    begun: list[Story] = []
+
+    def make(labels: dict[str, str] | None = None) -> Story:
+        name = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
+        story = Story(driver, f"{name}-{len(begun)}", labels or {})
+        begun.append(story)
+        story.begin()
+        return story
+
+    yield make
+    for story in begun:
+        driver.ensure_running()
+        story.end()
+
+
+@pytest.fixture
+def story(make_story: Callable[..., Story]) -> Story:
+    """A namespace for claims and pods."""
+    return make_story()

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words in which the end-to-end tests tell their stories: claims, pods, and what a pod sees."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onenode.driver import DRIVER_NAME, Driver
+from onenode.namespaces import TestBedError, wait_until
+from onenode.node_files import IMAGE
+from tests.e2e.agreement import allocated_here, published
+
+LOCAL_MAJORS = {*range(60, 64), *range(120, 128)}  # numbers that Linux leaves to local use
+API = "resource.k8s.io/v1"
+# Every character device of the container as "path major minor", the numbers in hexadecimal.
+LOOK = "env; find /dev -type c -exec stat -c '/dev-node %n %t %T' {} +"
+NODE_LINE = re.compile(r"^/dev-node (\S+) ([0-9a-f]+) ([0-9a-f]+)$", re.MULTILINE)
+
+
+def memory_at_least(quantity: str) -> str:
+    """CEL that selects by memory."""
+    return f'device.capacity["{DRIVER_NAME}"].memory.compareTo(quantity("{quantity}")) >= 0'
+
+
+def exactly(*, cel: str = "", **more: Any) -> dict[str, Any]:
+    """What a request asks of each device."""
+    selectors = {"selectors": [{"cel": {"expression": cel}}]} if cel else {}
+    return {"deviceClassName": "gpu", **selectors, **more}
+
+
+def request(name: str = "gpu", *, cel: str = "", **more: Any) -> dict[str, Any]:
+    """A request for devices of class gpu."""
+    return {"name": name, "exactly": exactly(cel=cel, **more)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a container has of this driver: variables, and (major, minor) of device nodes by path."""
+
+    env: Mapping[str, str]
+    nodes: Mapping[str, tuple[int, int]]
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Variables that name devices, with their uuids."""
+        return {name: value for name, value in self.env.items() if name.startswith("GPU_DEVICE_")}
+
+
+@dataclass(slots=True)
+class Story:
+    """A namespace with claims and pods, on a cluster with a driver."""
+
+    driver: Driver
+    namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Make the namespace."""
+        name = {"name": self.namespace, "labels": dict(self.labels)}
+        self.driver.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": name})
+        wait_until(
+            lambda: self._kubectl("get", "serviceaccount", "default", "-o", "name", check=False),
+            f"the service account of namespace {self.namespace}",
+        )
+
+    def end(self) -> None:
+        """Delete the namespace with everything in it, and wait for its end."""
+        cluster = self.driver.cluster
+        cluster.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", "--wait=false")
+        wait_until(
+            lambda: not cluster.kubectl("get", "namespace", self.namespace, "-o", "name", check=False),
+            f"the end of namespace {self.namespace}",
+            timeout_seconds=150,
+        )
+
+    def _kubectl(self, *arguments: str, check: bool = True) -> str:
+        kubectl = self.driver.cluster.kubectl
+        return kubectl("--namespace", self.namespace, *arguments, check=check)
+
+    def _object(self, kind: str, name: str) -> dict[str, Any]:
+        return self.driver.cluster.get("--namespace", self.namespace, kind, name)
+
+    # Making things
+
+    def claim(self, name: str, *requests: Mapping[str, Any]) -> None:
+        """Create a ResourceClaim."""
+        metadata = {"name": name, "namespace": self.namespace}
+        spec = {"devices": {"requests": list(requests)}}
+        claim = {"apiVersion": API, "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+        self.driver.cluster.apply(claim)
+
+    def pod(self, name: str, claim: str = "", *, containers: Sequence[str] = ("",)) -> None:
+        """Create a pod of that claim; `containers` names each one's request, "" for the whole claim.
+
+        The containers are called c0, c1, … . They run until they are killed, and are asked then.
+        """
+        resources = [
+            {"claims": [{"name": "devices"} | ({"request": wanted} if wanted else {})]}
+            for wanted in containers
+        ]
+        listed = [
+            {
+                "name": f"c{number}",
+                "image": IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "resources": resources[number] if claim else {},
+            }
+            for number in range(len(containers))
+        ]
+        claims = [{"name": "devices", "resourceClaimName": claim}] if claim else []
+        spec = {
+            "containers": listed,
+            "resourceClaims": claims,
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": [{"operator": "Exists"}],
+        }
+        metadata = {"name": name, "namespace": self.namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        self.driver.cluster.apply(pod)
+
+    def delete_pod(self, name: str, *, wait: bool = True) -> None:
+        """Delete a pod; without `wait` only ask for it."""
+        self._kubectl("delete", "pod", name, "--wait=false")
+        if wait:
+            self.wait_gone(name)
+
+    def wait_gone(self, name: str) -> None:
+        """Wait until the pod is no more."""
+        wait_until(
+            lambda: not self._kubectl("get", "pod", name, "-o", "name", check=False),
+            f"the end of pod {name}",
+            timeout_seconds=150,
+        )
+
+    # Asking
+
+    def wait_ready(self, *names: str) -> None:
+        """Wait until the pods run; a failure shows what the pods' events say."""
+        for name in names:
+            try:
+                wait_until(lambda pod=name: self._is_ready(pod), f"pod {name}", timeout_seconds=120)
+            except TestBedError as error:
+                raise AssertionError(f"{error}\n{self._kubectl('describe', 'pod', name)}") from error
+
+    def _is_ready(self, name: str) -> bool:
+        conditions = self._object("pod", name)["status"].get("conditions", [])
+        return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+
+    def restarts(self, name: str) -> int:
+        """How often the first container of the pod was started again."""
+        statuses = self._object("pod", name)["status"].get("containerStatuses", [{}])
+        return int(statuses[0].get("restartCount", 0))
+
+    def why_pending(self, name: str) -> str:
+        """The scheduler's reason, once it has given one."""
+
+        def reason() -> str:
+            conditions = self._object("pod", name)["status"].get("conditions", [])
+            refused = [entry for entry in conditions if entry.get("reason") == "Unschedulable"]
+            return str(refused[0]["message"]) if refused else ""
+
+        return wait_until(reason, f"the scheduler's verdict on pod {name}")
+
+    def shell(self, pod: str, script: str, *, container: int = 0) -> str:
+        """What a shell in the container says, errors included; its exit status does not matter."""
+        shell = ("--", "sh", "-c", f"{{ {script}; }} 2>&1; true")
+        return self._kubectl("exec", pod, "-c", f"c{container}", *shell)
+
+    def seen_by(self, pod: str, *, container: int = 0) -> Seen:
+        """Look around inside a container."""
+        text = self.shell(pod, LOOK, container=container)
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        numbers = {
+            path: (int(major, 16), int(minor, 16)) for path, major, minor in NODE_LINE.findall(text)
+        }
+        local = {path: node for path, node in numbers.items() if node[0] in LOCAL_MAJORS}
+        return Seen({name: value for name, _, value in pairs}, local)
+
+    def allocated(self, claim: str) -> dict[str, str]:
+        """The claim's devices of this driver: name and request."""
+        results = allocated_here(self._object("resourceclaim", claim))
+        return {entry["device"]: entry["request"] for entry in results}
+
+    def assert_has(self, pod: str, *devices: str, container: int = 0) -> Seen:
+        """The container has exactly these devices: their uuids by name, their nodes by number."""
+        seen, there = self.seen_by(pod, container=container), published(self.driver)
+        uuids = {
+            f"GPU_DEVICE_{name.upper().replace('-', '_')}": there[name]["attributes"]["uuid"]["string"]
+            for name in devices
+        }
+        minors = sorted(there[name]["attributes"]["index"]["int"] for name in devices)
+        assert (dict(seen.devices), sorted(node[1] for node in seen.nodes.values())) == (uuids, minors)
+        return seen
+
+    def assert_has_claimed(self, pod: str, claim: str, *, container: int = 0) -> Seen:
+        """The container has exactly the devices in the claim's allocation, and that is at least one."""
+        devices = self.allocated(claim)
+        assert devices, f"claim {claim} has no allocation"
+        return self.assert_has(pod, *devices, container=container)
