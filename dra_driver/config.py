@@ -6,7 +6,7 @@ are made from it. A flag wins over the environment, the environment over the fil
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -301,14 +301,18 @@ def _parsed(option: Option, source: str, raw: Any) -> Any:
             return (
                 option.parse(str(raw)) if raw or source != "default" or not option.required else ""
             )
-        pairs = (
-            [f"{key}={value}" for key, value in raw.items()]
-            if isinstance(raw, Mapping)
-            else raw or []
-        )
-        return [option.parse(str(item)) for item in pairs]
+        return [option.parse(str(item)) for item in _items(raw)]
     except ValueError as error:
         raise Fatal(f"{source} is {raw!r}: {error}") from error
+
+
+def _items(raw: Any) -> Iterable[Any]:
+    """A repeated option's texts; a file may give a mapping, a list or one text."""
+    if isinstance(raw, Mapping):
+        return [f"{key}={value}" for key, value in raw.items()]
+    if isinstance(raw, str):
+        return [raw] if raw else []
+    return raw if isinstance(raw, Iterable) else [raw]
 
 
 def _read_file(path: Path) -> Mapping[str, Any]:

@@ -69,14 +69,18 @@ class SocketServer:
         """Listen. A socket that a killed predecessor left is replaced. Raises Fatal when the socket cannot be made."""
         try:
             self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            self.path.unlink(missing_ok=True)
+            # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of
+            # its own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
+            bound = self.path.with_name(f".{os.getpid()}")
+            bound.unlink(missing_ok=True)
             before = os.umask(0o777 - SOCKET_MODE)
             try:
-                self._server.add_insecure_port(f"unix:{self.path}")
+                self._server.add_insecure_port(f"unix:{bound}")
             finally:
                 os.umask(before)
             self._server.start()
-            self._inode = self.path.stat().st_ino
+            self._inode = bound.stat().st_ino
+            bound.replace(self.path)
         except (OSError, RuntimeError) as error:
             raise Fatal(
                 f"cannot listen on {self.path}: {error}; the directory must exist, be writable, and be the kubelet's"

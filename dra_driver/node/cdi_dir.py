@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our files in the CDI directory: one for each claim, named by its UID. Files of others are not looked at."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -53,7 +52,7 @@ class CdiDirectory:
     def documents(self) -> Mapping[ClaimUid, str]:
         """All of this driver's documents by claim UID; one that cannot be read as text is empty here."""
         try:
-            names = sorted(os.listdir(self._path))
+            names = sorted(path.name for path in self._path.iterdir())
         except OSError as error:
             raise translated(error, f"cannot list CDI directory {self._path}") from error
         uids = [

@@ -155,11 +155,6 @@ class StateStore:
             os.close(self._guard)
             raise
 
-    @property
-    def boot_id(self) -> str:
-        """The boot that this process runs in."""
-        return self._boot_id
-
     @contextmanager
     def transaction(self, commit: str) -> Iterator[StateTransaction]:
         """Run the body in one transaction that commits under this name (one of COMMITS); an exception undoes it all."""
@@ -293,9 +288,7 @@ def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> Driv
             f"cannot write state file {path}: {error}; free space on its disk, the kubelet tries again"
         )
     if code in _REFUSED:
-        return Permanent(
-            f"cannot write state file {path}: {error}; its directory must be writable"
-        )
+        return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")
     return Permanent(
         f"state file {path}: {error}; restart the driver, which sets a damaged file aside and rebuilds it"
     )

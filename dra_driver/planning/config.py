@@ -101,7 +101,9 @@ def _gpu_config(parameters: Mapping[str, object], path: str) -> DeviceConfig:
     _only(sharing, {"strategy", *_STRATEGIES.values()}, sharing_path)
     strategy = sharing.get("strategy")
     if not isinstance(strategy, str) or strategy not in _STRATEGIES:
-        raise _RefusedError(f"{sharing_path}.strategy", f"unknown GPU sharing strategy: {_shown(strategy)}")
+        raise _RefusedError(
+            f"{sharing_path}.strategy", f"unknown GPU sharing strategy: {_shown(strategy)}"
+        )
     for name in _STRATEGIES.values():
         if name in sharing and name != _STRATEGIES[strategy]:
             raise _RefusedError(f"{sharing_path}.{name}", f"does not belong to strategy {strategy}")

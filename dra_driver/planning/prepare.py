@@ -100,14 +100,17 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
     if not own:
         drivers = ", ".join(sorted({result.driver for result in claim.results})) or "none"
         return Refusal(f"{asked} has no device of driver {place.driver}, only of: {drivers}")
-    for result in own:
-        if result.share_id and not is_safe_uid(result.share_id):
-            return Refusal(
-                f"{asked}: share ID {result.share_id[:80]!a} of device {result.device} is none of the scheduler's; "
-                f"delete and create the claim again"
-            )
+    return _unusable(asked, own)
+
+
+def _unusable(asked: str, own: Sequence[AllocationResult]) -> Refusal | None:
     keys = [result.key for result in own]
     for key in keys:
+        if key.share and not is_safe_uid(key.share):
+            return Refusal(
+                f"{asked}: share ID {key.share[:80]!a} of device {key.device} is none of the scheduler's; "
+                f"delete and create the claim again"
+            )
         if keys.count(key) > 1:
             return Refusal(f"{asked} names device {key} twice; delete and create the claim again")
     return None

@@ -21,7 +21,7 @@ from functools import partial
 from threading import Lock
 from typing import Protocol, assert_never
 
-from dra_driver.errors import DriverError, Temporary
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import Device
 from dra_driver.model.ids import ClaimUid, DeviceName
@@ -73,6 +73,9 @@ class CdiFiles(Protocol):
 
     def remove(self, uid: ClaimUid) -> None:
         """Take a document away."""
+
+    def read(self, uid: ClaimUid) -> str | None:
+        """The document that stands there, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,8 @@ class Executor:
                 del self._unfinished[plan.claim.uid]
         if error is None or isinstance(error, DriverError):
             return error
+        if isinstance(error, Exception):
+            return _unforeseen(plan, error)
         raise error
 
     def _do(self, plan: Plan, until: float, earlier: Future[None] | None) -> None:
@@ -152,9 +157,10 @@ class Executor:
             try:
                 self._around(step, partial(self._perform, step, plan, until))
             except Temporary as error:
-                if self._hands.clock() + pause >= until:
+                wanted = max(pause, error.retry_after_seconds or 0.0)
+                if self._hands.clock() + wanted >= until:
                     raise
-                self._hands.sleep(max(pause, error.retry_after_seconds or 0.0))
+                self._hands.sleep(wanted)
             else:
                 return
 
@@ -183,6 +189,15 @@ class Executor:
         self._hands.point(f"step.{name}.before")
         act()
         self._hands.point(f"step.{name}.after")
+
+
+def _unforeseen(plan: Plan, error: Exception) -> Permanent:
+    # A backend may be anybody's code: what it throws costs its claim, not the other claims of the call.
+    failure = Permanent(
+        f"claim {plan.claim}: {type(error).__name__}: {error}; this is a defect of the backend or the driver, report it"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def _apply(step: Mark, marks: Marks) -> None:

@@ -11,7 +11,7 @@ A claim that fails costs nothing but itself.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -89,9 +89,14 @@ class PrepareClaims:
         }
         try:
             with self._parts.lock([f"claim-{ref.uid}" for ref in safe], until, "preparing"):
-                answers |= self._prepare(safe, until)
+                for found in self._prepare(safe, until):
+                    answers |= found
         except DriverError as error:
-            answers |= {ref.uid: Refusal(str(error)) for ref in safe if ref.uid not in answers}
+            answers |= {
+                ref.uid: Refusal(f"cannot prepare claim {ref}: {error}")
+                for ref in safe
+                if ref.uid not in answers
+            }
         seconds = self._parts.clock() - begun
         for ref in refs:
             answer = answers[ref.uid]
@@ -100,21 +105,19 @@ class PrepareClaims:
             )
         return answers
 
-    def _prepare(self, refs: Sequence[ClaimRef], until: float) -> dict[ClaimUid, Answer]:
-        answers = self._answer_prepared(refs)
-        claims: dict[ClaimRef, Claim] = {}
-        for ref, claim in self._fetch_all([ref for ref in refs if ref.uid not in answers], until):
-            if isinstance(claim, Refusal):
-                answers[ref.uid] = claim
-            else:
-                claims[ref] = claim
-        plans: list[Plan] = []
-        for uid, decision in self._reserve(claims).items():
-            if isinstance(decision, Plan):
-                plans.append(decision)
-            else:
-                answers[uid] = decision
-        return answers | self._finish(plans, until)
+    def _prepare(self, refs: Sequence[ClaimRef], until: float) -> Iterator[dict[ClaimUid, Answer]]:
+        """Answers as they become known, so that a failure later on takes none of them back."""
+        prepared = self._answer_prepared(refs)
+        yield prepared
+        fetched = self._fetch_all([ref for ref in refs if ref.uid not in prepared], until)
+        yield {ref.uid: claim for ref, claim in fetched.items() if isinstance(claim, Refusal)}
+        decisions = self._reserve(
+            {ref: claim for ref, claim in fetched.items() if isinstance(claim, Claim)}
+        )
+        yield {uid: found for uid, found in decisions.items() if isinstance(found, Refusal)}
+        yield self._finish(
+            [found for found in decisions.values() if isinstance(found, Plan)], until
+        )
 
     def _answer_prepared(self, refs: Sequence[ClaimRef]) -> dict[ClaimUid, Answer]:
         with self._parts.store.reading() as state:
@@ -136,15 +139,15 @@ class PrepareClaims:
         try:
             self._parts.cdi.write(claim.ref.uid, claim.cdi_spec)
         except DriverError as error:
-            return Refusal(str(error))
+            return Refusal(f"cannot prepare claim {claim.ref}: {error}")
         return claim.devices
 
     def _fetch_all(
         self, refs: Sequence[ClaimRef], until: float
-    ) -> list[tuple[ClaimRef, Claim | Refusal]]:
+    ) -> Mapping[ClaimRef, Claim | Refusal]:
         if len(refs) == 1:
-            return [(refs[0], self._fetch_one(refs[0], until))]
-        return list(
+            return {refs[0]: self._fetch_one(refs[0], until)}
+        return dict(
             zip(refs, self._pool.map(lambda ref: self._fetch_one(ref, until), refs), strict=True)
         )
 
@@ -208,7 +211,8 @@ class PrepareClaims:
         reason = self._parts.releasable.why_not(owner)
         if not reason:
             try:
-                self._release(owner)
+                # One try for its lock: whoever holds it is at work on that claim and may wait for ours.
+                reason = release_if_gone(self._parts, owner, until=self._parts.clock())
             except DriverError as error:
                 reason = f"it is gone, but releasing it failed: {error}"
         if not reason:
@@ -217,12 +221,6 @@ class PrepareClaims:
             f"device {conflict.device} is prepared for claim {owner} and cannot be given to claim {conflict.claim} as well: "
             f"{reason}; `kubectl get resourceclaim -n {owner.namespace} {owner.name}` shows who uses it"
         )
-
-    def _release(self, ref: ClaimRef) -> None:
-        with self._parts.store.reading() as state:
-            claim = state.read(uids=[ref.uid]).claims.get(ref.uid)
-        if claim is not None:
-            release_claim(self._parts, claim, self._parts.clock() + CALL_SECONDS)
 
     def _finish(self, plans: Sequence[Plan], until: float) -> dict[ClaimUid, Answer]:
         if not plans:
@@ -239,11 +237,26 @@ class PrepareClaims:
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 
 
-def release_claim(parts: NodeParts, claim: PreparedClaim, until: float) -> None:
-    """Carry out the unprepare plan of a claim that nobody will unprepare. Raises DriverError."""
+def release_if_gone(parts: NodeParts, ref: ClaimRef, *, until: float) -> str:
+    """Release a claim that nobody will unprepare; answers why it must stay, or nothing. Raises DriverError.
+
+    Its lock is waited for until then, and what is true is asked again under it.
+    """
+    with parts.lock([f"claim-{ref.uid}"], until, "releasing a claim that is gone"):
+        reason = parts.releasable.why_not(ref)
+        if reason:
+            return reason
+        with parts.store.reading() as state:
+            claim = state.read(uids=[ref.uid]).claims.get(ref.uid)
+        if claim is not None:
+            _release(parts, claim)
+    return ""
+
+
+def _release(parts: NodeParts, claim: PreparedClaim) -> None:
     begun = parts.clock()
     plan = plan_unprepare(claim)
-    error = parts.executor.work([plan], until=until)[claim.ref.uid]
+    error = parts.executor.work([plan], until=begun + CALL_SECONDS)[claim.ref.uid]
     if error is not None:
         raise error
     with parts.store.transaction("released") as transaction:

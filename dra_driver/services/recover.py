@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from dra_driver.errors import DriverError
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Plan, RemoveCdiSpec, WriteCdiSpec
@@ -43,12 +44,11 @@ def recover(
         claims = state.all_claims()
     failures: dict[ClaimUid, DriverError] = {}
     done: list[Plan] = []
-    for plan in plan_recovery(claims, documents(), boot_id=boot_id):
-        error = _carry_out(parts, plan)
-        if error is None:
-            done.append(plan)
-        else:
-            failures[plan.claim.uid] = error
+    for suspect in plan_recovery(claims, documents(), boot_id=boot_id):
+        try:
+            done += _bring_to_agree(parts, suspect.claim, boot_id)
+        except DriverError as error:
+            failures[suspect.claim.uid] = error
     steps = [step for plan in done for step in plan.steps]
     written = sum(isinstance(step, WriteCdiSpec) for step in steps)
     removed = sum(isinstance(step, RemoveCdiSpec) for step in steps)
@@ -56,15 +56,19 @@ def recover(
     return failures
 
 
-def _carry_out(parts: NodeParts, plan: Plan) -> DriverError | None:
+def _bring_to_agree(parts: NodeParts, ref: ClaimRef, boot_id: str) -> tuple[Plan, ...]:
     until = parts.clock() + CALL_SECONDS
-    try:
-        # A second driver process may be preparing the very claim that looks half done here.
-        with parts.lock([f"claim-{plan.claim.uid}"], until, "recovering"):
-            error = parts.executor.work([plan], until=until)[plan.claim.uid]
-            if error is None:
-                with parts.store.transaction("recovered") as transaction:
-                    parts.executor.mark(transaction, plan.steps)
-    except DriverError as failure:
-        return failure
-    return error
+    # A second driver process may be preparing the very claim that looked half done: what is true counts under its lock.
+    with parts.lock([f"claim-{ref.uid}"], until, "recovering"):
+        with parts.store.reading() as state:
+            claims = state.read(uids=[ref.uid]).claims
+        text = parts.cdi.read(ref.uid)
+        files = {} if text is None else {ref.uid: text}
+        plans = plan_recovery(claims.values(), files, boot_id=boot_id)
+        for plan in plans:
+            error = parts.executor.work([plan], until=until)[ref.uid]
+            if error is not None:
+                raise error
+            with parts.store.transaction("recovered") as transaction:
+                parts.executor.mark(transaction, plan.steps)
+    return plans

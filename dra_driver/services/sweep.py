@@ -10,16 +10,17 @@ No request is made when there is nothing to ask. What cannot be answered now is 
 """
 
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import MarkPrepared, Plan
+from dra_driver.model.plan import Conflict, MarkPrepared, Plan, Refusal
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
 from dra_driver.planning.prepare import own_keys, plan_prepare
 from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts, release_claim
+from dra_driver.services.prepare import NodeParts, release_if_gone
 from dra_driver.services.recover import Documents, WholeStore
 from dra_driver.services.release import STILL_EXISTS, is_of
 
@@ -44,18 +45,23 @@ class Sweep:
     def once(self) -> tuple[str, ...]:
         """Do what can be done; answers what is still open, one sentence each. Raises DriverError if nobody can be asked."""
         held = self._parts.releasable.held()
+        # Files before rows: whoever writes a file has committed its row before.
+        files = self._documents()
         with self._store.reading() as state:
             claims = {claim.ref.uid: claim for claim in state.all_claims()}
-        unresolved, removed = self._unknown_claims(claims, held)
+        orphans = files.keys() - claims.keys()
+        unresolved, removed = self._unknown_claims(claims, orphans, held)
         kept, released = self._forgotten_claims(claims.values(), held)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
         return (*unresolved, *kept)
 
     def _unknown_claims(
-        self, claims: Mapping[ClaimUid, PreparedClaim], held: frozenset[HeldDevice] | Unknown
+        self,
+        claims: Mapping[ClaimUid, PreparedClaim],
+        orphans: AbstractSet[ClaimUid],
+        held: frozenset[HeldDevice] | Unknown,
     ) -> tuple[list[str], int]:
-        orphans = {uid for uid in self._documents() if uid not in claims}
         if not orphans and not self._held_unknown(claims, held):
             return [], 0
         allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
@@ -71,9 +77,17 @@ class Sweep:
                     f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
                 )
             else:
-                self._parts.cdi.remove(uid)
-                removed += 1
+                removed += self._remove_orphan(uid)
         return unresolved, removed
+
+    def _remove_orphan(self, uid: ClaimUid) -> int:
+        parts = self._parts
+        with parts.lock([f"claim-{uid}"], parts.clock() + CALL_SECONDS, "removing its CDI file"):
+            with parts.store.reading() as state:
+                if uid in state.read(uids=[uid]).claims:
+                    return 0  # the kubelet prepared it meanwhile
+            parts.cdi.remove(uid)
+        return 1
 
     def _held_unknown(
         self, claims: Mapping[ClaimUid, PreparedClaim], held: Collection[HeldDevice] | Unknown
@@ -112,7 +126,9 @@ class Sweep:
                 claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
             )
             if not isinstance(plan, Plan):
-                return [f"claim {claim.ref} is not in the state and cannot be taken up: {plan}"]
+                return [
+                    f"claim {claim.ref} is not in the state and cannot be taken up: {_why(plan)}"
+                ]
             parts.executor.mark(transaction, plan.steps[:1])
         error = parts.executor.work([plan], until=until)[claim.ref.uid]
         if error is not None:
@@ -128,20 +144,26 @@ class Sweep:
     ) -> tuple[list[str], int]:
         if isinstance(held, Unknown):
             return [f"prepared claims cannot be checked: {held.reason}"] if claims else [], 0
+        unresolved: list[str] = []
         released = 0
         for claim in claims:
             if self._is_held(claim.ref, held):
                 continue
-            reason = self._parts.releasable.why_not(claim.ref)
-            if not reason:
-                self._release(claim)
-                released += 1
-            elif reason != STILL_EXISTS:
+            try:
+                until = self._parts.clock() + CALL_SECONDS
+                reason = release_if_gone(self._parts, claim.ref, until=until)
+            except DriverError as error:
+                unresolved.append(f"claim {claim.ref} is gone and could not be released: {error}")
+                continue
+            if reason in ("", STILL_EXISTS):
+                released += not reason
+            else:
                 # Whoever could not answer for this claim cannot for the next ones either.
-                return [f"claim {claim.ref} cannot be checked: {reason}"], released
-        return [], released
+                return [*unresolved, f"claim {claim.ref} cannot be checked: {reason}"], released
+        return unresolved, released
 
-    def _release(self, claim: PreparedClaim) -> None:
-        until = self._parts.clock() + CALL_SECONDS
-        with self._parts.lock([f"claim-{claim.ref.uid}"], until, "releasing"):
-            release_claim(self._parts, claim, until)
+
+def _why(decision: Refusal | Conflict) -> str:
+    if isinstance(decision, Refusal):
+        return decision.reason
+    return f"its device {decision.device} is prepared for claim {decision.owner}"

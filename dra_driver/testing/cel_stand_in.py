@@ -97,7 +97,7 @@ class Selector:
         text, kind, details = (*error.args, None, None)[:3]
         where = f"selector {self.expression!r} on device {device}"
         if kind is KeyError:
-            key = str(text).rpartition(": ")[2].strip("'")
+            key = details[0] if details else str(text).rpartition(": ")[2].strip("'")
             return SelectorError(
                 f"{where}: no such key: {key}; guard it with has() or `in`, or compare the driver first"
             )
@@ -274,6 +274,7 @@ def _functions(celtypes: Any) -> dict[str, Callable[..., Any]]:
         return act
 
     return {
+        **_strict_operators(celtypes),
         "quantity": lambda text: parsed(Quantity.parse, text),
         "isQuantity": lambda text: readable(Quantity.parse, text),
         "sign": lambda one: integer((_quantity(one).nanos > 0) - (_quantity(one).nanos < 0)),
@@ -292,6 +293,35 @@ def _functions(celtypes: Any) -> dict[str, Callable[..., Any]]:
             for place, name in enumerate(_VERSION_MEMBERS)
         },
     }
+
+
+def _strict_operators(celtypes: Any) -> dict[str, Callable[..., Any]]:
+    """Operators for which cel-python would answer although cel-go answers otherwise, or nothing."""
+
+    def alike(one: Any, other: Any) -> None:
+        if isinstance(one, celtypes.BoolType) is not isinstance(other, celtypes.BoolType):
+            raise TypeError("no such overload: bool with another type")
+
+    def equal(one: Any, other: Any) -> Any:
+        alike(one, other)
+        return celtypes.BoolType(one == other)
+
+    def unequal(one: Any, other: Any) -> Any:
+        alike(one, other)
+        return celtypes.BoolType(one != other)
+
+    def contained(item: Any, container: Any) -> Any:
+        if isinstance(container, celtypes.MapType):
+            return celtypes.BoolType(item in container)
+        answers = [bool(equal(item, member)) for member in container]
+        return celtypes.BoolType(any(answers))
+
+    def indexed(container: Any, key: Any) -> Any:
+        if isinstance(container, str):
+            raise TypeError("no such overload: a string has no index")
+        return container[key]
+
+    return {"_==_": equal, "_!=_": unequal, "_in_": contained, "_[_]": indexed}
 
 
 def _quantity(one: object) -> Quantity:

@@ -245,10 +245,7 @@ class FakeKubelet:
         return response
 
 
-def _dynamic_resource(
-    info: ClaimInfo, plugins: Mapping[str, Plugin]
-) -> podresources_v1_pb2.DynamicResource:
-    driver = next(iter(plugins), "")
+def _dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
     return podresources_v1_pb2.DynamicResource(
         claim_name=info.ref.name,
         claim_namespace=info.ref.namespace,

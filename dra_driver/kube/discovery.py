@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which resource.k8s.io version does this cluster serve?
+
+The group's discovery document lists the versions; the newest one that the driver speaks is taken. A cluster without the
+group answers 404.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dra_driver.kube.base import NotServed
+from dra_driver.kube.wire import v1, v1beta1, v1beta2
+from dra_driver.model.claim import Claim
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.model.slices import SliceSpec, StoredSlice
+
+GROUP = "resource.k8s.io"
+DISCOVERY_PATH = f"/apis/{GROUP}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The verbs of one wire version."""
+
+    version: str
+    load_claim: Callable[[Mapping[str, Any]], Claim]
+    load_slice: Callable[[Mapping[str, Any]], StoredSlice]
+    dump_slice_spec: Callable[[SliceSpec, DriverName, NodeName], dict[str, Any]]
+
+    @property
+    def api_version(self) -> str:
+        return f"{GROUP}/{self.version}"
+
+    @property
+    def path(self) -> str:
+        return f"{DISCOVERY_PATH}/{self.version}"
+
+
+WIRES: tuple[Wire, ...] = tuple(
+    Wire(module.VERSION, module.load_claim, module.load_slice, module.dump_slice_spec) for module in (v1, v1beta2, v1beta1)
+)
+"""What the driver speaks, best first."""
+
+
+def choose(group: Mapping[str, Any], server: str) -> Wire:
+    """The best wire version that an APIGroup document names. Raises NotServed."""
+    entries = group.get("versions")
+    served = [entry.get("version") for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+    for wire in WIRES:
+        if wire.version in served:
+            return wire
+    raise not_served(server, f"it serves {', '.join(map(str, served)) or 'no version'}")
+
+
+def not_served(server: str, found: str) -> NotServed:
+    """The error for a cluster without dynamic resource allocation."""
+    spoken = ", ".join(wire.version for wire in WIRES)
+    return NotServed(
+        f"{server} does not serve {GROUP} in a version that this driver speaks ({spoken}): {found}; on Kubernetes 1.34 and "
+        f"later it is on by default, on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation and start the API "
+        f"server with --runtime-config={GROUP}/v1beta1=true"
+    )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a failed request mean, and who must act? The one map from HTTP and urllib3 to the driver's errors.
+
+Every message names the request (verb, resource, object, server), what was found, and the next step. Foreign text is
+quoted once, in at most 300 characters; it comes from the server's answer and never holds our credentials.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import urllib3
+
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.kube.base import Conflict, Expired, Invalid, NotFound, NotServed
+
+EXCERPT_CHARACTERS = 300
+RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, in the API's words, for messages."""
+
+    verb: str
+    resource: str
+    name: str = ""
+    server: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.verb} {self.resource} {self.name}".rstrip()
+        return f"{what} at {self.server}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said no with; `kind` is the Status's `details.kind`, empty where no such path is served."""
+
+    code: int
+    message: str
+    reason: str = ""
+    kind: str = ""
+    retry_after_seconds: float | None = None
+
+
+def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    """The Status object in a body, or an excerpt of whatever else it is."""
+    retry_after = _seconds(headers.get("Retry-After"))
+    try:
+        status = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        return Answer(code, excerpt(body) or "an empty body", retry_after_seconds=retry_after)
+    details = status.get("details")
+    details = details if isinstance(details, dict) else {}
+    return Answer(
+        code,
+        _short(str(status.get("message") or "no message")),
+        str(status.get("reason") or ""),
+        str(details.get("kind") or ""),
+        retry_after if retry_after is not None else _seconds(details.get("retryAfterSeconds")),
+    )
+
+
+def refused(call: Call, answer: Answer) -> DriverError:
+    """The error for a status that is not 2xx."""
+    said = f"{call}: the server answered {answer.code}: {answer.message}"
+    match answer.code:
+        case 400 | 405 | 413 | 415 | 422:
+            return Invalid(f"{said}; this is a defect of the driver, or the server is older than the fields it was sent: report it")
+        case 401:
+            return Temporary(
+                f"{said}; the credentials were read anew and still refused: check that the service account exists and its "
+                "token is mounted, or that the kubeconfig's user is still valid"
+            )
+        case 403:
+            return Invalid(
+                f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the "
+                "user named there, and look for admission policies"
+            )
+        case 404 if answer.kind:
+            return NotFound(f"{said}; it does not exist or was deleted")
+        case 404:
+            return NotServed(f"{said}; the server serves no such path: check that DynamicResourceAllocation is enabled and its address is right")
+        case 409:
+            return Conflict(f"{said}; somebody else wrote it: read it again and decide again")
+        case 410:
+            return Expired(f"{said}; list again and watch from there")
+        case code if 300 <= code < 400:
+            return Permanent(f"{said}; a Kubernetes API server does not redirect: check the server's address in the kubeconfig")
+        case _:
+            return Temporary(
+                f"{said}; the server or something in front of it is overloaded, starting or failing: retried later, look at its log if it lasts",
+                retry_after_seconds=answer.retry_after_seconds,
+            )
+
+
+def unreachable(call: Call, error: Exception, *, proxy: str, source: str) -> Temporary:
+    """The error for a request that got no answer."""
+    through = f" through proxy {proxy}" if proxy else ""
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        step = "check that the proxy runs and lets this host through, or add the host to NO_PROXY"
+    elif isinstance(error, urllib3.exceptions.SSLError):
+        step = f"check the certificate authority, the server name and the client certificate in {source}"
+    elif isinstance(error, urllib3.exceptions.ReadTimeoutError):
+        step = "the server took the request and was silent: look at its load, retried later"
+    else:
+        step = f"check that the API server runs and that its address in {source} can be reached from this node"
+    return Temporary(f"{call}{through}: no answer: {_short(str(error))}; {step}")
+
+
+def too_slow(call: Call, seconds: float) -> Temporary:
+    """The error for an answer that did not end in time."""
+    return Temporary(f"{call}: the answer did not end within {seconds:g} s; look at the load of the server and the network, retried later")
+
+
+def garbage(call: Call, body: bytes) -> Temporary:
+    """The error for a success whose body is no JSON object."""
+    return Temporary(
+        f"{call}: the server answered with success but sent no JSON object: {excerpt(body) or 'nothing'}; check that the address is "
+        "a Kubernetes API server's and what a proxy between makes of its answers"
+    )
+
+
+def excerpt(body: bytes) -> str:
+    """The beginning of foreign bytes, printable."""
+    return _short(body[: 4 * EXCERPT_CHARACTERS].decode(errors="replace"))
+
+
+def _short(text: str) -> str:
+    flat = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return flat if len(flat) <= EXCERPT_CHARACTERS else flat[: EXCERPT_CHARACTERS - 1] + "…"
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        return max(0.0, float(str(value)))
+    except ValueError:
+        return None

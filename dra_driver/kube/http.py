@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: `KubeApi` over HTTP.
+
+One object for one driver on one node. It keeps two facts between calls: the served API version, until a path of it turns
+out not to be served, and the Node's UID for owner references, until the server refuses a slice or somebody deletes one (the
+garbage collector does, when the Node was made anew). Everything else is asked for when it is needed and only then.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from threading import Event, Lock
+from typing import Any, TypeVar, get_args
+from urllib.parse import quote
+
+import urllib3
+
+from dra_driver.kube.base import Expired, Invalid, NodeEvent, NotFound, NotServed, SliceEvent, SliceEventType, SliceList
+from dra_driver.kube.connection import Connection
+from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
+from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
+from dra_driver.kube.failures import Call
+from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.watch import read_event, read_lines
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
+from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, SliceSpec, StoredSlice, UpdateSlice
+
+PAGE_OBJECTS = 500
+WATCH_SECONDS = (300, 600)
+SILENT_WATCH_SECONDS = 30.0
+LIST_ATTEMPTS = 3
+
+_random_between = random.SystemRandom().randint
+_Answer = TypeVar("_Answer")
+
+
+class HttpKubeApi:
+    """The API server as one driver on one node uses it; safe to use from several threads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        driver: DriverName,
+        node: NodeName,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport = Transport(connection, sleep=sleep, clock=clock)
+        self._server = connection.shown_server
+        self._driver = driver
+        self._node = node
+        self._repeats = Repeats(clock=clock)
+        self._lock = Lock()
+        self._wire: Wire | None = None
+        self._node_uid = ""
+
+    def __repr__(self) -> str:
+        version = self._wire.version if self._wire else "version not asked yet"
+        return f"<HttpKubeApi {self._server} {version} driver={self._driver} node={self._node}>"
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._transport.close()
+
+    def served_version(self) -> str:
+        return self._served().version
+
+    def get_claim(self, ref: ClaimRef) -> Claim:
+        def get(wire: Wire) -> Claim:
+            path = f"{wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims/{quote(ref.name, safe='')}"
+            call = Call("get", "resourceclaims", f"{ref.namespace}/{ref.name}")
+            return wire.load_claim(self._transport.request(Exchange(call, "GET", path)))
+
+        return self._with_wire(get)
+
+    def list_slices(self) -> SliceList:
+        def list_(wire: Wire) -> SliceList:
+            call = Call("list", "resourceslices", f"of node {self._node}")
+            exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", self._selector())
+            answer = self._transport.request(exchange)
+            return SliceList(_version(answer), tuple(wire.load_slice(item) for item in _items(answer)))
+
+        return self._with_wire(list_)
+
+    def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
+        wire = self._served()
+        call = Call("watch", "resourceslices", f"of node {self._node} from version {resource_version}", self._server)
+        seconds = _random_between(*WATCH_SECONDS)
+        query = self._selector() | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", query)
+        try:
+            response = self._transport.open_watch(exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS)
+            for line in read_lines(response, stop):
+                event = _slice_event(wire, *read_event(call, line))
+                if event is not None:
+                    self._look_at(event)
+                    yield event
+        except NotServed:
+            self._forget_wire()
+            raise
+        except urllib3.exceptions.HTTPError as error:
+            raise self._transport.broken(call, error) from error
+
+    def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
+        match change:
+            case CreateSlice(name, spec):
+                return self._with_wire(lambda wire: self._create(wire, name, spec))
+            case UpdateSlice(present, spec):
+                return self._with_wire(lambda wire: self._update(wire, present, spec))
+            case DeleteSlice(present):
+                return self._with_wire(lambda wire: self._delete(wire, present))
+
+    def allocated_devices(self, pool: PoolName) -> frozenset[DeviceName]:
+        for attempts_left in reversed(range(LIST_ATTEMPTS)):
+            try:
+                return self._with_wire(lambda wire: self._allocated(wire, pool))
+            except Expired:  # the list changed too much between two pages: from the start again
+                if not attempts_left:
+                    raise
+        raise AssertionError
+
+    def emit_event(self, event: NodeEvent) -> None:
+        if not self._repeats.claim(event):
+            return
+        try:
+            body = dump_event(event, Reporter(self._driver, self._node, self._uid_of_node()))
+            call = Call("create", "events", f"{event.reason} on node {self._node}")
+            self._transport.request(Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body))
+        except BaseException:
+            self._repeats.forget(event)
+            raise
+
+    # Slices
+
+    def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
+        exchange = Exchange(
+            Call("create", "resourceslices", name), "POST", f"{wire.path}/resourceslices", body=self._slice(wire, {"name": name}, spec)
+        )
+        try:
+            return wire.load_slice(self._transport.request(exchange))
+        except Invalid:
+            self._forget_node()
+            raise
+
+    def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
+        metadata = {"name": present.name, "uid": present.uid, "resourceVersion": present.resource_version}
+        path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
+        exchange = Exchange(Call("update", "resourceslices", present.name), "PUT", path, body=self._slice(wire, metadata, spec))
+        return wire.load_slice(self._transport.request(exchange))
+
+    def _delete(self, wire: Wire, present: StoredSlice) -> None:
+        preconditions = {"uid": present.uid, "resourceVersion": present.resource_version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
+        try:
+            self._transport.request(Exchange(Call("delete", "resourceslices", present.name), "DELETE", path, body=body))
+        except NotFound:
+            return  # gone is what was wanted
+
+    def _slice(self, wire: Wire, metadata: Mapping[str, str], spec: SliceSpec) -> dict[str, Any]:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid_of_node(), "controller": True}
+        return {
+            "apiVersion": wire.api_version,
+            "kind": "ResourceSlice",
+            "metadata": {**metadata, "ownerReferences": [owner]},
+            "spec": wire.dump_slice_spec(spec, self._driver, self._node),
+        }
+
+    def _selector(self) -> dict[str, str]:
+        return {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self._node}"}
+
+    def _look_at(self, event: SliceEvent) -> None:
+        if event.type == "DELETED":
+            self._forget_node()
+
+    # Claims
+
+    def _allocated(self, wire: Wire, pool: PoolName) -> frozenset[DeviceName]:
+        found: set[DeviceName] = set()
+        query = {"limit": str(PAGE_OBJECTS)}
+        while True:
+            exchange = Exchange(Call("list", "resourceclaims", "of all namespaces"), "GET", f"{wire.path}/resourceclaims", query)
+            answer = self._transport.request(exchange)
+            for claim in map(wire.load_claim, _items(answer)):
+                found.update(result.device for result in claim.results or () if (result.driver, result.pool) == (self._driver, pool))
+            token = _metadata(answer).get("continue")
+            if not token:
+                return frozenset(found)
+            query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
+
+    # What is kept between calls
+
+    def _served(self) -> Wire:
+        with self._lock:
+            if self._wire is None:
+                try:
+                    group = self._transport.request(Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH))
+                except (NotServed, NotFound) as error:
+                    raise not_served(self._server, "it does not know the group") from error
+                self._wire = choose(group, self._server)
+            return self._wire
+
+    def _with_wire(self, do: Callable[[Wire], _Answer]) -> _Answer:
+        """Do something in the served version; once more when that version turns out to be gone (an upgraded cluster)."""
+        wire = self._served()
+        try:
+            return do(wire)
+        except NotServed:
+            self._forget_wire()
+            return do(self._served())
+
+    def _forget_wire(self) -> None:
+        with self._lock:
+            self._wire = None
+
+    def _uid_of_node(self) -> str:
+        with self._lock:
+            if not self._node_uid:
+                path = f"/api/v1/nodes/{quote(self._node, safe='')}"
+                node = self._transport.request(Exchange(Call("get", "nodes", self._node), "GET", path))
+                self._node_uid = str(_metadata(node).get("uid") or "")
+            return self._node_uid
+
+    def _forget_node(self) -> None:
+        with self._lock:
+            self._node_uid = ""
+
+
+def _slice_event(wire: Wire, kind: str, obj: Mapping[str, Any]) -> SliceEvent | None:
+    """An event in the driver's words; None for a type that is newer than this driver."""
+    for known in get_args(SliceEventType):
+        if kind == known:
+            stored = None if known == "BOOKMARK" else wire.load_slice(obj)
+            return SliceEvent(known, str(_metadata(obj).get("resourceVersion") or ""), stored)
+    return None
+
+
+def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _version(answer: Mapping[str, Any]) -> str:
+    return str(_metadata(answer).get("resourceVersion") or "")
+
+
+def _items(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    items = answer.get("items")
+    return (item for item in items if isinstance(item, Mapping)) if isinstance(items, list) else iter(())

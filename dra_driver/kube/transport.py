@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How does one request reach the API server, and when is it given up?
+
+A request has a deadline over everything: connecting, waiting, reading the body, and the repetitions. Reads are repeated
+on connection errors and on answers that ask for it (429, 502, 503, 504), after `Retry-After` where the server says it;
+writes are sent once. Any request is repeated once after a 401, with credentials read anew. What still fails becomes one
+of the driver's errors in `dra_driver.kube.failures`.
+
+Connections are pooled. TCP keepalive finds a dead peer within a minute, so that a silent watch does not stay open for
+ever. The pool is made anew when the TLS context changes (a rotated CA).
+"""
+
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit
+
+import msgspec
+import urllib3
+from urllib3.connection import HTTPConnection
+
+from dra_driver import __version__
+from dra_driver.errors import DriverError
+from dra_driver.kube.connection import Connection, without_userinfo
+from dra_driver.kube.failures import RETRIED_STATUSES, Call, garbage, read_answer, refused, too_slow, unreachable
+
+DEADLINE_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+POOL_SIZE = 8
+PIECE_BYTES = 64 * 1024
+LARGEST_BODY_BYTES = 64 * 1024 * 1024
+
+_FIRST_DELAY_SECONDS = 0.1
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+_jitter = random.SystemRandom().uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request: how it is called in messages, and what is sent."""
+
+    call: Call
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+class Transport:
+    """Requests to one API server; safe to use from several threads."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._connection = connection
+        self._sleep = sleep
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._lock = Lock()
+        self._pool: urllib3.PoolManager | None = None
+        self._pool_context: ssl.SSLContext | None = None
+
+    def request(self, exchange: Exchange) -> dict[str, Any]:
+        """The JSON object that the server answers. Raises DriverError."""
+        exchange = self._named(exchange)
+        deadline = self._clock() + self._deadline_seconds
+        delay, renewed = _FIRST_DELAY_SECONDS, False
+        while True:
+            try:
+                code, headers, body = self._attempt(exchange, deadline)
+            except urllib3.exceptions.HTTPError as error:
+                failure: DriverError = self._unreachable(exchange.call, error)
+                failure.__cause__ = error
+                pause, repeatable = delay, exchange.method == "GET"
+            else:
+                if 200 <= code < 300:
+                    return self._decoded(exchange.call, body)
+                answer = read_answer(code, headers, body)
+                failure = refused(exchange.call, answer)
+                pause = delay if answer.retry_after_seconds is None else answer.retry_after_seconds
+                repeatable = exchange.method == "GET" and code in RETRIED_STATUSES
+                if code == 401 and not renewed:
+                    self._connection.credentials.forget()
+                    pause, repeatable, renewed = 0.0, True, True
+            if not repeatable or self._clock() + pause >= deadline:
+                raise failure
+            if pause:
+                self._sleep(pause * _jitter(1.0, 1.2))
+            delay *= 2
+
+    def open_watch(self, exchange: Exchange, *, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+        """A stream whose headers have arrived; the caller reads and closes it. Raises DriverError."""
+        exchange = self._named(exchange)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=read_timeout_seconds)
+        for renewed in (False, True):
+            try:
+                response = self._send(exchange, timeout)
+                if response.status == 200:
+                    return response
+                body = self._read(exchange.call, response, self._clock() + self._deadline_seconds)
+            except urllib3.exceptions.HTTPError as error:
+                raise self._unreachable(exchange.call, error) from error
+            if response.status != 401 or renewed:
+                break
+            self._connection.credentials.forget()
+        raise refused(exchange.call, read_answer(response.status, response.headers, body))
+
+    def broken(self, call: Call, error: Exception) -> DriverError:
+        """The error for a stream that ended in the middle."""
+        return self._unreachable(replace(call, server=self._connection.shown_server), error)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.clear()
+
+    def _attempt(self, exchange: Exchange, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
+        left = max(0.001, deadline - self._clock())
+        response = self._send(exchange, urllib3.Timeout(connect=min(CONNECT_SECONDS, left), read=left))
+        return response.status, response.headers, self._read(exchange.call, response, deadline)
+
+    def _send(self, exchange: Exchange, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": f"dra-driver/{__version__}"}
+        headers |= self._connection.credentials.headers()
+        body = None
+        if exchange.body is not None:
+            headers["Content-Type"] = "application/json"
+            body = msgspec.json.encode(exchange.body)
+        if exchange.query is None or "watch" not in exchange.query:
+            headers["Accept-Encoding"] = "gzip"
+        return self._current_pool().request(
+            exchange.method,
+            self._connection.server.rstrip("/") + exchange.target,
+            headers=headers,
+            body=body,
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+
+    def _read(self, call: Call, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+        """The whole body; the connection goes back to the pool, or is closed when the body is not read to its end."""
+        pieces, size = [], 0
+        while piece := response.read1(PIECE_BYTES, decode_content=True):
+            pieces.append(piece)
+            size += len(piece)
+            if self._clock() >= deadline or size > LARGEST_BODY_BYTES:
+                response.close()
+                raise too_slow(call, self._deadline_seconds)
+        response.release_conn()
+        return b"".join(pieces)
+
+    def _decoded(self, call: Call, body: bytes) -> dict[str, Any]:
+        try:
+            found = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise garbage(call, body) from error
+        if not isinstance(found, dict):
+            raise garbage(call, body)
+        return found
+
+    def _current_pool(self) -> urllib3.PoolManager:
+        context = self._connection.tls.current() if urlsplit(self._connection.server).scheme == "https" else None
+        with self._lock:
+            if self._pool is None or context is not self._pool_context:
+                self._pool, self._pool_context = _make_pool(self._connection, context), context
+            return self._pool
+
+    def _named(self, exchange: Exchange) -> Exchange:
+        return replace(exchange, call=replace(exchange.call, server=self._connection.shown_server))
+
+    def _unreachable(self, call: Call, error: Exception) -> DriverError:
+        proxy = without_userinfo(self._connection.proxy)
+        return unreachable(call, error, proxy=proxy, source=self._connection.source or "the settings")
+
+
+def _make_pool(connection: Connection, context: ssl.SSLContext | None) -> urllib3.PoolManager:
+    options: dict[str, Any] = {
+        "maxsize": POOL_SIZE,
+        "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
+    }
+    if context is not None:
+        options["ssl_context"] = context
+        if connection.tls_server_name:
+            options["server_hostname"] = connection.tls_server_name
+        if not context.check_hostname:
+            options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
+    if not connection.proxy:
+        return urllib3.PoolManager(**options)
+    user = urlsplit(connection.proxy)
+    headers = None
+    if user.username:
+        headers = urllib3.make_headers(proxy_basic_auth=f"{unquote(user.username)}:{unquote(user.password or '')}")
+    return urllib3.ProxyManager(without_userinfo(connection.proxy), proxy_headers=headers, **options)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few requests that the scheduler stand-in, the demo and tests send to an API server, as users of kubectl would.
+
+Objects are plain dicts in v1 form. This is no client for the driver: no retries, no credentials, no older versions.
+"""
+
+import json
+from typing import Any
+
+import urllib3
+
+from dra_driver.errors import Permanent
+
+Object = dict[str, Any]
+
+CORE = frozenset(("pods", "nodes", "namespaces", "events"))
+CLUSTER_WIDE = frozenset(("nodes", "namespaces", "deviceclasses", "resourceslices"))
+PLURALS = {
+    "DeviceClass": "deviceclasses",
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "Pod": "pods",
+    "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+    "ResourceSlice": "resourceslices",
+}
+TIMEOUT_SECONDS = 10.0
+GONE = 404
+FIRST_ERROR = 400
+
+
+class PlainClient:
+    """Requests to one API server; leaving the `with` block closes its connections."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool = urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False)
+
+    def __enter__(self) -> "PlainClient":
+        return self
+
+    def __exit__(self, *_reason: object) -> None:
+        self._pool.clear()
+
+    def list(self, plural: str) -> list[Object]:
+        """Every object of a kind, in all namespaces."""
+        items: list[Object] = self._call("GET", _path(plural))["items"]
+        return items
+
+    def get(self, plural: str, name: str, *, namespace: str = "default") -> Object | None:
+        """One object, or None when it does not exist."""
+        found = self._call("GET", _path(plural, name, namespace=namespace), missing_is_fine=True)
+        return found or None
+
+    def create(self, obj: Object) -> Object:
+        """POST a manifest; namespace `default` unless it names another."""
+        namespace = obj.get("metadata", {}).get("namespace", "default")
+        return self._call("POST", _path(PLURALS[obj["kind"]], namespace=namespace), obj)
+
+    def replace_status(self, obj: Object) -> Object:
+        """PUT the status subresource."""
+        return self._call("PUT", _own_path(obj) + "/status", obj)
+
+    def bind(self, pod: Object, node: str) -> None:
+        """Give the pod to a node, as schedulers do."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        metadata = {"name": pod["metadata"]["name"]}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        self._call("POST", _own_path(pod) + "/binding", binding)
+
+    def delete(self, obj: Object) -> None:
+        """DELETE; an object that is gone is fine."""
+        self._call("DELETE", _own_path(obj), missing_is_fine=True)
+
+    def _call(
+        self, method: str, path: str, body: Object | None = None, *, missing_is_fine: bool = False
+    ) -> Object:
+        response = self._pool.request(
+            method,
+            self._url + path,
+            body=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        answer: Object = json.loads(response.data)
+        if response.status == GONE and missing_is_fine:
+            return {}
+        if response.status >= FIRST_ERROR:
+            raise Permanent(
+                f"{method} {path} was refused with {response.status} {answer.get('reason', '')}:"
+                f" {answer.get('message', '')}"
+            )
+        return answer
+
+
+def _own_path(obj: Object) -> str:
+    metadata = obj["metadata"]
+    return _path(PLURALS[obj["kind"]], metadata["name"], namespace=metadata.get("namespace", ""))
+
+
+def _path(plural: str, name: str = "", *, namespace: str = "") -> str:
+    root = "/api/v1" if plural in CORE else "/apis/resource.k8s.io/v1"
+    place = f"/namespaces/{namespace}" if namespace and plural not in CLUSTER_WIDE else ""
+    return f"{root}{place}/{plural}" + (f"/{name}" if name else "")
