@@ -2,9 +2,10 @@
 """The file that makes simulated devices ill, vanish, or refuse to be set up:
 
     devices:
-      gpu-0: {unhealthy: "fell off the bus"}
+      gpu-0: {unhealthy: "XID 79: GPU has fallen off the bus"}
       gpu-3: {vanished: true}
       gpu-5: {configure: "no memory left"}
+      gpu-6: {configure: {error: "busy", temporary: true}}
 
 A missing file means no faults. A broken one costs only itself: the last good content stays in force.
 """
@@ -17,48 +18,83 @@ import yaml
 
 from dra_driver.errors import Permanent
 
-_FIELDS = {"unhealthy": str, "vanished": bool, "configure": str}
+_FIELDS = ("unhealthy", "vanished", "configure")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one device; `configure` is the error that setting it up ends with."""
+    """What is wrong with one device; `configure` is the error that setting it up ends with, for now or for good."""
 
     unhealthy: str = ""
     vanished: bool = False
     configure: str = ""
+    temporary: bool = False
 
 
-def read_faults(path: Path) -> Mapping[str, Fault]:
-    """Faults by device name. Raises Permanent, naming file, field and what it must be, for a broken file."""
+def read_text(path: Path) -> bytes | None:
+    """The file's content, None when there is none. Raises Permanent when it cannot be read."""
     try:
-        content = yaml.safe_load(path.read_text())
+        return path.read_bytes()
     except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return None
+    except OSError as error:
         raise Permanent(f"cannot read fault file {path}: {error}") from error
-    devices = _mapping(content or {}, f"fault file {path}").get("devices") or {}
-    return {
-        str(name): _fault(entry, f"fault file {path}: devices.{name}")
-        for name, entry in _mapping(devices, f"fault file {path}: devices").items()
-    }
+
+
+def parse_faults(text: bytes | None, path: Path) -> Mapping[str, Fault]:
+    """Faults by device name. Raises Permanent, naming file, field and what it must be, for a broken file."""
+    where = f"fault file {path}"
+    try:
+        content = yaml.safe_load(text or b"")
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Permanent(f"{where} is no YAML: {error}") from error
+    top = _mapping(content, where)
+    _only(top, ("devices",), where)
+    devices = _mapping(top.get("devices"), f"{where}: devices")
+    return {str(name): _fault(entry, f"{where}: devices.{name}") for name, entry in devices.items()}
 
 
 def _fault(entry: object, where: str) -> Fault:
-    fields = _mapping(entry or {}, where)
-    for name, value in fields.items():
-        if name not in _FIELDS:
-            raise Permanent(f"{where}.{name}: unknown; known are {', '.join(_FIELDS)}")
-        if not isinstance(value, _FIELDS[name]):
-            raise Permanent(f"{where}.{name} must be a {_FIELDS[name].__name__}")
+    fields = _mapping(entry, where)
+    _only(fields, _FIELDS, where)
+    configure = fields.get("configure", "")
+    temporary = False
+    if not isinstance(configure, str):
+        inner = _mapping(configure, f"{where}.configure")
+        _only(inner, ("error", "temporary"), f"{where}.configure")
+        configure = _text(inner, "error", f"{where}.configure")
+        temporary = _truth(inner, "temporary", f"{where}.configure")
     return Fault(
-        unhealthy=str(fields.get("unhealthy", "")),
-        vanished=bool(fields.get("vanished", False)),
-        configure=str(fields.get("configure", "")),
+        unhealthy=_text(fields, "unhealthy", where),
+        vanished=_truth(fields, "vanished", where),
+        configure=configure,
+        temporary=temporary,
     )
 
 
+def _text(fields: Mapping[str, object], name: str, where: str) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str):
+        raise Permanent(f"{where}.{name} must be a text, in quotes if it looks like a number")
+    return value
+
+
+def _truth(fields: Mapping[str, object], name: str, where: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise Permanent(f"{where}.{name} must be true or false")
+    return value
+
+
+def _only(fields: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+    for name in fields:
+        if name not in known:
+            raise Permanent(f"{where}.{name}: unknown; known are {', '.join(known)}")
+
+
 def _mapping(value: object, where: str) -> Mapping[str, object]:
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise Permanent(f"{where} must be a mapping")
     return value

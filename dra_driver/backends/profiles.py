@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machines that the simulated backend plays, as data.
 
-Names, memory, PCI addresses and NUMA nodes are those of real machines: memory is what the vendor's own tool reports,
-buses are those of a server of that kind. `docs/reference/profiles.md` is generated from here.
+Product names and memory are what the vendors' own tools report (memory is NVML's total for NVIDIA, VRAM that the kernel
+driver offers for the others); bus addresses and the two halves of the NUMA layout follow servers of that kind. Drivers
+that come with the kernel have no version of their own and carry the kernel's.
+`docs/reference/profiles.md` is generated from here.
 """
 
 from collections.abc import Mapping
@@ -26,12 +28,20 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a device sits: its PCI bus, the root complex above it, its NUMA node (None: the machine has but one)."""
+
+    bus: str
+    root: str
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one model: one for each PCI bus, the first half on NUMA node 0 when there are two nodes."""
+    """Devices of one model, one for each slot; no slot is known (None) for devices that are no PCI devices."""
 
     model: Model
-    buses: tuple[str, ...]
-    numa_nodes: int = 2
+    slots: tuple[Slot | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,63 +59,49 @@ def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -
         memory_mib=memory_mib,
         uuid_format="GPU-{}",
         attributes={
+            "type": "gpu",
             "brand": "Nvidia",
             "architecture": architecture,
             "cudaComputeCapability": Version(capability),
             "cudaDriverVersion": Version("12.4.0"),
             "driverVersion": Version("550.54.15"),
-            "type": "gpu",
         },
     )
+
+
+def _other(vendor: str, product: str, memory_mib: int, **attributes: AttributeValue) -> Model:
+    return Model(vendor, product, memory_mib, "{}", {"type": "gpu", **attributes})
 
 
 H100 = _nvidia("NVIDIA H100 80GB HBM3", 81559, "Hopper", "9.0.0")
 A100 = _nvidia("NVIDIA A100-SXM4-80GB", 81920, "Ampere", "8.0.0")
 L40S = _nvidia("NVIDIA L40S", 46068, "Ada Lovelace", "8.9.0")
-MI300X = Model(
-    vendor="amd",
-    product="AMD Instinct MI300X OAM",
-    memory_mib=196592,
-    uuid_format="{}",
-    attributes={
-        "brand": "Instinct",
-        "architecture": "gfx942",
-        "driverVersion": Version("6.12.12"),
-        "type": "gpu",
-    },
+MI300X = _other(
+    "amd",
+    "AMD Instinct MI300X OAM",
+    196592,
+    brand="Instinct",
+    architecture="gfx942",
+    driverVersion=Version("6.12.12"),
 )
-B580 = Model(
-    vendor="intel",
-    product="Intel Arc B580",
-    memory_mib=12288,
-    uuid_format="{}",
-    attributes={
-        "brand": "Arc",
-        "architecture": "Xe2",
-        "driverVersion": Version("6.12.0"),
-        "type": "gpu",
-    },
+B580 = _other(
+    "intel",
+    "Intel Arc B580",
+    12216,  # of 12288 MiB on the board
+    brand="Arc",
+    architecture="Xe2",
+    driverVersion=Version("6.14.0"),
 )
-GAUDI3 = Model(
-    vendor="habana",
-    product="Gaudi3 HL-325",
-    memory_mib=131072,
-    uuid_format="{}",
-    attributes={
-        "brand": "Gaudi",
-        "architecture": "Gaudi3",
-        "driverVersion": Version("1.18.0"),
-        "type": "accelerator",
-    },
+GAUDI3 = _other(
+    "habana",
+    "Gaudi3 HL-325",
+    131072,
+    type="accelerator",
+    brand="Gaudi",
+    architecture="Gaudi3",
+    driverVersion=Version("1.18.0"),
 )
-
-_H100X8 = ("0000:1a", "0000:1b", "0000:4a", "0000:4b", "0000:8a", "0000:8b", "0000:ba", "0000:bb")
-_A100X8 = ("0000:07", "0000:0f", "0000:47", "0000:4e", "0000:87", "0000:90", "0000:b7", "0000:bd")
-_L40SX4 = ("0000:17", "0000:65", "0000:ca", "0000:e3")
-_MI300X8 = ("0000:05", "0000:27", "0000:47", "0000:65", "0000:85", "0000:a7", "0000:c7", "0000:e5")
-_GAUDI3X8 = ("0000:19", "0000:1a", "0000:43", "0000:44", "0000:b3", "0000:b4", "0000:cc", "0000:cd")
-
-# What the Kubernetes project's example driver publishes; its devices have no PCI address.
+# What the Kubernetes project's example driver publishes: no vendor, no PCI address.
 EXAMPLE = Model(
     vendor="",
     product="",
@@ -115,20 +111,37 @@ EXAMPLE = Model(
     capacity={"compute": "100"},
 )
 
+
+def _slots(*halves: str) -> tuple[Slot, ...]:
+    """Slots from "root:bus" words; the first text is NUMA node 0, the second node 1; a single text has no NUMA nodes."""
+    return tuple(
+        Slot(bus=bus, root=root, numa_node=node if len(halves) > 1 else None)
+        for node, half in enumerate(halves)
+        for root, _, bus in (word.partition(":") for word in half.split())
+    )
+
+
+_H100X8 = _slots("15:1a 15:1b 45:4a 45:4b", "85:8a 85:8b b5:ba b5:bb")
+_A100X8 = _slots("00:07 00:0f 40:47 40:4e", "80:87 80:90 b0:b7 b0:bd")
+_L40SX4 = _slots("14:17 64:65", "c7:ca e2:e3")
+_MI300X8 = _slots("00:05 20:27 40:47 60:65", "80:85 a0:a7 c0:c7 e0:e5")
+_GAUDI3X8 = _slots("15:19 15:1a 42:43 42:44", "b0:b3 b0:b4 c8:cc c8:cd")
+_DESKTOP = _slots("00:03 00:07")
+
 PROFILES: Mapping[str, Profile] = {
     "h100x8": Profile((Group(H100, _H100X8),)),
     "a100x8": Profile((Group(A100, _A100X8),)),
     "l40sx4": Profile((Group(L40S, _L40SX4),)),
     "mi300x8": Profile((Group(MI300X, _MI300X8),)),
-    "b580x2": Profile((Group(B580, ("0000:03", "0000:07"), numa_nodes=0),)),
+    "b580x2": Profile((Group(B580, _DESKTOP),)),
     "gaudi3x8": Profile((Group(GAUDI3, _GAUDI3X8),)),
     "mixed": Profile(
         (
-            Group(H100, _H100X8[:2], numa_nodes=1),
+            Group(H100, _H100X8[:2]),
             Group(L40S, _L40SX4[1:3]),
-            Group(MI300X, _MI300X8[1:2], numa_nodes=1),
-            Group(B580, ("0000:03",), numa_nodes=0),
+            Group(MI300X, _MI300X8[1:2]),
+            Group(B580, _DESKTOP[:1]),
         )
     ),
-    "example": Profile((Group(EXAMPLE, ("",) * 8),), frozenset({"GpuConfig"})),
+    "example": Profile((Group(EXAMPLE, (None,) * 8),), frozenset({"GpuConfig"})),
 }

@@ -1,26 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a backend by its name among the installed packages (entry points of group `dra_driver.backends`)."""
+"""Find a backend by its name among the installed packages (entry points of group `dra_driver.backends`).
 
-from importlib.metadata import entry_points
+Only the chosen one is imported, so a package that is broken costs nobody who did not choose it.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
 
 from dra_driver.backends.base import ENTRY_POINT_GROUP, Backend, BackendContext, BackendFactory
 from dra_driver.errors import DriverError, Fatal
 
+_METHODS = ("scan", "watch", "configure", "reset")
+
 
 def load_backend(name: str, context: BackendContext) -> Backend:
     """Make the backend of this name. Raises Fatal, naming what is installed, when there is none or it cannot be made."""
-    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
-    if name not in found:
-        raise Fatal(
-            f"no backend {name!r} is installed; installed are: {', '.join(sorted(found)) or 'none'}; choose with --backend"
-        )
+    entry = _find(name)
+    where = f"backend {name!r} ({_origin(entry)})"
     try:
-        factory: BackendFactory = found[name].load()
-        return factory(context)
+        factory: BackendFactory = entry.load()
+        backend = factory(context)
     except DriverError:
         raise
     except Exception as error:
         raise Fatal(
-            f"backend {name!r} ({found[name].value}) cannot be made: {type(error).__name__}: {error}; "
+            f"{where} cannot be made: {type(error).__name__}: {error}; "
             f"check its installation and its --backend-option values"
         ) from error
+    missing = [method for method in _METHODS if not callable(getattr(backend, method, None))]
+    if missing:
+        raise Fatal(
+            f"{where} is no backend: it has no {', '.join(missing)}; install a fixed version"
+        )
+    return backend
+
+
+def _find(name: str) -> EntryPoint:
+    installed = entry_points(group=ENTRY_POINT_GROUP)
+    found = {entry.value: entry for entry in installed if entry.name == name}
+    if not found:
+        names = ", ".join(sorted({entry.name for entry in installed})) or "none"
+        raise Fatal(
+            f"no backend {name!r} is installed; installed are: {names}; choose with --backend"
+        )
+    if len(found) > 1:
+        origins = " and ".join(sorted(_origin(entry) for entry in found.values()))
+        raise Fatal(f"backend {name!r} is installed twice: {origins}; remove one of the packages")
+    return next(iter(found.values()))
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"{entry.value} of {entry.dist.name}" if entry.dist else entry.value

@@ -10,15 +10,16 @@ Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
 import structlog
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.faults import Fault, read_faults
-from dra_driver.backends.profiles import MIB, PROFILES, Group, Model, Profile
-from dra_driver.errors import Fatal, Permanent
+from dra_driver.backends.faults import Fault, parse_faults, read_text
+from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
+from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import AttributeValue, Device
@@ -35,11 +36,12 @@ UNCHECKED = Health(
     "simulated device: nothing checks its health; start with --simulated-faults FILE",
 )
 _NAMESPACE = uuid.UUID("6f1c0c1e-7d0b-4c55-9f7e-0d4a3a6f2b11")
+SOUND = Fault()
 _OPTIONS = {"profile", "faults", "major"}
 
 
 class SimulatedBackend:
-    """Plays one machine. `wait` is `Event.wait`, injected by tests."""
+    """Plays one machine; safe to call from several threads. `wait` is `Event.wait`, injected by tests."""
 
     def __init__(
         self, context: BackendContext, *, wait: Callable[[Event, float], bool] = Event.wait
@@ -54,60 +56,81 @@ class SimulatedBackend:
         faults = context.options.get("faults", "")
         self._faults_path = Path(faults) if faults else None
         self._faults: Mapping[str, Fault] = {}
+        self._read: bytes | None = (
+            None  # the content that `_faults`, or the last complaint, is about
+        )
+        self._scanned: bytes | None = None  # the content that the last scan saw
+        self._complained = ""
+        self._mutex = Lock()
         self._wait = wait
         self._log = structlog.get_logger(backend="simulated")
-        self._reload()
 
     def scan(self) -> Inventory:
         """The profile's devices, less those that vanished."""
-        self._reload()
-        present = [device for device in self._devices if not self._fault(device.name).vanished]
+        with self._mutex:
+            faults = self._reload()
+            self._scanned = self._read
         return Inventory(
-            tuple(self._with_health(device) for device in present), self._profile.config_kinds
+            tuple(
+                self._with_health(device, faults)
+                for device in self._devices
+                if not faults.get(device.name, SOUND).vanished
+            ),
+            self._profile.config_kinds,
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
-        """Look at the fault file again and again."""
+        """Look at the fault file again and again; what changed since the last scan is news."""
         if self._faults_path is None:
             return
-        seen = _stamp(self._faults_path)
         while not self._wait(stop, POLL_SECONDS):
-            now = _stamp(self._faults_path)
-            if now != seen:
-                seen = now
+            with self._mutex:
+                self._reload()
+                changed = self._read != self._scanned
+                self._scanned = self._read
+            if changed:
                 yield
 
-    def configure(self, device: Device, _config: DeviceConfig) -> None:
+    def configure(self, device: Device, _config: DeviceConfig, /) -> None:
         """Nothing to set up, unless the fault file says that it fails."""
-        self._reload()
-        fault = self._fault(device.name).configure
-        if fault:
-            raise Permanent(
-                f"simulated device {device.name} cannot be set up: {fault} (from the fault file)"
+        with self._mutex:
+            fault = self._reload().get(device.name, SOUND)
+        if fault.configure:
+            kind = Temporary if fault.temporary else Permanent
+            raise kind(
+                f"simulated device {device.name} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
             )
 
-    def reset(self, _device: DeviceName) -> None:
+    def reset(self, _device: DeviceName, /) -> None:
         """Nothing to undo."""
 
-    def _fault(self, name: DeviceName) -> Fault:
-        return self._faults.get(name, Fault())
-
-    def _with_health(self, device: Device) -> Device:
+    def _with_health(self, device: Device, faults: Mapping[str, Fault]) -> Device:
         if self._faults_path is None:
             return device
-        reason = self._fault(device.name).unhealthy
+        reason = faults.get(device.name, SOUND).unhealthy
         health = Health(HealthStatus.UNHEALTHY, reason) if reason else HEALTHY
-        return Device(
-            device.name, device.uuid, device.attributes, device.capacity, device.edits, health
-        )
+        return replace(device, health=health)
 
-    def _reload(self) -> None:
+    def _reload(self) -> Mapping[str, Fault]:
+        """The faults in force. A broken file is complained about once; what was read before stays in force."""
         if self._faults_path is None:
-            return
+            return self._faults
         try:
-            self._faults = read_faults(self._faults_path)
+            text = read_text(self._faults_path)
+            if text != self._read:
+                self._read = text
+                self._faults = parse_faults(text, self._faults_path)
         except Permanent as error:
-            self._log.warning("fault_file_ignored", error=str(error))
+            if str(error) != self._complained:
+                self._log.warning(
+                    "fault_file_ignored",
+                    error=str(error),
+                    next_step="the last good one is in force",
+                )
+            self._complained = str(error)
+        else:
+            self._complained = ""
+        return self._faults
 
 
 def _profile(name: str) -> Profile:
@@ -126,56 +149,44 @@ def _major(options: Mapping[str, str]) -> int:
 
 
 def _devices(profile: Profile, node_name: str, major: int) -> tuple[Device, ...]:
-    placed = [(group, place) for group in profile.groups for place in range(len(group.buses))]
+    placed = [(group.model, slot) for group in profile.groups for slot in group.slots]
     return tuple(
-        _device(group, place, index, node_name, major)
-        for index, (group, place) in enumerate(placed)
+        _device(model, slot, index, f"{node_name}/{index}", major)
+        for index, (model, slot) in enumerate(placed)
     )
 
 
-def _device(group: Group, place: int, index: int, node_name: str, major: int) -> Device:
+def _device(model: Model, slot: Slot | None, index: int, seed: str, major: int) -> Device:
     name = DeviceName(f"gpu-{index}")
-    model = group.model
-    identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, f"{node_name}/{name}"))
+    identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, seed))
     attributes: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
     if model.vendor:
-        attributes |= _vocabulary(model, index) | _pci(group, place)
+        attributes |= {
+            "vendor": model.vendor,
+            "productName": model.product,
+            "minor": index,
+            "memoryMiB": model.memory_mib,
+        }
+    sizes = {key: Quantity.parse(text) for key, text in model.capacity.items()}
     node = DeviceNode(f"/dev/dra-simulated/{name}", major=major, minor=index)
     return Device(
         name,
         identity,
-        attributes,
-        {"memory": Quantity.of_bytes(model.memory_mib * MIB)}
-        | {key: Quantity.parse(text) for key, text in model.capacity.items()},
+        attributes | _place(slot),
+        {"memory": Quantity.of_bytes(model.memory_mib * MIB), **sizes},
         ContainerEdits(device_nodes=(node,)),
         UNCHECKED,
     )
 
 
-def _vocabulary(model: Model, index: int) -> dict[str, AttributeValue]:
-    return {
-        "vendor": model.vendor,
-        "productName": model.product,
-        "minor": index,
-        "memoryMiB": model.memory_mib,
-    }
-
-
-def _pci(group: Group, place: int) -> dict[str, AttributeValue]:
-    bus = group.buses[place]
+def _place(slot: Slot | None) -> dict[str, AttributeValue]:
+    if slot is None:
+        return {}
     attributes: dict[str, AttributeValue] = {
-        "resource.kubernetes.io/pciBusID": f"{bus}:00.0",
-        "resource.kubernetes.io/pcieRoot": f"pci{bus}",
+        "resource.kubernetes.io/pciBusID": f"0000:{slot.bus}:00.0",
+        "resource.kubernetes.io/pcieRoot": f"pci0000:{slot.root}",
     }
-    # A machine with one node says -1 for "no affinity", which must not be published.
-    if group.numa_nodes:
-        attributes["resource.kubernetes.io/numaNode"] = place * group.numa_nodes // len(group.buses)
+    # Where the kernel says -1, "no affinity", the attribute must not be published.
+    if slot.numa_node is not None:
+        attributes["resource.kubernetes.io/numaNode"] = slot.numa_node
     return attributes
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size

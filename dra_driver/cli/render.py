@@ -2,6 +2,7 @@
 """Text for people and JSON for machines: the only place that prints."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -28,3 +29,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def json_line(document: object) -> None:
     """One JSON document on one line."""
     line(json.dumps(document, sort_keys=True))
+
+
+def heading(text: str) -> None:
+    """A line that opens a section; bold on a terminal, unless NO_COLOR is set."""
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    line(f"\033[1m{text}\033[0m" if bold else text)

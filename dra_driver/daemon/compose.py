@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from threading import Event
 
 from structlog.typing import FilteringBoundLogger
@@ -223,7 +223,7 @@ def _http(settings: Settings, metrics: Metrics, checks: Mapping[str, Check]) -> 
 
 def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:
     """Once after the start; again while something could not be asked."""
-    for seconds in (*SWEEP_SECONDS, *repeat(SWEEP_SECONDS[-1])):
+    for seconds in chain(SWEEP_SECONDS, repeat(SWEEP_SECONDS[-1])):
         try:
             still_open = sweep.once()
         except DriverError as error:

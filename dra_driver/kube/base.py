@@ -36,11 +36,14 @@ class NotServed(Temporary):
     """This cluster serves no version of resource.k8s.io that the driver speaks."""
 
 
+SliceEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
 @dataclass(frozen=True, slots=True)
 class SliceEvent:
     """One change that a watch reports; a "BOOKMARK" only moves the resource version on and has no slice."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    type: SliceEventType
     resource_version: str
     slice: StoredSlice | None
 

@@ -8,6 +8,7 @@ changed.
 
 import ipaddress
 import ssl
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,14 +81,17 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files and texts that a TLS context is made of. PEM texts stand for files; texts win over files."""
+    """What a TLS context is made of; each part is a PEM file or, where the kubeconfig holds it, a PEM text."""
 
     ca_file: Path | None = None
     ca_text: str = ""
     certificate_file: Path | None = None
+    certificate_text: str = ""
     key_file: Path | None = None
+    key_text: str = field(default="", repr=False)
     verify: bool = True
 
+    @property
     def watched(self) -> tuple[Path, ...]:
         """The files whose change makes a context stale."""
         return tuple(path for path in (self.ca_file, self.certificate_file, self.key_file) if path)
@@ -96,11 +100,8 @@ class TlsFiles:
 class TlsContext:
     """Makes the TLS context, and makes it anew when one of its files changed."""
 
-    def __init__(
-        self, files: TlsFiles, load_key_pair: Callable[[ssl.SSLContext], None] | None = None
-    ) -> None:
+    def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self._load_key_pair = load_key_pair
         self._lock = Lock()
         self._seen: tuple[object, ...] = ()
         self._context: ssl.SSLContext | None = None
@@ -108,34 +109,43 @@ class TlsContext:
     def current(self) -> ssl.SSLContext:
         """The context to use now; the same object while no file changed. Raises Temporary."""
         with self._lock:
-            seen = tuple(_identity(path) for path in self._files.watched())
+            seen = tuple(_identity(path) for path in self._files.watched)
             if self._context is None or seen != self._seen:
-                self._context, self._seen = self._make(), seen
+                self._context, self._seen = _make_context(self._files), seen
             return self._context
 
-    def _make(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        files = self._files
-        if not files.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        try:
-            if files.ca_text:
-                context.load_verify_locations(cadata=files.ca_text)
-            elif files.ca_file:
-                context.load_verify_locations(cafile=files.ca_file)
-            elif files.verify:
-                context.load_default_certs()
-            if files.certificate_file:
-                context.load_cert_chain(files.certificate_file, files.key_file)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            names = ", ".join(map(str, files.watched())) or "the certificates in the kubeconfig"
-            raise Temporary(
-                f"cannot make a TLS context from {names}: {error}; they must be PEM files that this process may read"
-            ) from error
-        if self._load_key_pair:
-            self._load_key_pair(context)
-        return context
+
+def _make_context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not files.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        if files.ca_text:
+            context.load_verify_locations(cadata=files.ca_text)
+        elif files.ca_file:
+            context.load_verify_locations(cafile=files.ca_file)
+        elif files.verify:
+            context.load_default_certs()
+        _load_key_pair(context, files)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        names = ", ".join(map(str, files.watched)) or "the certificates in the kubeconfig"
+        raise Temporary(
+            f"cannot make a TLS context from {names}: {error}; they must be PEM files that this process may read, and a key "
+            "must fit its certificate"
+        ) from error
+    return context
+
+
+def _load_key_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Load the client certificate; ssl takes files only, so texts lie in a private directory for a moment."""
+    if not files.certificate_file and not files.certificate_text:
+        return
+    with tempfile.TemporaryDirectory(prefix="dra-driver-tls-") as private:
+        certificate, key = Path(private, "tls.crt"), Path(private, "tls.key")
+        certificate.write_text(files.certificate_text)
+        key.write_text(files.key_text)
+        context.load_cert_chain(files.certificate_file or certificate, files.key_file or key)
 
 
 @dataclass(frozen=True, slots=True)

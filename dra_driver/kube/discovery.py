@@ -38,7 +38,8 @@ class Wire:
 
 
 WIRES: tuple[Wire, ...] = tuple(
-    Wire(module.VERSION, module.load_claim, module.load_slice, module.dump_slice_spec) for module in (v1, v1beta2, v1beta1)
+    Wire(module.VERSION, module.load_claim, module.load_slice, module.dump_slice_spec)
+    for module in (v1, v1beta2, v1beta1)
 )
 """What the driver speaks, best first."""
 
@@ -46,7 +47,11 @@ WIRES: tuple[Wire, ...] = tuple(
 def choose(group: Mapping[str, Any], server: str) -> Wire:
     """The best wire version that an APIGroup document names. Raises NotServed."""
     entries = group.get("versions")
-    served = [entry.get("version") for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+    served = (
+        [entry.get("version") for entry in entries if isinstance(entry, Mapping)]
+        if isinstance(entries, list)
+        else []
+    )
     for wire in WIRES:
         if wire.version in served:
             return wire

@@ -33,7 +33,9 @@ class Repeats:
         """Whether to write this Event now; if so, it counts as written."""
         with self._lock:
             now = self._clock()
-            self._written = {known: at for known, at in self._written.items() if now - at < QUIET_SECONDS}
+            self._written = {
+                known: at for known, at in self._written.items() if now - at < QUIET_SECONDS
+            }
             if event in self._written:
                 return False
             self._written[event] = now
@@ -54,14 +56,21 @@ class Reporter:
     node_uid: str
 
 
-def dump_event(event: NodeEvent, reporter: Reporter, *, now: datetime | None = None) -> dict[str, Any]:
+def dump_event(
+    event: NodeEvent, reporter: Reporter, *, now: datetime | None = None
+) -> dict[str, Any]:
     """A core/v1 Event."""
     stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{reporter.node}.", "namespace": NAMESPACE},
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": reporter.node, "uid": reporter.node_uid},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": reporter.node,
+            "uid": reporter.node_uid,
+        },
         "type": event.type,
         "reason": event.reason,
         "message": event.message.encode()[:MESSAGE_BYTES].decode(errors="ignore"),

@@ -7,6 +7,7 @@ quoted once, in at most 300 characters; it comes from the server's answer and ne
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import msgspec
 import urllib3
@@ -15,7 +16,14 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Conflict, Expired, Invalid, NotFound, NotServed
 
 EXCERPT_CHARACTERS = 300
-RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+RETRIED_STATUSES = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +74,55 @@ def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
 def refused(call: Call, answer: Answer) -> DriverError:
     """The error for a status that is not 2xx."""
     said = f"{call}: the server answered {answer.code}: {answer.message}"
-    match answer.code:
-        case 400 | 405 | 413 | 415 | 422:
-            return Invalid(f"{said}; this is a defect of the driver, or the server is older than the fields it was sent: report it")
-        case 401:
-            return Temporary(
-                f"{said}; the credentials were read anew and still refused: check that the service account exists and its "
-                "token is mounted, or that the kubeconfig's user is still valid"
-            )
-        case 403:
-            return Invalid(
-                f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the "
-                "user named there, and look for admission policies"
-            )
-        case 404 if answer.kind:
-            return NotFound(f"{said}; it does not exist or was deleted")
-        case 404:
-            return NotServed(f"{said}; the server serves no such path: check that DynamicResourceAllocation is enabled and its address is right")
-        case 409:
-            return Conflict(f"{said}; somebody else wrote it: read it again and decide again")
-        case 410:
-            return Expired(f"{said}; list again and watch from there")
-        case code if 300 <= code < 400:
-            return Permanent(f"{said}; a Kubernetes API server does not redirect: check the server's address in the kubeconfig")
-        case _:
-            return Temporary(
-                f"{said}; the server or something in front of it is overloaded, starting or failing: retried later, look at its log if it lasts",
-                retry_after_seconds=answer.retry_after_seconds,
-            )
+    if answer.code == HTTPStatus.NOT_FOUND and answer.kind:
+        return NotFound(f"{said}; it does not exist or was deleted")
+    if answer.code == HTTPStatus.FORBIDDEN:
+        return Invalid(
+            f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the user "
+            "named there, and look for admission policies"
+        )
+    meaning = _MEANINGS.get(answer.code)
+    if meaning is None and HTTPStatus.MULTIPLE_CHOICES <= answer.code < HTTPStatus.BAD_REQUEST:
+        return Permanent(
+            f"{said}; a Kubernetes API server does not redirect: check the server's address in the kubeconfig"
+        )
+    if meaning is None:
+        return Temporary(
+            f"{said}; the server or something in front of it is overloaded, starting or failing: retried later, look at its "
+            "log if it lasts",
+            retry_after_seconds=answer.retry_after_seconds,
+        )
+    error, next_step = meaning
+    return error(f"{said}; {next_step}")
+
+
+_NOT_UNDERSTOOD = (
+    Invalid,
+    (
+        "the server does not accept this content: if no admission policy is named there, the driver has a defect, or the server "
+        "is older than the fields it was sent; report it"
+    ),
+)
+_MEANINGS: dict[int, tuple[type[DriverError], str]] = {
+    HTTPStatus.BAD_REQUEST: _NOT_UNDERSTOOD,
+    HTTPStatus.METHOD_NOT_ALLOWED: _NOT_UNDERSTOOD,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _NOT_UNDERSTOOD,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: _NOT_UNDERSTOOD,
+    HTTPStatus.UNPROCESSABLE_ENTITY: _NOT_UNDERSTOOD,
+    HTTPStatus.UNAUTHORIZED: (
+        Temporary,
+        (
+            "the credentials were read anew and still refused: check that the service account exists and its token is mounted, or "
+            "that the kubeconfig's user is still valid"
+        ),
+    ),
+    HTTPStatus.NOT_FOUND: (
+        NotServed,
+        "the server serves no such path: check that DynamicResourceAllocation is enabled and that the server's address is right",
+    ),
+    HTTPStatus.CONFLICT: (Conflict, "somebody else wrote it: read it again and decide again"),
+    HTTPStatus.GONE: (Expired, "list again and watch from there"),
+}
 
 
 def unreachable(call: Call, error: Exception, *, proxy: str, source: str) -> Temporary:
@@ -112,7 +141,9 @@ def unreachable(call: Call, error: Exception, *, proxy: str, source: str) -> Tem
 
 def too_slow(call: Call, seconds: float) -> Temporary:
     """The error for an answer that did not end in time."""
-    return Temporary(f"{call}: the answer did not end within {seconds:g} s; look at the load of the server and the network, retried later")
+    return Temporary(
+        f"{call}: the answer did not end within {seconds:g} s; look at the load of the server and the network, retried later"
+    )
 
 
 def garbage(call: Call, body: bytes) -> Temporary:
@@ -129,7 +160,9 @@ def excerpt(body: bytes) -> str:
 
 
 def _short(text: str) -> str:
-    flat = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    flat = " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )
     return flat if len(flat) <= EXCERPT_CHARACTERS else flat[: EXCERPT_CHARACTERS - 1] + "…"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client: `KubeApi` over HTTP.
 
-One object for one driver on one node. It keeps two facts between calls: the served API version, until a path of it turns
+One object for one driver on one node. It keeps a few facts between calls: the kubelet's version, the served API version, until a path of it turns
 out not to be served, and the Node's UID for owner references, until the server refuses a slice or somebody deletes one (the
 garbage collector does, when the Node was made anew). Everything else is asked for when it is needed and only then.
 """
@@ -10,12 +10,21 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from threading import Event, Lock
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
 
-from dra_driver.kube.base import Expired, Invalid, NodeEvent, NotFound, NotServed, SliceEvent, SliceEventType, SliceList
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import (
+    Expired,
+    Invalid,
+    NodeEvent,
+    NotFound,
+    NotServed,
+    SliceEvent,
+    SliceList,
+)
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
@@ -23,8 +32,15 @@ from dra_driver.kube.failures import Call
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.watch import read_event, read_lines
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
-from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, SliceSpec, StoredSlice, UpdateSlice
+from dra_driver.model.ids import DriverName, NodeName, PoolName
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    SliceChange,
+    SliceSpec,
+    StoredSlice,
+    UpdateSlice,
+)
 
 PAGE_OBJECTS = 500
 WATCH_SECONDS = (300, 600)
@@ -52,9 +68,11 @@ class HttpKubeApi:
         self._driver = driver
         self._node = node
         self._repeats = Repeats(clock=clock)
-        self._lock = Lock()
         self._wire: Wire | None = None
+        self._wire_lock = Lock()  # held while asking, so that calls in parallel ask once
         self._node_uid = ""
+        self._node_lock = Lock()
+        self._kubelet_version = ""
 
     def __repr__(self) -> str:
         version = self._wire.version if self._wire else "version not asked yet"
@@ -80,13 +98,20 @@ class HttpKubeApi:
             call = Call("list", "resourceslices", f"of node {self._node}")
             exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", self._selector())
             answer = self._transport.request(exchange)
-            return SliceList(_version(answer), tuple(wire.load_slice(item) for item in _items(answer)))
+            return SliceList(
+                _version(answer), tuple(wire.load_slice(item) for item in _items(answer))
+            )
 
         return self._with_wire(list_)
 
     def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
         wire = self._served()
-        call = Call("watch", "resourceslices", f"of node {self._node} from version {resource_version}", self._server)
+        call = Call(
+            "watch",
+            "resourceslices",
+            f"of node {self._node} from version {resource_version}",
+            self._server,
+        )
         seconds = _random_between(*WATCH_SECONDS)
         query = self._selector() | {
             "watch": "1",
@@ -96,7 +121,9 @@ class HttpKubeApi:
         }
         exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", query)
         try:
-            response = self._transport.open_watch(exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS)
+            response = self._transport.open_watch(
+                exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
+            )
             for line in read_lines(response, stop):
                 event = _slice_event(wire, *read_event(call, line))
                 if event is not None:
@@ -109,22 +136,29 @@ class HttpKubeApi:
             raise self._transport.broken(call, error) from error
 
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
-        match change:
-            case CreateSlice(name, spec):
-                return self._with_wire(lambda wire: self._create(wire, name, spec))
-            case UpdateSlice(present, spec):
-                return self._with_wire(lambda wire: self._update(wire, present, spec))
-            case DeleteSlice(present):
-                return self._with_wire(lambda wire: self._delete(wire, present))
+        try:
+            return self._with_wire(lambda wire: self._apply(wire, change))
+        except Invalid:
+            self._forget_node()
+            raise
 
-    def allocated_devices(self, pool: PoolName) -> frozenset[DeviceName]:
+    def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         for attempts_left in reversed(range(LIST_ATTEMPTS)):
             try:
-                return self._with_wire(lambda wire: self._allocated(wire, pool))
+                return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
             except Expired:  # the list changed too much between two pages: from the start again
                 if not attempts_left:
                     raise
         raise AssertionError
+
+    def kubelet_version(self) -> str:
+        if not self._kubelet_version:
+            try:
+                info = self._node_object().get("status", {}).get("nodeInfo", {})
+            except DriverError:
+                return ""
+            self._kubelet_version = str(info.get("kubeletVersion") or "")
+        return self._kubelet_version
 
     def emit_event(self, event: NodeEvent) -> None:
         if not self._repeats.claim(event):
@@ -132,40 +166,66 @@ class HttpKubeApi:
         try:
             body = dump_event(event, Reporter(self._driver, self._node, self._uid_of_node()))
             call = Call("create", "events", f"{event.reason} on node {self._node}")
-            self._transport.request(Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body))
+            self._transport.request(
+                Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body)
+            )
         except BaseException:
             self._repeats.forget(event)
             raise
 
     # Slices
 
-    def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
-        exchange = Exchange(
-            Call("create", "resourceslices", name), "POST", f"{wire.path}/resourceslices", body=self._slice(wire, {"name": name}, spec)
-        )
-        try:
-            return wire.load_slice(self._transport.request(exchange))
-        except Invalid:
-            self._forget_node()
-            raise
+    def _apply(self, wire: Wire, change: SliceChange) -> StoredSlice | None:
+        match change:
+            case CreateSlice(name, spec):
+                return self._create(wire, name, spec)
+            case UpdateSlice(present, spec):
+                return self._update(wire, present, spec)
+            case DeleteSlice(present):
+                return self._delete(wire, present)
 
-    def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
-        metadata = {"name": present.name, "uid": present.uid, "resourceVersion": present.resource_version}
-        path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
-        exchange = Exchange(Call("update", "resourceslices", present.name), "PUT", path, body=self._slice(wire, metadata, spec))
+    def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
+        body = self._slice(wire, {"name": name}, spec)
+        exchange = Exchange(
+            Call("create", "resourceslices", name), "POST", f"{wire.path}/resourceslices", body=body
+        )
         return wire.load_slice(self._transport.request(exchange))
 
-    def _delete(self, wire: Wire, present: StoredSlice) -> None:
+    def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
+        metadata = {
+            "name": present.name,
+            "uid": present.uid,
+            "resourceVersion": present.resource_version,
+        }
+        path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
+        exchange = Exchange(
+            Call("update", "resourceslices", present.name),
+            "PUT",
+            path,
+            body=self._slice(wire, metadata, spec),
+        )
+        return wire.load_slice(self._transport.request(exchange))
+
+    def _delete(self, wire: Wire, present: StoredSlice) -> StoredSlice | None:
         preconditions = {"uid": present.uid, "resourceVersion": present.resource_version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
         try:
-            self._transport.request(Exchange(Call("delete", "resourceslices", present.name), "DELETE", path, body=body))
+            self._transport.request(
+                Exchange(Call("delete", "resourceslices", present.name), "DELETE", path, body=body)
+            )
         except NotFound:
-            return  # gone is what was wanted
+            return None  # gone is what was wanted
+        return None
 
     def _slice(self, wire: Wire, metadata: Mapping[str, str], spec: SliceSpec) -> dict[str, Any]:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid_of_node(), "controller": True}
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._node,
+            "uid": self._uid_of_node(),
+            "controller": True,
+        }
         return {
             "apiVersion": wire.api_version,
             "kind": "ResourceSlice",
@@ -182,26 +242,36 @@ class HttpKubeApi:
 
     # Claims
 
-    def _allocated(self, wire: Wire, pool: PoolName) -> frozenset[DeviceName]:
-        found: set[DeviceName] = set()
+    def _allocated(self, wire: Wire, pool: PoolName) -> Iterator[Claim]:
         query = {"limit": str(PAGE_OBJECTS)}
         while True:
-            exchange = Exchange(Call("list", "resourceclaims", "of all namespaces"), "GET", f"{wire.path}/resourceclaims", query)
+            exchange = Exchange(
+                Call("list", "resourceclaims", "of all namespaces"),
+                "GET",
+                f"{wire.path}/resourceclaims",
+                query,
+            )
             answer = self._transport.request(exchange)
             for claim in map(wire.load_claim, _items(answer)):
-                found.update(result.device for result in claim.results or () if (result.driver, result.pool) == (self._driver, pool))
+                if any(
+                    (result.driver, result.pool) == (self._driver, pool)
+                    for result in claim.results or ()
+                ):
+                    yield claim
             token = _metadata(answer).get("continue")
             if not token:
-                return frozenset(found)
+                return
             query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
 
     # What is kept between calls
 
     def _served(self) -> Wire:
-        with self._lock:
+        with self._wire_lock:
             if self._wire is None:
                 try:
-                    group = self._transport.request(Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH))
+                    group = self._transport.request(
+                        Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH)
+                    )
                 except (NotServed, NotFound) as error:
                     raise not_served(self._server, "it does not know the group") from error
                 self._wire = choose(group, self._server)
@@ -217,29 +287,34 @@ class HttpKubeApi:
             return do(self._served())
 
     def _forget_wire(self) -> None:
-        with self._lock:
+        with self._wire_lock:
             self._wire = None
 
     def _uid_of_node(self) -> str:
-        with self._lock:
+        with self._node_lock:
             if not self._node_uid:
-                path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-                node = self._transport.request(Exchange(Call("get", "nodes", self._node), "GET", path))
-                self._node_uid = str(_metadata(node).get("uid") or "")
+                self._node_uid = str(_metadata(self._node_object()).get("uid") or "")
             return self._node_uid
 
+    def _node_object(self) -> Mapping[str, Any]:
+        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
+        return self._transport.request(Exchange(Call("get", "nodes", self._node), "GET", path))
+
     def _forget_node(self) -> None:
-        with self._lock:
+        with self._node_lock:
             self._node_uid = ""
 
 
 def _slice_event(wire: Wire, kind: str, obj: Mapping[str, Any]) -> SliceEvent | None:
     """An event in the driver's words; None for a type that is newer than this driver."""
-    for known in get_args(SliceEventType):
-        if kind == known:
-            stored = None if known == "BOOKMARK" else wire.load_slice(obj)
-            return SliceEvent(known, str(_metadata(obj).get("resourceVersion") or ""), stored)
-    return None
+    version = str(_metadata(obj).get("resourceVersion") or "")
+    match kind:
+        case "ADDED" | "MODIFIED" | "DELETED":
+            return SliceEvent(kind, version, wire.load_slice(obj))
+        case "BOOKMARK":
+            return SliceEvent("BOOKMARK", version, None)
+        case _:
+            return None
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -253,4 +328,8 @@ def _version(answer: Mapping[str, Any]) -> str:
 
 def _items(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     items = answer.get("items")
-    return (item for item in items if isinstance(item, Mapping)) if isinstance(items, list) else iter(())
+    return (
+        (item for item in items if isinstance(item, Mapping))
+        if isinstance(items, list)
+        else iter(())
+    )

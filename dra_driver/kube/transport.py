@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from threading import Lock
 from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
@@ -27,7 +28,15 @@ from urllib3.connection import HTTPConnection
 from dra_driver import __version__
 from dra_driver.errors import DriverError
 from dra_driver.kube.connection import Connection, without_userinfo
-from dra_driver.kube.failures import RETRIED_STATUSES, Call, garbage, read_answer, refused, too_slow, unreachable
+from dra_driver.kube.failures import (
+    RETRIED_STATUSES,
+    Call,
+    garbage,
+    read_answer,
+    refused,
+    too_slow,
+    unreachable,
+)
 
 DEADLINE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -92,13 +101,13 @@ class Transport:
                 failure.__cause__ = error
                 pause, repeatable = delay, exchange.method == "GET"
             else:
-                if 200 <= code < 300:
+                if HTTPStatus.OK <= code < HTTPStatus.MULTIPLE_CHOICES:
                     return self._decoded(exchange.call, body)
                 answer = read_answer(code, headers, body)
                 failure = refused(exchange.call, answer)
                 pause = delay if answer.retry_after_seconds is None else answer.retry_after_seconds
                 repeatable = exchange.method == "GET" and code in RETRIED_STATUSES
-                if code == 401 and not renewed:
+                if code == HTTPStatus.UNAUTHORIZED and not renewed:
                     self._connection.credentials.forget()
                     pause, repeatable, renewed = 0.0, True, True
             if not repeatable or self._clock() + pause >= deadline:
@@ -107,21 +116,24 @@ class Transport:
                 self._sleep(pause * _jitter(1.0, 1.2))
             delay *= 2
 
-    def open_watch(self, exchange: Exchange, *, read_timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+    def open_watch(
+        self, exchange: Exchange, *, read_timeout_seconds: float
+    ) -> urllib3.BaseHTTPResponse:
         """A stream whose headers have arrived; the caller reads and closes it. Raises DriverError."""
         exchange = self._named(exchange)
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=read_timeout_seconds)
-        for renewed in (False, True):
-            try:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=self._deadline_seconds)
+        try:
+            response = self._send(exchange, timeout)
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                response.close()
+                self._connection.credentials.forget()
                 response = self._send(exchange, timeout)
-                if response.status == 200:
-                    return response
-                body = self._read(exchange.call, response, self._clock() + self._deadline_seconds)
-            except urllib3.exceptions.HTTPError as error:
-                raise self._unreachable(exchange.call, error) from error
-            if response.status != 401 or renewed:
-                break
-            self._connection.credentials.forget()
+            if response.status == HTTPStatus.OK:
+                _allow_silence(response, read_timeout_seconds)
+                return response
+            body = self._read(exchange.call, response, self._clock() + self._deadline_seconds)
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(exchange.call, error) from error
         raise refused(exchange.call, read_answer(response.status, response.headers, body))
 
     def broken(self, call: Call, error: Exception) -> DriverError:
@@ -136,7 +148,9 @@ class Transport:
 
     def _attempt(self, exchange: Exchange, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
         left = max(0.001, deadline - self._clock())
-        response = self._send(exchange, urllib3.Timeout(connect=min(CONNECT_SECONDS, left), read=left))
+        response = self._send(
+            exchange, urllib3.Timeout(connect=min(CONNECT_SECONDS, left), read=left)
+        )
         return response.status, response.headers, self._read(exchange.call, response, deadline)
 
     def _send(self, exchange: Exchange, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
@@ -181,7 +195,11 @@ class Transport:
         return found
 
     def _current_pool(self) -> urllib3.PoolManager:
-        context = self._connection.tls.current() if urlsplit(self._connection.server).scheme == "https" else None
+        context = (
+            self._connection.tls.current()
+            if urlsplit(self._connection.server).scheme == "https"
+            else None
+        )
         with self._lock:
             if self._pool is None or context is not self._pool_context:
                 self._pool, self._pool_context = _make_pool(self._connection, context), context
@@ -192,7 +210,16 @@ class Transport:
 
     def _unreachable(self, call: Call, error: Exception) -> DriverError:
         proxy = without_userinfo(self._connection.proxy)
-        return unreachable(call, error, proxy=proxy, source=self._connection.source or "the settings")
+        return unreachable(
+            call, error, proxy=proxy, source=self._connection.source or "the settings"
+        )
+
+
+def _allow_silence(response: urllib3.BaseHTTPResponse, seconds: float) -> None:
+    """From here on wait this long for bytes: the headers had to come within the deadline, events need not."""
+    connection = response.connection
+    if isinstance(connection, HTTPConnection) and connection.sock is not None:
+        connection.sock.settimeout(seconds)
 
 
 def _make_pool(connection: Connection, context: ssl.SSLContext | None) -> urllib3.PoolManager:
@@ -211,5 +238,9 @@ def _make_pool(connection: Connection, context: ssl.SSLContext | None) -> urllib
     user = urlsplit(connection.proxy)
     headers = None
     if user.username:
-        headers = urllib3.make_headers(proxy_basic_auth=f"{unquote(user.username)}:{unquote(user.password or '')}")
-    return urllib3.ProxyManager(without_userinfo(connection.proxy), proxy_headers=headers, **options)
+        headers = urllib3.make_headers(
+            proxy_basic_auth=f"{unquote(user.username)}:{unquote(user.password or '')}"
+        )
+    return urllib3.ProxyManager(
+        without_userinfo(connection.proxy), proxy_headers=headers, **options
+    )

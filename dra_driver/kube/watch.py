@@ -25,7 +25,9 @@ STOP_LOOK_SECONDS = 0.2
 def read_lines(response: urllib3.BaseHTTPResponse, stop: Event) -> Iterator[bytes]:
     """Whole lines until the stream ends, breaks (urllib3's HTTPError) or `stop` is set; closes the response."""
     done = Event()
-    Thread(target=_break_on_stop, args=(response, stop, done), name="watch-stopper", daemon=True).start()
+    Thread(
+        target=_break_on_stop, args=(response, stop, done), name="watch-stopper", daemon=True
+    ).start()
     rest = b""
     try:
         while piece := response.read1(PIECE_BYTES, decode_content=False):
@@ -50,7 +52,9 @@ def read_event(call: Call, line: bytes) -> tuple[str, dict[str, Any]]:
         raise garbage(call, line)
     if event.get("type") == "ERROR":
         code = obj.get("code")
-        raise refused(call, read_answer(code if isinstance(code, int) else 500, {}, msgspec.json.encode(obj)))
+        raise refused(
+            call, read_answer(code if isinstance(code, int) else 500, {}, msgspec.json.encode(obj))
+        )
     return str(event.get("type")), obj
 
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """DRAResourceHealth v1 and v1alpha1: a stream of what is known about each device.
 
-A synchronous stream holds a worker thread for its life, and a kubelet that went away without a word leaves its stream
-behind. So streams are bounded: at most `STREAM_LIMIT` for each version of the service; a further one ends the oldest.
-The server has more workers than all streams together, which is why prepare always finds one.
+A synchronous stream holds a worker thread for its life, and a client that went away without a word, or stopped reading,
+leaves its stream behind. So streams are bounded: at most `STREAM_LIMIT` for each version of the service; a further one
+ends the oldest. A stream's worker is either waiting for the feed or, when the client does not read and its window is
+full, stuck in sending. The first is woken; only cancelling the call reaches the second. The server has more workers
+than all streams together, which is why prepare always finds one.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event, Lock
 from typing import Any, Protocol
 
@@ -19,9 +21,7 @@ from dra_driver.model.health import DeviceHealth
 
 STREAM_LIMIT = 8
 RESEND_SECONDS = 10.0
-TIMEOUT_SECONDS = (
-    30  # told to the kubelet: three reports may get lost before a device becomes UNKNOWN
-)
+TIMEOUT_SECONDS = 30  # told to the kubelet: so long after the last report a device becomes UNKNOWN
 SERVICES = {
     "v1.DRAResourceHealth": dra_health_v1_pb2,
     "v1alpha1.DRAResourceHealth": dra_health_v1alpha1_pb2,
@@ -41,6 +41,23 @@ class HealthFeed(Protocol):
         """Let every `wait` return."""
 
 
+class _Open:
+    """One open stream."""
+
+    def __init__(self, context: grpc.ServicerContext) -> None:
+        self._context = context
+        self._ended = Event()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    def end(self) -> None:
+        """Wherever its worker stands now; the feed must be woken after it."""
+        self._ended.set()
+        self._context.cancel()
+
+
 class HealthStream:
     """One version of the service: `name` as announced, `pb` its messages."""
 
@@ -52,28 +69,33 @@ class HealthStream:
         self._feed = feed
         self._resend_seconds = resend_seconds
         self._mutex = Lock()
-        self._open: deque[Event] = deque()
+        self._open: deque[_Open] = deque()
+        self._closed = False
 
     def watch_resources(self, _request: object, context: grpc.ServicerContext) -> Iterator[Any]:
         """NodeWatchResources: everything at once, then again at each change and every `resend_seconds`."""
-        ended = self._enter()
-        # Called when the client goes away or the server stops.
-        if not context.add_callback(self._ender(ended)):
-            ended.set()
-        try:
-            while not ended.is_set():
-                version, devices = self._feed.snapshot()
-                yield self._response(devices)
-                self._feed_wait(version, ended)
-        finally:
-            self._leave(ended)
+        opened = self._enter(context)
+
+        def left() -> None:
+            self._end([opened])
+
+        # Called when the client goes away or the server stops; refused when that has happened already.
+        if not context.add_callback(left):
+            left()
+        while not opened.ended:
+            # In this order a wake between the two is not lost: it changes the version that `wait` compares.
+            version, devices = self._feed.snapshot()
+            if opened.ended:
+                break
+            yield self._response(devices)
+            self._feed.wait(version, self._resend_seconds)
 
     def end(self) -> None:
-        """End all streams now."""
+        """End all streams now, and each later one at once."""
         with self._mutex:
-            for ended in self._open:
-                ended.set()
-        self._feed.wake()
+            self._closed = True
+            streams = list(self._open)
+        self._end(streams)
 
     @property
     def streams(self) -> int:
@@ -86,32 +108,23 @@ class HealthStream:
         method = stream(self.watch_resources, self._pb.NodeWatchResourcesRequest)
         return service(self._name, {"NodeWatchResources": method})
 
-    def _feed_wait(self, version: int, ended: Event) -> None:
-        # Waking is for all streams; each looks whether it was meant.
-        if not ended.is_set():
-            self._feed.wait(version, self._resend_seconds)
-
-    def _enter(self) -> Event:
-        ended = Event()
+    def _enter(self, context: grpc.ServicerContext) -> _Open:
+        entered = _Open(context)
         with self._mutex:
-            self._open.append(ended)
-            oldest = self._open.popleft() if len(self._open) > STREAM_LIMIT else None
-        if oldest is not None:
-            oldest.set()
-            self._feed.wake()
-        return ended
+            self._open.append(entered)
+            surplus = [entered] if self._closed else list(self._open)[:-STREAM_LIMIT]
+        self._end(surplus)
+        return entered
 
-    def _leave(self, ended: Event) -> None:
+    def _end(self, streams: Sequence[_Open]) -> None:
         with self._mutex:
-            if ended in self._open:
-                self._open.remove(ended)
-
-    def _ender(self, ended: Event) -> Callable[[], None]:
-        def end() -> None:
-            ended.set()
+            for opened in streams:
+                if opened in self._open:
+                    self._open.remove(opened)
+        for opened in streams:
+            opened.end()
+        if streams:
             self._feed.wake()
-
-        return end
 
     def _response(self, devices: tuple[DeviceHealth, ...]) -> Any:
         return self._pb.NodeWatchResourcesResponse(

@@ -74,7 +74,7 @@ class StateTransaction:
         for key in claim.owned:
             try:
                 self._db.execute(
-                    "INSERT INTO owners VALUES (?, ?, ?, ?)",
+                    "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
                     (key.pool, key.device, key.share, claim.ref.uid),
                 )
             except sqlite3.IntegrityError as error:
@@ -90,7 +90,8 @@ class StateTransaction:
             _dump_devices(claim.devices),
             claim.cdi_spec,
         )
-        self._db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        # Columns by name: a newer driver may have added others.
+        self._db.execute(f"INSERT INTO claims ({_CLAIM_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608  a constant
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Move a claim between Started and Prepared; an unknown one is left unknown."""

@@ -83,7 +83,18 @@ def _all(
 
 
 def _same(stored: StoredSlice, devices: tuple[PublishedDevice, ...], count: int) -> bool:
-    return stored.spec.devices == devices and stored.spec.slice_count == count
+    return stored.spec.slice_count == count and same_devices(stored.spec.devices, devices)
+
+
+def same_devices(some: tuple[PublishedDevice, ...], others: tuple[PublishedDevice, ...]) -> bool:
+    """Whether both are the same devices in the same order. Quantities compare by value; `True` is not the number 1."""
+    return some == others and [_kinds(device) for device in some] == [
+        _kinds(device) for device in others
+    ]
+
+
+def _kinds(device: PublishedDevice) -> dict[str, type]:
+    return {name: type(value) for name, value in device.attributes.items()}
 
 
 def dropped_fields(written: SliceSpec, stored: SliceSpec) -> tuple[str, ...]:
@@ -95,13 +106,15 @@ def dropped_fields(written: SliceSpec, stored: SliceSpec) -> tuple[str, ...]:
         if there is None:
             dropped.append(f"devices.{device.name}")
             continue
-        for kind, ours, theirs in (
-            ("attributes", device.attributes, there.attributes),
-            ("capacity", device.capacity, there.capacity),
-        ):
-            dropped += [
-                f"devices.{device.name}.{kind}.{name}"
-                for name in ours
-                if theirs.get(name) != ours[name]
-            ]
+        dropped += [
+            f"devices.{device.name}.attributes.{name}"
+            for name, value in device.attributes.items()
+            if (type(value), value)
+            != (type(there.attributes.get(name)), there.attributes.get(name))
+        ]
+        dropped += [
+            f"devices.{device.name}.capacity.{name}"
+            for name, size in device.capacity.items()
+            if size != there.capacity.get(name)
+        ]
     return tuple(dropped)

@@ -102,9 +102,9 @@ def _good_capacity(
 ) -> Iterator[tuple[str, Quantity]]:
     room = ATTRIBUTES_AND_CAPACITIES
     for name, value in capacity.items():
-        wrong = _wrong_name(name) or (
-            "" if room else f"more than {ATTRIBUTES_AND_CAPACITIES} capacities"
-        )
+        wrong = _wrong_name(name) or _wrong_size(value)
+        if not wrong and not room:
+            wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} capacities"
         if wrong:
             problem(f"capacity {name}", wrong)
         else:
@@ -132,7 +132,8 @@ def _wrong_name(name: str) -> str:
     return ""
 
 
-def _wrong_value(value: AttributeValue) -> str:
+def _wrong_value(value: object) -> str:
+    """Backends are other people's code: what the type checker forbids may come all the same."""
     match value:
         case bool():
             return ""
@@ -144,8 +145,14 @@ def _wrong_value(value: AttributeValue) -> str:
                     f"{text[:80]!r} is no version of semver.org 2.0.0 (three numbers, no leading v)"
                 )
             return _too_long(text)
-        case _:
+        case str():
             return _too_long(value)
+        case _:
+            return f"a {type(value).__name__} is neither bool, int, str nor Version"
+
+
+def _wrong_size(value: object) -> str:
+    return "" if isinstance(value, Quantity) else f"a {type(value).__name__} is no Quantity"
 
 
 def _too_long(text: str) -> str:

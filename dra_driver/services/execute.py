@@ -13,11 +13,12 @@ A failpoint stands before and after every step.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
 from threading import Lock
 from typing import Protocol, assert_never
 
@@ -98,7 +99,8 @@ class Executor:
         self._hands = hands
         self._pool = pool
         self._mutex = Lock()
-        self._unfinished: dict[ClaimUid, tuple[Plan, Future[None]]] = {}
+        # By claim, oldest first: what runs, and results that no call has fetched yet.
+        self._unfinished: dict[ClaimUid, list[tuple[Plan, Future[None]]]] = {}
 
     def mark(self, marks: Marks, steps: Iterable[Step]) -> None:
         """Apply the marks among `steps` to an open transaction."""
@@ -113,12 +115,21 @@ class Executor:
 
     def _start(self, plan: Plan, until: float) -> Future[None]:
         with self._mutex:
-            earlier = self._unfinished.get(plan.claim.uid)
-            if earlier is not None and earlier[0] == plan:
-                return earlier[1]
-            future = self._pool.submit(self._do, plan, until, earlier[1] if earlier else None)
-            self._unfinished[plan.claim.uid] = plan, future
+            known = self._unfinished.get(plan.claim.uid, [])
+            if known and known[-1][0] == plan:
+                return known[-1][1]
+            running = [(other, future) for other, future in known if not future.done()]
+            earlier = [future for _, future in running]
+            future = self._pool.submit(self._do, plan, until, earlier)
+            self._unfinished[plan.claim.uid] = [*running, (plan, future)]
             return future
+
+    def _fetched(self, plan: Plan, future: Future[None]) -> None:
+        uid = plan.claim.uid
+        with self._mutex:
+            left = [entry for entry in self._unfinished.pop(uid, []) if entry[1] is not future]
+            if left:
+                self._unfinished[uid] = left
 
     def _result(self, plan: Plan, future: Future[None], until: float) -> DriverError | None:
         try:
@@ -128,39 +139,32 @@ class Executor:
                 f"claim {plan.claim}: setting up its devices takes longer than {CALL_SECONDS} s and goes on; "
                 f"the kubelet's next try gets the result"
             )
-        with self._mutex:
-            if self._unfinished.get(plan.claim.uid) == (plan, future):
-                del self._unfinished[plan.claim.uid]
+        self._fetched(plan, future)
         if error is None or isinstance(error, DriverError):
             return error
         if isinstance(error, Exception):
             return _unforeseen(plan, error)
         raise error
 
-    def _do(self, plan: Plan, until: float, earlier: Future[None] | None) -> None:
-        if earlier is not None:
-            self._let_end(plan, earlier, until)
+    def _do(self, plan: Plan, until: float, earlier: Sequence[Future[None]]) -> None:
+        if wait(earlier, timeout=max(0.0, until - self._hands.clock())).not_done:
+            raise Temporary(
+                f"claim {plan.claim}: work of an earlier call on its devices still goes on; the kubelet tries again"
+            )
         for step in plan.steps:
             if isinstance(step, Work):
                 self._patiently(step, plan, until)
 
-    def _let_end(self, plan: Plan, earlier: Future[None], until: float) -> None:
-        try:
-            earlier.exception(timeout=max(0.0, until - self._hands.clock()))
-        except FutureTimeoutError as error:
-            raise Temporary(
-                f"claim {plan.claim}: work of an earlier call on its devices still goes on; the kubelet tries again"
-            ) from error
-
     def _patiently(self, step: Work, plan: Plan, until: float) -> None:
-        for pause in _pauses():
+        pauses = chain(PAUSE_SECONDS, repeat(PAUSE_SECONDS[-1]))
+        while True:
             try:
                 self._around(step, partial(self._perform, step, plan, until))
             except Temporary as error:
-                wanted = max(pause, error.retry_after_seconds or 0.0)
-                if self._hands.clock() + wanted >= until:
+                pause = max(next(pauses), error.retry_after_seconds or 0.0)
+                if self._hands.clock() + pause >= until:
                     raise
-                self._hands.sleep(wanted)
+                self._hands.sleep(pause)
             else:
                 return
 
@@ -212,9 +216,3 @@ def _apply(step: Mark, marks: Marks) -> None:
             marks.forget(uid)
         case _:
             assert_never(step)
-
-
-def _pauses() -> Iterable[float]:
-    yield from PAUSE_SECONDS
-    while True:
-        yield PAUSE_SECONDS[-1]

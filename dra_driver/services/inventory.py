@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory in force: replaced as a whole value, watched by those who publish it and report its health."""
+"""The inventory in force: replaced as a whole value, watched by those who publish it and report its health.
+
+Hardware that cannot be asked is not hardware that is gone: the last answer stays in force, and before the first one
+there is no inventory at all, so that nothing is withdrawn or refused for good on the word of a failed scan.
+"""
 
 from collections.abc import Callable
 from threading import Event, Lock
@@ -8,7 +12,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.backends.base import Backend
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.inventory import Inventory
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -28,7 +32,7 @@ class InventoryFeed:
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._wait = wait
         self._mutex = Lock()
-        self._inventory = Inventory()
+        self._inventory: Inventory | None = None
         self._subscribers: list[Callable[[], None]] = []
 
     def subscribe(self, changed: Callable[[], None]) -> None:
@@ -36,14 +40,18 @@ class InventoryFeed:
         self._subscribers.append(changed)
 
     def current(self) -> Inventory:
-        """What this node has."""
+        """What this node has. Raises Temporary while no scan has succeeded yet."""
         with self._mutex:
+            if self._inventory is None:
+                raise Temporary(
+                    "the devices of this node are not known yet: no scan of the backend has succeeded; see the log for the reason"
+                )
             return self._inventory
 
     def scan(self) -> bool:
         """Ask the backend. If it cannot tell, the last inventory stays in force; answers whether it could."""
         try:
-            found = self._backend.scan()
+            found = _checked(self._backend.scan())
         except DriverError as error:
             self._log.warning(
                 "scan_failed",
@@ -72,7 +80,8 @@ class InventoryFeed:
             self._scan_patiently(stop)
             if stop.is_set():
                 return
-        self._wait_for_end(stop)
+        # A backend without changes has nothing to watch; its thread stays, so that its end means the process's end.
+        stop.wait()
 
     def _scan_patiently(self, stop: Event) -> None:
         tries = 0
@@ -81,6 +90,8 @@ class InventoryFeed:
                 return
             tries += 1
 
-    def _wait_for_end(self, stop: Event) -> None:
-        # A backend without changes has nothing to watch; its thread stays, so that its end means the process's end.
-        stop.wait()
+
+def _checked(found: object) -> Inventory:
+    if not isinstance(found, Inventory):
+        raise TypeError(f"scan() must answer an Inventory; it answered a {type(found).__name__}")
+    return found

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from threading import Condition
 
+from dra_driver.errors import Temporary
 from dra_driver.model.health import DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
@@ -36,15 +37,21 @@ class HealthFeed:
 
     def set_kept(self, names: Iterable[DeviceName]) -> None:
         """Devices that vanished and stay published, because a claim names them."""
+        kept = tuple(names)
         with self._changed:
-            self._kept = tuple(names)
-        self.wake()
+            changed = kept != self._kept
+            self._kept = kept
+        if changed:
+            self.wake()
 
     def snapshot(self) -> tuple[int, tuple[DeviceHealth, ...]]:
         """The version and the health of all devices, as of now."""
         with self._changed:
             version, kept = self._version, self._kept
-        inventory = self._inventory()
+        try:
+            inventory = self._inventory()
+        except Temporary:  # not scanned yet: nothing to tell
+            inventory = Inventory()
         now = int(self._clock())
         present = [
             DeviceHealth(self._pool, device.name, device.health, now)

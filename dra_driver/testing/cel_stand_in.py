@@ -74,7 +74,7 @@ class Selector:
                 f" (optionals like .? are of that kind); write it with has() or `in`, or ask a real cluster"
             ) from error
         _check_names(tree, expression)
-        self._program = environment.program(tree, functions=_functions(self._celpy.celtypes))
+        self._program = environment.program(tree, functions=_functions(self._celpy))
 
     def __repr__(self) -> str:
         return f"Selector({self.expression!r})"
@@ -243,7 +243,8 @@ def _same(one: Opaque, other: object) -> Opaque:
     return other
 
 
-def _functions(celtypes: Any) -> dict[str, Callable[..., Any]]:
+def _functions(celpy: Any) -> dict[str, Callable[..., Any]]:
+    celtypes = celpy.celtypes
     integer, boolean = celtypes.IntType, celtypes.BoolType
 
     def parsed(parse: Callable[[str], Quantity | Semver], text: Any) -> Opaque:
@@ -274,7 +275,7 @@ def _functions(celtypes: Any) -> dict[str, Callable[..., Any]]:
         return act
 
     return {
-        **_strict_operators(celtypes),
+        **_strict_operators(celpy),
         "quantity": lambda text: parsed(Quantity.parse, text),
         "isQuantity": lambda text: readable(Quantity.parse, text),
         "sign": lambda one: integer((_quantity(one).nanos > 0) - (_quantity(one).nanos < 0)),
@@ -295,33 +296,42 @@ def _functions(celtypes: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _strict_operators(celtypes: Any) -> dict[str, Callable[..., Any]]:
+def _strict_operators(celpy: Any) -> dict[str, Callable[..., Any]]:
     """Operators for which cel-python would answer although cel-go answers otherwise, or nothing."""
+    original = celpy.evaluation.base_functions
 
-    def alike(one: Any, other: Any) -> None:
-        if isinstance(one, celtypes.BoolType) is not isinstance(other, celtypes.BoolType):
-            raise TypeError("no such overload: bool with another type")
+    def compared(name: str) -> Callable[[Any, Any], Any]:
+        def act(one: Any, other: Any) -> Any:
+            _refuse_bool_with_another(celpy, one, other)
+            return original[name](one, other)
 
-    def equal(one: Any, other: Any) -> Any:
-        alike(one, other)
-        return celtypes.BoolType(one == other)
-
-    def unequal(one: Any, other: Any) -> Any:
-        alike(one, other)
-        return celtypes.BoolType(one != other)
+        return act
 
     def contained(item: Any, container: Any) -> Any:
-        if isinstance(container, celtypes.MapType):
-            return celtypes.BoolType(item in container)
-        answers = [bool(equal(item, member)) for member in container]
-        return celtypes.BoolType(any(answers))
+        if isinstance(container, celpy.celtypes.ListType):
+            for member in container:
+                if type(member) is not type(item):
+                    raise TypeError("no such overload: a list of several types")
+        return original["_in_"](item, container)
 
     def indexed(container: Any, key: Any) -> Any:
         if isinstance(container, str):
             raise TypeError("no such overload: a string has no index")
-        return container[key]
+        return original["_[_]"](container, key)
 
-    return {"_==_": equal, "_!=_": unequal, "_in_": contained, "_[_]": indexed}
+    return {
+        "_==_": compared("_==_"),
+        "_!=_": compared("_!=_"),
+        "_in_": contained,
+        "_[_]": indexed,
+    }
+
+
+def _refuse_bool_with_another(celpy: Any, one: Any, other: Any) -> None:
+    if any(isinstance(operand, celpy.CELEvalError) for operand in (one, other)):
+        return  # an operand that already failed stays what it is
+    if isinstance(one, celpy.celtypes.BoolType) is not isinstance(other, celpy.celtypes.BoolType):
+        raise TypeError("no such overload: bool with another type")
 
 
 def _quantity(one: object) -> Quantity:

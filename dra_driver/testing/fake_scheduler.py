@@ -120,7 +120,9 @@ class FakeScheduler:
             answer = first_fit.allocate(claim)
             if isinstance(answer, Unsatisfied):
                 return Unsatisfied(
-                    f"claim {claim['metadata']['name']}, {answer.request}", answer.devices
+                    f"claim {claim['metadata']['name']}, {answer.request}",
+                    answer.devices,
+                    answer.selectors,
                 )
             allocation = {**answer, "nodeSelector": _only(node)}
             allocated.append({**claim, "status": {**status, "allocation": allocation}})

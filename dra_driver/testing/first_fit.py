@@ -9,11 +9,11 @@ earlier request took stays pending. Constraints, capacity requests, derived attr
 """
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dra_driver.errors import Permanent
 from dra_driver.testing.cel_stand_in import CannotEvaluate, Selector, SelectorError
 
 Object = dict[str, Any]
@@ -39,13 +39,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfied:
-    """Why a claim got nothing: what was asked, then one line for each device."""
+    """Why a claim got nothing: what was asked, the selectors that some device failed, then one line for each device."""
 
     request: str
     devices: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join((self.request, *(f"  {line}" for line in self.devices)))
+        return "\n".join((self.request, *(f"  {line}" for line in self.selectors + self.devices)))
 
 
 def candidates(slices: Iterable[Object], node: str) -> tuple[Candidate, ...]:
@@ -111,7 +112,7 @@ class FirstFit:
             answer = self._exactly(f"{request['name']}/{sub['name']}", sub, picked)
             if isinstance(answer, _Picked):
                 return answer
-            refusals += [answer.request, *answer.devices]
+            refusals += str(answer).splitlines()
         return Unsatisfied(f"request {request['name']}: no alternative fits", tuple(refusals))
 
     def _exactly(
@@ -127,54 +128,40 @@ class FirstFit:
             return Unsatisfied(
                 f"request {name}: capacity requests and derived attributes are not known to this stand-in"
             )
-        everything = asked.get("allocationMode") == "All"
-        count = len(self.offered) if everything else asked.get("count", 1)
-        chosen: list[Candidate] = []
-        lines: list[str] = []
+        try:
+            return self._search(_Search(name, asked, self.classes[class_name]["spec"]), picked)
+        except (SelectorError, CannotEvaluate) as error:
+            return Unsatisfied(
+                f"request {name}: a selector failed, which ends the attempt", (str(error),)
+            )
+
+    def _search(self, search: "_Search", picked: list["_Picked"]) -> "_Picked | Unsatisfied":
         mine = {found.id for pick in picked for found in pick.devices}
-        tests = tuple(self._tests(class_name, asked))
+        chosen: list[Candidate] = []
+        in_the_way: list[str] = []
         for candidate in self.offered:
-            if len(chosen) == count:
+            if len(chosen) == search.count:
                 break
-            try:
-                why = self._objection(candidate, tests, mine=mine, admin=_is_admin(asked))
-            except (SelectorError, CannotEvaluate) as error:
-                return Unsatisfied(
-                    f"request {name}: a selector failed, which ends the attempt", (str(error),)
-                )
-            if not why:
+            if not search.selects(candidate):
+                continue
+            objection = self._objection(candidate, mine, admin=search.admin)
+            if objection:
+                in_the_way.append(candidate.id.device)
+                search.lines.append(f"{candidate.id.device}: {objection}")
+            else:
                 chosen.append(candidate)
-            elif not (everything and why.startswith(_UNSELECTED)):
-                lines.append(f"{candidate.id.device}: {why}")
-        pick = _Picked(name, class_name, _is_admin(asked), tuple(chosen))
-        if everything:
-            return pick if chosen and not lines else _missing(name, "all", class_name, lines)
-        return pick if len(chosen) == count else _missing(name, str(count), class_name, lines)
+        if search.count is None:
+            satisfied = bool(chosen) and not in_the_way
+        else:
+            satisfied = len(chosen) == search.count
+        if not satisfied:
+            return search.unsatisfied(len(chosen))
+        return _Picked(search.name, search.asked["deviceClassName"], search.admin, tuple(chosen))
 
-    def _tests(self, class_name: str, asked: Object) -> Iterator[tuple[str, Selector]]:
-        """The selectors in order, each with the words that name it."""
-        sources = (
-            (f"DeviceClass {class_name}", self.classes[class_name]["spec"]),
-            ("the request", asked),
-        )
-        for owner, spec in sources:
-            for index, selector in enumerate(spec.get("selectors") or ()):
-                yield f"selector {index} of {owner}", _compiled(selector["cel"]["expression"])
-
-    def _objection(
-        self,
-        candidate: Candidate,
-        tests: Sequence[tuple[str, Selector]],
-        *,
-        mine: set[DeviceId],
-        admin: bool,
-    ) -> str:
-        """Why the request does not get this device; empty when it does."""
+    def _objection(self, candidate: Candidate, mine: set[DeviceId], *, admin: bool) -> str:
+        """Why a device that is selected cannot be had; empty when it can."""
         if candidate.id in mine:
-            return "already taken by another request of this claim"
-        for words, selector in tests:
-            if not selector.matches(candidate.id.driver, candidate.entry):
-                return f"{_UNSELECTED} {words}: {' '.join(selector.expression.split())}"
+            return "taken by another request of this claim"
         if candidate.id in self.holders and not admin:
             return f"allocated to claim {self.holders[candidate.id]}"
         return (
@@ -218,18 +205,52 @@ class _Picked:
             }
 
 
-_UNSELECTED = "false is"
+class _Search:
+    """One request being answered. `count` is None for all devices that match; `lines` grow with each that is not had."""
+
+    def __init__(self, name: str, asked: Object, class_spec: Object) -> None:
+        self.name, self.asked = name, asked
+        self.count = None if asked.get("allocationMode") == "All" else asked.get("count", 1)
+        self.admin = asked.get("adminAccess") is True
+        self.lines: list[str] = []
+        self._failed: dict[str, None] = {}
+        sources = ((f"DeviceClass {asked['deviceClassName']}", class_spec), ("the request", asked))
+        self._tests = [
+            (f"selector {index} of {owner}", _compiled(selector["cel"]["expression"]))
+            for owner, spec in sources
+            for index, selector in enumerate(spec.get("selectors") or ())
+        ]
+
+    def selects(self, candidate: Candidate) -> bool:
+        """Whether all selectors of the class and then of the request are true."""
+        for words, selector in self._tests:
+            if not selector.matches(candidate.id.driver, candidate.entry):
+                self._failed[f"{words}: {' '.join(selector.expression.split())}"] = None
+                values = _values(candidate.entry, selector.expression)
+                self.lines.append(f"{candidate.id.device}: {words} is false{values}")
+                return False
+        return True
+
+    def unsatisfied(self, found: int) -> Unsatisfied:
+        count = "all" if self.count is None else self.count
+        return Unsatisfied(
+            f"request {self.name}: {found} of {count} devices of DeviceClass {self.asked['deviceClassName']}",
+            tuple(self.lines) or ("no complete pool offers a device on this node",),
+            tuple(self._failed),
+        )
 
 
-def _missing(name: str, count: str, class_name: str, lines: Sequence[str]) -> Unsatisfied:
-    return Unsatisfied(
-        f"request {name}: cannot have {count} of DeviceClass {class_name}",
-        tuple(lines) or ("no complete pool offers a device on this node",),
-    )
-
-
-def _is_admin(asked: Object) -> bool:
-    return asked.get("adminAccess") is True
+def _values(entry: Mapping[str, Any], expression: str) -> str:
+    """What the device has under the names that stand in the expression."""
+    words = set(re.findall(r"\w+", expression))
+    shown = [
+        f"{name} {next(iter(value.values()))}"
+        for name, value in sorted(
+            {**(entry.get("attributes") or {}), **(entry.get("capacity") or {})}.items()
+        )
+        if name in words
+    ]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 @functools.lru_cache(maxsize=256)

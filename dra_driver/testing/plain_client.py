@@ -5,7 +5,7 @@ Objects are plain dicts in v1 form. This is no client for the driver: no retries
 """
 
 import json
-from typing import Any
+from typing import Any, Self
 
 import urllib3
 
@@ -36,16 +36,17 @@ class PlainClient:
         self._url = url
         self._pool = urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False)
 
-    def __enter__(self) -> "PlainClient":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_reason: object) -> None:
         self._pool.clear()
 
     def list(self, plural: str) -> list[Object]:
-        """Every object of a kind, in all namespaces."""
-        items: list[Object] = self._call("GET", _path(plural))["items"]
-        return items
+        """Every object of a kind, in all namespaces. A list leaves out what its own head says; it is put back here."""
+        answer = self._call("GET", _path(plural))
+        head = {"apiVersion": answer["apiVersion"], "kind": answer["kind"].removesuffix("List")}
+        return [{**head, **item} for item in answer["items"]]
 
     def get(self, plural: str, name: str, *, namespace: str = "default") -> Object | None:
         """One object, or None when it does not exist."""

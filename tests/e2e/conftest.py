@@ -55,7 +55,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     cluster = Cluster(build.build())
     try:
         cluster.start()
-        cluster.kubectl("apply", "-f", str(CLASSES) if list(CLASSES.glob("*.yaml")) else "/tmp/gpu-class.yaml")
+        cluster.kubectl("apply", "-f", str(CLASSES))
         yield cluster
     except BaseException:
         request.config.stash[LOGS] = _log_folder()

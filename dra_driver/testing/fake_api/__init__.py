@@ -93,13 +93,15 @@ class FakeApi:
 
     def close(self) -> None:
         """Stop serving; watches and open connections end."""
-        self._cluster.stopping.set()
         self._server.shutdown()
         self._thread.join()
         with self.store.condition:
+            self._cluster.stopping.set()
             self.store.condition.notify_all()
         self._server.end_connections()
         self._server.server_close()
+        if self._server.defects:
+            raise self._server.defects[0]
 
     @property
     def store(self) -> Store:

@@ -28,13 +28,18 @@ _EXACT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of object; `selectable` are the field selectors that the real server takes besides metadata.name."""
+    """One kind of object.
+
+    `selectable` are the field selectors that the real server takes besides metadata.name; `immutable` the fields that an
+    update may not change. A kind with a status has it written under its own path, except that of Nodes at creation.
+    """
 
     plural: str
     name: str
     group: str
     namespaced: bool
     has_status: bool = False
+    created_with_status: bool = False
     selectable: tuple[str, ...] = ()
     immutable: tuple[str, ...] = ()
 
@@ -82,7 +87,7 @@ KINDS = {
             has_status=True,
             selectable=("spec.nodeName", "status.phase"),
         ),
-        Kind("nodes", "Node", "", namespaced=False, has_status=True),
+        Kind("nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True),
         Kind("namespaces", "Namespace", "", namespaced=False, has_status=True),
         Kind("events", "Event", "", namespaced=True, selectable=("involvedObject.name", "reason")),
     )

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 from dra_driver.testing.fake_api.kinds import GROUP, KINDS, Kind, Object
 from dra_driver.testing.fake_api.store import Refused
 
+SUBRESOURCES = ("", "status", "binding")
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -54,6 +56,8 @@ def parse_route(path: str, versions: tuple[str, ...]) -> Route:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource, *more = [*rest, "", "", ""]
     kind = KINDS.get(plural)
+    if subresource not in SUBRESOURCES:
+        raise page_not_found()
     if (
         kind is None
         or kind.group != group

@@ -133,7 +133,7 @@ class Store:
             metadata.update(uid=str(uuid.uuid4()), generation=1, creationTimestamp=_now())
             if kind.namespaced:
                 metadata["namespace"] = namespace
-            if kind.has_status and not trusted:
+            if kind.has_status and not kind.created_with_status and not trusted:
                 obj.pop("status", None)
             return self._write(kind, key, obj)
 

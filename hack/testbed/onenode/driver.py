@@ -18,6 +18,8 @@ DRIVER_NAME = "gpu.dra-driver.dev"
 HTTP_PORT = 9410
 STATE_FILE = init.KUBELET_FOLDER / "plugins" / DRIVER_NAME / "state.db"
 READY_TIMEOUT_SECONDS = 30
+# The port is one of the node's network, so something on the node has to ask.
+FETCH = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=2)"
 
 
 def command(cluster: Cluster, *, profile: str) -> list[str]:
@@ -77,6 +79,6 @@ class Driver:
         if not self.running:
             raise ProcessLookupError(f"the driver ended; see {self.cluster.root}/log/driver.log")
         url = f"http://127.0.0.1:{HTTP_PORT}/readyz"
-        fetch = ("busybox", "wget", "-q", "-O", "-", url)
         environment = self.cluster.environment
-        return self.cluster.namespaces.run(fetch, env=environment).returncode == 0
+        ended = self.cluster.namespaces.run([sys.executable, "-c", FETCH, url], env=environment)
+        return ended.returncode == 0

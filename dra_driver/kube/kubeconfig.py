@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a kubeconfig say? Its current context, read strictly: a field of the wrong shape is named.
+
+Tokens, token files, client certificates and proxies are understood here. A user that logs in by starting a program or by
+an old auth provider needs the `kubernetes` package (`dra_driver.kube.login`).
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from dra_driver.errors import Fatal
+from dra_driver.kube.connection import (
+    Credentials,
+    FixedHeaders,
+    TlsFiles,
+    TokenFile,
+    without_userinfo,
+)
+from dra_driver.kube.login import login
+
+PROXY_SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """The current context of one file."""
+
+    path: Path
+    server: str
+    tls: TlsFiles
+    credentials: Callable[[Callable[[], float]], Credentials]
+    tls_server_name: str = ""
+    proxy: str = ""
+
+
+def load_kubeconfig(path: Path) -> Kubeconfig:
+    """Read a kubeconfig's current context. Raises Fatal."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Fatal(
+            f"cannot read kubeconfig {path}: {' '.join(str(error).split())}; give a file that kubectl --kubeconfig {path} can use"
+        ) from error
+    whole = _Section(path, "", content)
+    name = whole.text("current-context")
+    if not name:
+        raise whole.wrong("current-context is not set; choose one with kubectl config use-context")
+    context = whole.entry("contexts", name, "context", asked_by="current-context")
+    cluster = whole.entry(
+        "clusters", context.text("cluster"), "cluster", asked_by=f"context {name!r}"
+    )
+    user_name = context.text("user")
+    user = (
+        whole.entry("users", user_name, "user", asked_by=f"context {name!r}")
+        if user_name
+        else _Section(path, "", {})
+    )
+    return Kubeconfig(
+        path=path,
+        server=_server(cluster),
+        tls=_tls(cluster, user),
+        credentials=_credentials(user, name),
+        tls_server_name=cluster.text("tls-server-name"),
+        proxy=_proxy(cluster),
+    )
+
+
+class _Section:
+    """A mapping of the file and where it stands, for messages."""
+
+    def __init__(self, path: Path, where: str, content: object) -> None:
+        self.path = path
+        self._where = where
+        if content is None:
+            content = {}
+        if not isinstance(content, Mapping):
+            raise self.wrong(f"it must be a YAML mapping, not {type(content).__name__}")
+        self._content: Mapping[Any, Any] = content
+
+    def wrong(self, what: str) -> Fatal:
+        """The error for this part of the file."""
+        place = f", {self._where}" if self._where else ""
+        return Fatal(f"kubeconfig {self.path}{place}: {what}")
+
+    def has(self, key: str) -> bool:
+        return bool(self._content.get(key))
+
+    def text(self, key: str) -> str:
+        """A field's text; empty when it is missing."""
+        value = self._content.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.wrong(f"{key} must be text, not {type(value).__name__}; put it in quotes")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self._content.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(f"{key} must be true or false, not {value!r}")
+        return value
+
+    def file(self, key: str) -> Path | None:
+        """A path, relative to the file's own directory; it must exist."""
+        text = self.text(key)
+        if not text:
+            return None
+        path = self.path.parent / text
+        if not path.is_file():
+            raise self.wrong(
+                f"{key} names {path}, which does not exist; correct the path or put the file there"
+            )
+        return path
+
+    def data(self, key: str) -> str:
+        """Text that stands in the file as base64; empty when it is missing."""
+        try:
+            return base64.b64decode(self.text(key), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise self.wrong(
+                f"{key} is no base64 of a PEM text ({error}); copy the field again"
+            ) from error
+
+    def entry(self, plural: str, name: str, singular: str, *, asked_by: str) -> "_Section":
+        """The named entry of one of the file's three lists."""
+        entries = self._content.get(plural)
+        entries = (
+            [entry for entry in entries if isinstance(entry, Mapping)]
+            if isinstance(entries, list)
+            else []
+        )
+        for entry in entries:
+            if entry.get("name") == name:
+                return _Section(self.path, f"{singular} {name!r}", entry.get(singular))
+        known = ", ".join(sorted(str(entry.get("name")) for entry in entries)) or "none"
+        raise self.wrong(
+            f"{asked_by} asks for {singular} {name!r}, but {plural} has {known}; correct one of the two"
+        )
+
+
+def _server(cluster: _Section) -> str:
+    server = cluster.text("server")
+    try:
+        parts = urlsplit(server)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise cluster.wrong(
+            f"server is {without_userinfo(server) if '[' not in server else server!r}; it must be a URL such as https://10.0.0.1:6443"
+        )
+    return server
+
+
+def _tls(cluster: _Section, user: _Section) -> TlsFiles:
+    ca_text = cluster.data("certificate-authority-data")
+    certificate_text, key_text = user.data("client-certificate-data"), user.data("client-key-data")
+    files = TlsFiles(
+        ca_file=None if ca_text else cluster.file("certificate-authority"),
+        ca_text=ca_text,
+        certificate_file=None if certificate_text else user.file("client-certificate"),
+        certificate_text=certificate_text,
+        key_file=None if key_text else user.file("client-key"),
+        key_text=key_text,
+        verify=not cluster.flag("insecure-skip-tls-verify"),
+    )
+    has_certificate = bool(files.certificate_file or certificate_text)
+    if has_certificate != bool(files.key_file or key_text):
+        present, missing = (
+            ("client-certificate", "client-key")
+            if has_certificate
+            else ("client-key", "client-certificate")
+        )
+        raise user.wrong(
+            f"it has a {present} but no {missing}; both are needed to log in by certificate"
+        )
+    return files
+
+
+def _credentials(user: _Section, context: str) -> Callable[[Callable[[], float]], Credentials]:
+    token_file = user.file("tokenFile")
+    token = user.text("token")
+    if token_file:
+        return lambda clock: TokenFile(token_file, clock=clock)
+    if token:
+        return lambda _clock: FixedHeaders({"Authorization": f"Bearer {token}"})
+    for kind in ("exec", "auth-provider"):
+        if user.has(kind):
+            return lambda _clock: login(user.path, context, kind)
+    if user.has("username") or user.has("password"):
+        raise user.wrong(
+            "it logs in by name and password, which API servers do not take since 1.19; use a token or a client certificate"
+        )
+    return lambda _clock: FixedHeaders()
+
+
+def _proxy(cluster: _Section) -> str:
+    proxy = cluster.text("proxy-url")
+    if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:
+        raise cluster.wrong(
+            f"proxy-url is {without_userinfo(proxy)!r}; only http:// and https:// proxies are supported"
+        )
+    return proxy

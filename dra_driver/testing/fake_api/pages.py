@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pages of the fake API server depend on the served versions alone? Discovery and health."""
+
+from dra_driver.testing.fake_api.kinds import GROUP, KINDS, VERSIONS, Kind, Object
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+def fixed_page(path: str, versions: tuple[str, ...]) -> Object | None:
+    """Discovery and health: pages that depend on the served versions alone."""
+    served = [
+        {"groupVersion": f"{GROUP}/{version}", "version": version}
+        for version in VERSIONS
+        if version in versions
+    ]
+    group = {"name": GROUP, "versions": served, "preferredVersion": served[0] if served else {}}
+    pages: dict[str, Object] = {
+        "/readyz": {"ok": True},
+        "/livez": {"ok": True},
+        "/version": {"major": "1", "minor": "37", "gitVersion": "v1.37.0+fake"},
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/api/v1": _resource_list("", "v1"),
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group] if served else []},
+    }
+    if served:
+        pages[f"/apis/{GROUP}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
+    pages |= {f"/apis/{GROUP}/{version}": _resource_list(GROUP, version) for version in versions}
+    return pages.get(path.rstrip("/"))
+
+
+def _resource_list(group: str, version: str) -> Object:
+    def entry(kind: Kind) -> Object:
+        return {
+            "name": kind.plural,
+            "kind": kind.name,
+            "namespaced": kind.namespaced,
+            "singularName": "",
+            "verbs": list(VERBS),
+        }
+
+    kinds = [entry(kind) for kind in KINDS.values() if kind.group == group]
+    group_version = f"{group}/{version}" if group else version
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": kinds,
+    }

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What do the verbs of the Kubernetes API do? Each is a function from a parsed request to a status and an object."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dra_driver.testing.fake_api.kinds import GROUP, Object, convert
+from dra_driver.testing.fake_api.routes import Route, matcher, page_not_found, parse_query
+from dra_driver.testing.fake_api.store import Preconditions, Refused, Store
+
+MERGE_PATCHES = ("application/merge-patch+json", "application/strategic-merge-patch+json")
+
+Result = tuple[int, Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request, parsed: `path` with its query, the route, the raw body."""
+
+    store: Store
+    route: Route
+    path: str
+    body: bytes
+    content_type: str
+
+    def json(self) -> Object:
+        """The body as a JSON object; refused (400) when it is none."""
+        try:
+            body = json.loads(self.body)
+        except ValueError as error:
+            raise Refused(400, "BadRequest", f"json parse error: {error}") from error
+        if not isinstance(body, dict):
+            raise Refused(400, "BadRequest", "the body is no JSON object")
+        return body
+
+    def read(self, *, kind: str, api_version: str) -> Object:
+        """The object in the body, which must be of this kind and version."""
+        obj = self.json()
+        if (obj.get("kind"), obj.get("apiVersion")) != (kind, api_version):
+            why = f"the object provided is unrecognized (must be of type {kind})"
+            raise Refused(400, "BadRequest", why)
+        return stored_form(self.route, obj)
+
+    def read_own_kind(self) -> Object:
+        kind = self.route.kind
+        return self.read(kind=kind.name, api_version=kind.api_version(self.route.version))
+
+
+def served_form(route: Route, obj: Object) -> Object:
+    """A stored object in the version of the request."""
+    if route.kind.group != GROUP:
+        return obj
+    return convert(obj, route.version, direction="serve")
+
+
+def stored_form(route: Route, obj: Object) -> Object:
+    """An object that arrived, in the form in which the store keeps it."""
+    if route.kind.group != GROUP:
+        return obj
+    return convert(obj, route.version, direction="store")
+
+
+def do(verb: str, ask: Ask) -> Result:
+    """Carry out a request; Refused where the server says no."""
+    action = VERBS.get(verb)
+    if action is None:
+        raise Refused(405, "MethodNotAllowed", f"the server does not allow {verb} here")
+    return action(ask)
+
+
+def _get(ask: Ask) -> Result:
+    route = ask.route
+    stored = ask.store.get(route.kind, route.name, namespace=route.namespace)
+    return 200, served_form(route, stored)
+
+
+def _list(ask: Ask) -> Result:
+    query = parse_query(ask.path)
+    matches = matcher(ask.route, query)
+    items, metadata = ask.store.page(ask.route.kind, matches, limit=query.limit, token=query.token)
+    return 200, _list_object(ask.route, items, metadata)
+
+
+def _create(ask: Ask) -> Result:
+    route = ask.route
+    if route.subresource == "binding":
+        return _bind(ask)
+    if route.name:
+        raise page_not_found()
+    obj = ask.read_own_kind()
+    if obj.get("metadata", {}).get("namespace", route.namespace) != route.namespace:
+        why = (
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+        raise Refused(400, "BadRequest", why)
+    created = ask.store.create(route.kind, obj, namespace=route.namespace)
+    return 201, served_form(route, created)
+
+
+def _bind(ask: Ask) -> Result:
+    node = ask.read(kind="Binding", api_version="v1").get("target", {}).get("name", "")
+
+    def bound(pod: Object) -> Object:
+        return {**pod, "spec": {**pod.get("spec", {}), "nodeName": node}}
+
+    route = ask.route
+    ask.store.update(route.kind, route.name, bound, namespace=route.namespace)
+    return 201, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+
+
+def _update(ask: Ask) -> Result:
+    obj = ask.read_own_kind()
+    name = obj.get("metadata", {}).get("name", "")
+    if name != ask.route.name:
+        why = (
+            f"the name of the object ({name}) does not match the name on the URL ({ask.route.name})"
+        )
+        raise Refused(400, "BadRequest", why)
+    return _replace(ask, lambda _present: obj)
+
+
+def _patch(ask: Ask) -> Result:
+    if ask.content_type not in MERGE_PATCHES:
+        raise Refused(415, "UnsupportedMediaType", "the fake takes merge patches only")
+    patch, route = ask.json(), ask.route
+
+    def patched(present: Object) -> Object:
+        return stored_form(route, merge_patch(served_form(route, present), patch))
+
+    return _replace(ask, patched)
+
+
+def _replace(ask: Ask, change: Callable[[Object], Object]) -> Result:
+    """Write the object or its status: each path leaves the other's half alone."""
+    route = ask.route
+
+    def merged(present: Object) -> Object:
+        wanted = change(present)
+        if route.subresource == "status":
+            version = wanted.get("metadata", {}).get("resourceVersion")
+            metadata = {**present["metadata"], "resourceVersion": version}
+            return {**present, "metadata": metadata, "status": wanted.get("status", {})}
+        if route.kind.has_status:
+            wanted = {key: value for key, value in wanted.items() if key != "status"}
+            return {**wanted, "status": present["status"]} if "status" in present else wanted
+        return wanted
+
+    stored = ask.store.update(route.kind, route.name, merged, namespace=route.namespace)
+    return 200, served_form(route, stored)
+
+
+def _delete(ask: Ask) -> Result:
+    route = ask.route
+    given = (ask.json() if ask.body else {}).get("preconditions") or {}
+    preconditions = Preconditions(given.get("uid"), given.get("resourceVersion"))
+    gone = ask.store.delete(route.kind, route.name, preconditions, namespace=route.namespace)
+    return 200, served_form(route, gone)
+
+
+def _delete_collection(ask: Ask) -> Result:
+    route = ask.route
+    items, metadata = ask.store.page(route.kind, matcher(route, parse_query(ask.path)))
+    for item in items:
+        name, namespace = item["metadata"]["name"], item["metadata"].get("namespace", "")
+        ask.store.delete(route.kind, name, Preconditions(), namespace=namespace)
+    return 200, _list_object(route, items, metadata)
+
+
+VERBS: dict[str, Callable[[Ask], Result]] = {
+    "get": _get,
+    "list": _list,
+    "create": _create,
+    "update": _update,
+    "patch": _patch,
+    "delete": _delete,
+    "deletecollection": _delete_collection,
+}
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def _list_object(route: Route, items: list[Object], metadata: Object) -> Object:
+    """A list; its items carry no kind of their own, as the server sends them."""
+    served = [served_form(route, item) for item in items]
+    bare = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in served]
+    return {
+        "kind": f"{route.kind.name}List",
+        "apiVersion": route.kind.api_version(route.version),
+        "metadata": metadata,
+        "items": bare,
+    }

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a watch of the fake API server send? The store's history from a version on, and bookmarks.
+
+A watch ends when its time is over or the server stops; a version that is forgotten ends it with 410.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event
+
+from dra_driver.testing.fake_api.kinds import Object
+from dra_driver.testing.fake_api.routes import Query, Route, matcher
+from dra_driver.testing.fake_api.store import Change, Store, event_type
+from dra_driver.testing.fake_api.verbs import served_form
+
+
+@dataclass(slots=True)
+class Watch:
+    """One watch; iterate over `events`. The caller handles Refused."""
+
+    store: Store
+    route: Route
+    query: Query
+    stopping: Event
+    bookmark_seconds: float
+
+    def events(self) -> Iterator[Object]:
+        """Events until the watch ends."""
+        matches = matcher(self.route, self.query)
+        until = time.monotonic() + self.query.timeout_seconds
+        bookmark_at = time.monotonic() + self.bookmark_seconds
+        version = int(self.query.resource_version or 0)
+        if not version:  # "0" and no version ask for everything that is there, as additions
+            items, metadata = self.store.page(self.route.kind, matches)
+            version = int(metadata["resourceVersion"])
+            yield from (
+                {"type": "ADDED", "object": served_form(self.route, item)} for item in items
+            )
+        while not self.stopping.is_set() and time.monotonic() < until:
+            changes = self._next(version, min(until, bookmark_at))
+            for change in changes:
+                version = change.version
+                kind = (
+                    event_type(change, matches) if change.plural == self.route.kind.plural else None
+                )
+                if kind:
+                    yield {"type": kind, "object": served_form(self.route, change.last)}
+            if self.query.bookmarks and time.monotonic() >= bookmark_at:
+                bookmark_at += self.bookmark_seconds
+                yield {"type": "BOOKMARK", "object": self._bookmark(version)}
+
+    def _next(self, version: int, until: float) -> list[Change]:
+        """Changes after `version`, waiting for one until then."""
+        with self.store.condition:
+            changes = self.store.changes(version)
+            while (
+                not changes
+                and not self.stopping.is_set()
+                and (left := until - time.monotonic()) > 0
+            ):
+                self.store.condition.wait(left)
+                changes = self.store.changes(version)
+            return changes
+
+    def _bookmark(self, version: int) -> Object:
+        kind = self.route.kind
+        metadata = {"resourceVersion": str(version), "creationTimestamp": None}
+        return {
+            "kind": kind.name,
+            "apiVersion": kind.api_version(self.route.version),
+            "metadata": metadata,
+        }

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's half of the driver on a directory: real state file, CDI files, locks and executor.
+
+What lies outside is played by plain attributes that a test sets: `claims` (the API server), `held` (the kubelet's
+pod-resources), `configure` and `reset` (the backend). `restart` is what a new process finds after a crash or a reboot.
+`violations` says what would be wrong on the disk at any moment when no call is running.
+"""
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import NotFound
+from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.device import Device
+from dra_driver.model.events import DriverEvent
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import Refusal
+from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.files import never
+from dra_driver.node.lock import Locks
+from dra_driver.node.state import StateStore
+from dra_driver.services.execute import Executor, Hands
+from dra_driver.services.prepare import Answer, NodeParts, PrepareClaims
+from dra_driver.services.recover import recover
+from dra_driver.services.release import Releasable
+from dra_driver.services.sweep import Sweep
+from dra_driver.services.unprepare import UnprepareClaims
+from dra_driver.testing.builders import A_BOOT, A_PLACE, an_inventory
+
+WORKERS = 8
+
+
+class ManualClock:
+    """Time that only passes by `sleep` and by hand; `pauses` are what was slept."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass at once."""
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What a killed process leaves: rows by UID (phase, boot id), owners, names and texts of CDI files."""
+
+    claims: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    owners: frozenset[tuple[str, str, str, str]] = frozenset()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class LocalNode:
+    """One node below `directory`. `clock` None means real time."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        point: Callable[[str], None] = never,
+        clock: ManualClock | None = None,
+        inventory: Inventory | None = None,
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.point = point
+        self.inventory = an_inventory(4) if inventory is None else inventory
+        self.claims: dict[tuple[str, str], Claim] = {}
+        self.fetch: Callable[[ClaimRef], Claim] = self.stored
+        self.held: frozenset[HeldDevice] | Unknown = frozenset()
+        self.configure: Callable[[Device, DeviceConfig], None] = lambda _device, _config: None
+        self.reset: Callable[[DeviceName], None] = lambda _device: None
+        self.events: list[DriverEvent] = []
+        self.boot_id = A_BOOT
+        self._open()
+
+    def _open(self) -> None:
+        clock = self.clock or time.monotonic
+        sleep = self.clock.sleep if self.clock else time.sleep
+        self.store = StateStore(self.directory / "state.db", boot_id=self.boot_id, point=self.point)
+        self.cdi = CdiDirectory(self.directory / "cdi", A_PLACE.cdi_kind, point=self.point)
+        self.cdi.prepare()
+        locks = Locks(self.directory / "locks", clock=clock, sleep=sleep)
+
+        def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
+            return locks.held(names, until=until, purpose=purpose)
+
+        self.lock = lock
+        self.workers = ThreadPoolExecutor(WORKERS)
+        hands = Hands(
+            cdi=self.cdi,
+            configure=lambda device, config: self.configure(device, config),
+            reset=lambda device: self.reset(device),
+            lock=lock,
+            clock=clock,
+            sleep=sleep,
+            point=self.point,
+        )
+        self.parts = NodeParts(
+            place=A_PLACE,
+            inventory=lambda: self.inventory,
+            store=self.store,
+            cdi=self.cdi,
+            executor=Executor(hands, self.workers),
+            releasable=Releasable(A_PLACE.driver, lambda: self.held, lambda ref: self.fetch(ref)),
+            lock=lock,
+            observe=self.events.append,
+            clock=clock,
+            sleep=sleep,
+        )
+
+    def add(self, *claims: Claim) -> tuple[ClaimRef, ...]:
+        """Put claims on the API server; answers what the kubelet will ask for."""
+        self.claims |= {(claim.ref.namespace, claim.ref.name): claim for claim in claims}
+        return tuple(claim.ref for claim in claims)
+
+    def delete(self, ref: ClaimRef) -> None:
+        """Take a claim from the API server."""
+        del self.claims[ref.namespace, ref.name]
+
+    def stored(self, ref: ClaimRef) -> Claim:
+        """The API server's answer."""
+        if (ref.namespace, ref.name) not in self.claims:
+            raise NotFound(f"resourceclaims {ref.namespace}/{ref.name} not found")
+        return self.claims[ref.namespace, ref.name]
+
+    def prepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Answer]:
+        """One NodePrepareResources call."""
+        return PrepareClaims(self.parts, lambda ref: self.fetch(ref), self.workers)(refs)
+
+    def unprepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Refusal | None]:
+        """One NodeUnprepareResources call."""
+        return UnprepareClaims(self.parts)(refs)
+
+    def recover(self) -> Mapping[ClaimUid, DriverError]:
+        """What a start does before it serves."""
+        return recover(self.parts, self.store, self.cdi.documents, boot_id=self.boot_id)
+
+    def sweep(self) -> Sequence[str]:
+        """What a start does when it serves."""
+        return Sweep(self.parts, self.store, self.cdi.documents, self.allocated).once()
+
+    def allocated(self) -> tuple[Claim, ...]:
+        """The API server's list of claims that name a device of this node."""
+        return tuple(self.claims.values())
+
+    def restart(self, *, boot_id: str = A_BOOT, point: Callable[[str], None] = never) -> None:
+        """A new process on the same disk; recovery is the caller's."""
+        self.close()
+        self.boot_id, self.point = boot_id, point
+        self._open()
+
+    def close(self) -> None:
+        """End the process."""
+        self.workers.shutdown()
+        self.store.close()
+
+    def disk(self) -> Disk:
+        """What stands on the disk, read by the side door."""
+        with closing(sqlite3.connect(self.directory / "state.db")) as db:
+            claims = {
+                uid: (phase, boot)
+                for uid, phase, boot in db.execute("SELECT uid, phase, boot_id FROM claims")
+            }
+            owners = frozenset(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
+        directory = self.directory / "cdi"
+        files = {path.name: path.read_text() for path in sorted(directory.iterdir())}
+        return Disk(claims, owners, files)
+
+    def violations(self) -> list[str]:
+        """Broken invariants, one sentence each."""
+        disk = self.disk()
+        with self.store.reading() as state:
+            rows = {claim.ref.uid: claim for claim in state.all_claims()}
+        names = {self.cdi.file(uid).name: uid for uid in rows}
+        wrong = [f"file {name} belongs to no claim" for name in disk.files if name not in names]
+        wrong += [
+            f"claim {uid} is {rows[uid].phase.value} and has no right file"
+            for name, uid in names.items()
+            if disk.claims[uid] == ("Prepared", self.boot_id)
+            and disk.files.get(name) != rows[uid].cdi_spec
+        ]
+        owned = Counter(key for claim in rows.values() for key in claim.owned)
+        wrong += [f"device {key} has {count} owners" for key, count in owned.items() if count > 1]
+        expected = {
+            (key.pool, key.device, key.share, str(uid))
+            for uid, claim in rows.items()
+            for key in claim.owned
+        }
+        if expected != disk.owners:
+            wrong.append(f"owners {sorted(disk.owners)} differ from the claims' {sorted(expected)}")
+        return wrong

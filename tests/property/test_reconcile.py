@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is present and whatever is wanted: the writes reach it, in one go, and then there is nothing left to do."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    PublishedDevice,
+    SliceChange,
+    SliceSpec,
+    StoredSlice,
+    UpdateSlice,
+)
+from dra_driver.planning.reconcile import plan_changes, slice_name
+
+POOL = PoolName("node-1")
+NAMES = tuple(
+    slice_name(index, DriverName("gpu.example.com"), NodeName("node-1")) for index in range(5)
+)
+Slices = dict[str, StoredSlice]
+
+contents = st.lists(
+    st.builds(
+        PublishedDevice,
+        st.sampled_from([DeviceName(f"gpu-{index}") for index in range(3)]),
+        st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 1, True, "x"]), max_size=2),
+    ),
+    max_size=2,
+).map(tuple)
+specs = st.builds(
+    SliceSpec,
+    st.sampled_from([POOL, PoolName("other")]),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    contents,
+)
+present_slices = st.dictionaries(
+    st.sampled_from([*NAMES, "foreign-1", "foreign-2"]), specs, max_size=6
+).map(
+    lambda found: {
+        name: StoredSlice(name, f"uid-{name}", "1", spec) for name, spec in found.items()
+    }
+)
+wishes = st.lists(contents, min_size=1, max_size=4)
+
+
+def apply(change: SliceChange, slices: Slices) -> None:
+    match change:
+        case CreateSlice(name, spec):
+            assert name not in slices
+            slices[name] = StoredSlice(name, f"new-uid-{name}", "2", spec)
+        case UpdateSlice(present, spec):
+            assert slices[present.name] is present
+            slices[present.name] = StoredSlice(present.name, present.uid, "2", spec)
+        case DeleteSlice(present):
+            assert slices.pop(present.name) is present
+
+
+def changes(
+    wanted: Sequence[tuple[PublishedDevice, ...]], slices: Slices
+) -> tuple[SliceChange, ...]:
+    return plan_changes(wanted, tuple(slices.values()), pool=POOL, names=NAMES)
+
+
+def visible(slices: Slices) -> list[tuple[PublishedDevice, ...]] | None:
+    """What a consumer sees of the pool: None while it is incomplete."""
+    ours = [stored for _, stored in sorted(slices.items()) if stored.spec.pool == POOL]
+    newest = [
+        stored.spec
+        for stored in ours
+        if stored.spec.generation == max(other.spec.generation for other in ours)
+    ]
+    if not newest or any(spec.slice_count != len(newest) for spec in newest):
+        return None
+    return [spec.devices for spec in newest]
+
+
+@given(wishes, present_slices)
+def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothing(
+    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+):
+    slices = dict(present)
+    for change in changes(wanted, slices):
+        apply(change, slices)
+    assert sorted(slices) == list(NAMES[: len(wanted)])
+    assert visible(slices) == wanted
+    assert changes(wanted, slices) == ()
+
+
+@given(wishes, present_slices)
+def test_deletions_come_first_then_updates_then_creations(
+    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+):
+    kinds = [type(change) for change in changes(wanted, present)]
+    assert kinds == sorted(kinds, key=[DeleteSlice, UpdateSlice, CreateSlice].index)
+
+
+@given(wishes, wishes)
+def test_from_one_complete_pool_to_another_nobody_ever_sees_a_mixture(
+    before: list[tuple[PublishedDevice, ...]], after: list[tuple[PublishedDevice, ...]]
+):
+    slices: Slices = {}
+    for change in changes(before, slices):
+        apply(change, slices)
+    seen = []
+    for change in changes(after, slices):
+        apply(change, slices)
+        seen.append(visible(slices))
+    assert all(found in (None, before, after) for found in seen)
+
+
+@given(wishes, present_slices)
+def test_a_generation_is_kept_only_for_at_most_one_written_slice(
+    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+):
+    newest = max((stored.spec.generation for stored in present.values()), default=0)
+    writes = [
+        change.spec.generation
+        for change in changes(wanted, present)
+        if not isinstance(change, DeleteSlice)
+    ]
+    assert writes == [newest + 1] * len(wanted) or (writes in ([], [newest]))

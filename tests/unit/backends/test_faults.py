@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fault file is read strictly; what is wrong is named by file and field."""
+
+from pathlib import Path
+
+import pytest
+
+from dra_driver.backends.faults import Fault, parse_faults, read_text
+from dra_driver.errors import Permanent
+
+PATH = Path("faults.yaml")
+
+
+def test_all_kinds_of_fault_are_read():
+    text = b"""
+devices:
+  gpu-0: {unhealthy: "fell off the bus"}
+  gpu-1: {vanished: true}
+  gpu-2: {configure: "no memory left"}
+  gpu-3: {configure: {error: busy, temporary: true}}
+  gpu-4:
+"""
+    assert parse_faults(text, PATH) == {
+        "gpu-0": Fault(unhealthy="fell off the bus"),
+        "gpu-1": Fault(vanished=True),
+        "gpu-2": Fault(configure="no memory left"),
+        "gpu-3": Fault(configure="busy", temporary=True),
+        "gpu-4": Fault(),
+    }
+
+
+@pytest.mark.parametrize("text", [None, b"", b"devices:\n", b"# nothing\n"])
+def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
+    assert parse_faults(text, PATH) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"- 1", "fault file faults.yaml must be a mapping"),
+        (b"device: {}", "fault file faults.yaml.device: unknown; known are devices"),
+        (b"devices: [gpu-0]", "fault file faults.yaml: devices must be a mapping"),
+        (b"devices: {gpu-0: ill}", "fault file faults.yaml: devices.gpu-0 must be a mapping"),
+        (
+            b"devices: {gpu-0: {sick: yes}}",
+            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure",
+        ),
+        (
+            b"devices: {gpu-0: {unhealthy: 79}}",
+            "fault file faults.yaml: devices.gpu-0.unhealthy must be a text, in quotes if it looks like a number",
+        ),
+        (
+            b"devices: {gpu-0: {vanished: 1}}",
+            "fault file faults.yaml: devices.gpu-0.vanished must be true or false",
+        ),
+        (
+            b"devices: {gpu-0: {configure: {error: x, why: y}}}",
+            "fault file faults.yaml: devices.gpu-0.configure.why: unknown; known are error, temporary",
+        ),
+    ],
+)
+def test_a_wrong_field_is_named(text: bytes, message: str):
+    with pytest.raises(Permanent) as caught:
+        parse_faults(text, PATH)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", [b"devices: {", b"\xff\xfe\xff", b"a: \x00"])
+def test_what_is_no_yaml_is_refused(text: bytes):
+    with pytest.raises(Permanent, match=r"^fault file faults\.yaml is no YAML: "):
+        parse_faults(text, PATH)
+
+
+def test_a_file_that_is_not_there_is_no_error_but_one_that_cannot_be_read_is(tmp_path: Path):
+    assert read_text(tmp_path / "missing") is None
+    (tmp_path / "there").write_bytes(b"x")
+    assert read_text(tmp_path / "there") == b"x"
+    with pytest.raises(Permanent, match=r"^cannot read fault file .*: .*directory"):
+        read_text(tmp_path)

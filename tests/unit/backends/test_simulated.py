@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated backend plays machines with real names and sizes, and falls ill on demand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from structlog.testing import capture_logs
+
+from dra_driver.backends.base import Backend, BackendContext
+from dra_driver.backends.profiles import MIB, PROFILES
+from dra_driver.backends.simulated import POLL_SECONDS, UNCHECKED, SimulatedBackend
+from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
+from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.device import Device, Version
+from dra_driver.model.health import HEALTHY, Health, HealthStatus
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.quantity import Quantity
+from dra_driver.planning.slices import plan_pool
+
+GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
+
+
+def backend(**options: str) -> SimulatedBackend:
+    return SimulatedBackend(BackendContext("node-1", options))
+
+
+def scan(**options: str) -> Inventory:
+    made: Backend = backend(**options)
+    return made.scan()
+
+
+def test_the_default_is_a_machine_with_eight_h100():
+    assert scan() == scan(profile="h100x8")
+    assert scan().devices[5] == Device(
+        name=DeviceName("gpu-5"),
+        uuid=GPU_5,
+        attributes={
+            "index": 5,
+            "minor": 5,
+            "uuid": GPU_5,
+            "type": "gpu",
+            "vendor": "nvidia",
+            "productName": "NVIDIA H100 80GB HBM3",
+            "brand": "Nvidia",
+            "architecture": "Hopper",
+            "cudaComputeCapability": Version("9.0.0"),
+            "cudaDriverVersion": Version("12.4.0"),
+            "driverVersion": Version("550.54.15"),
+            "memoryMiB": 81559,
+            "resource.kubernetes.io/pciBusID": "0000:8b:00.0",
+            "resource.kubernetes.io/pcieRoot": "pci0000:85",
+            "resource.kubernetes.io/numaNode": 1,
+        },
+        capacity={"memory": Quantity.parse("81559Mi")},
+        edits=ContainerEdits(
+            device_nodes=(DeviceNode("/dev/dra-simulated/gpu-5", major=120, minor=5),)
+        ),
+        health=UNCHECKED,
+    )
+    assert UNCHECKED.status is HealthStatus.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "product", "memory"),
+    [
+        ("h100x8", 8, "NVIDIA H100 80GB HBM3", "81559Mi"),
+        ("a100x8", 8, "NVIDIA A100-SXM4-80GB", "80Gi"),
+        ("l40sx4", 4, "NVIDIA L40S", "46068Mi"),
+        ("mi300x8", 8, "AMD Instinct MI300X OAM", "196592Mi"),
+        ("b580x2", 2, "Intel Arc B580", "12216Mi"),
+        ("gaudi3x8", 8, "Gaudi3 HL-325", "128Gi"),
+    ],
+)
+def test_each_profile_plays_real_products(profile: str, count: int, product: str, memory: str):
+    devices = scan(profile=profile).devices
+    assert [device.name for device in devices] == [f"gpu-{index}" for index in range(count)]
+    assert {device.attributes["productName"] for device in devices} == {product}
+    assert {str(device.capacity["memory"]) for device in devices} == {memory}
+    assert {device.attributes["memoryMiB"] for device in devices} == {
+        devices[0].capacity["memory"].nanos // 10**9 // MIB
+    }
+
+
+def test_the_mixed_machine_has_four_products_of_three_makers():
+    devices = scan(profile="mixed").devices
+    assert [(device.attributes["vendor"], device.attributes["index"]) for device in devices] == [
+        ("nvidia", 0),
+        ("nvidia", 1),
+        ("nvidia", 2),
+        ("nvidia", 3),
+        ("amd", 4),
+        ("intel", 5),
+    ]
+
+
+def test_the_example_profile_has_the_example_drivers_devices():
+    found = scan(profile="example")
+    assert found.config_kinds == frozenset({"GpuConfig"})
+    assert len(found.devices) == 8
+    first = found.devices[0]
+    assert first.attributes == {
+        "index": 0,
+        "uuid": first.uuid,
+        "model": "LATEST-GPU-MODEL",
+        "driverVersion": Version("1.0.0"),
+    }
+    assert first.uuid.startswith("gpu-")
+    assert {name: str(size) for name, size in first.capacity.items()} == {
+        "memory": "80Gi",
+        "compute": "100",
+    }
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_every_profile_is_within_the_apis_limits(profile: str):
+    found = scan(profile=profile)
+    assert plan_pool(found, kept=()).problems == ()
+    buses = [device.attributes.get("resource.kubernetes.io/pciBusID") for device in found.devices]
+    assert len(set(buses)) == (1 if profile == "example" else len(buses))
+    assert all(
+        device.attributes.get("resource.kubernetes.io/numaNode") in (None, 0, 1)
+        for device in found.devices
+    )
+
+
+@pytest.mark.parametrize("profile", ["h100x8", "a100x8", "mi300x8", "gaudi3x8", "l40sx4"])
+def test_half_of_the_devices_sit_on_each_numa_node(profile: str):
+    nodes = [
+        device.attributes["resource.kubernetes.io/numaNode"]
+        for device in scan(profile=profile).devices
+    ]
+    assert nodes == sorted(nodes)
+    assert nodes.count(0) == nodes.count(1) == len(nodes) // 2
+
+
+def test_uuids_are_the_same_after_a_restart_and_others_on_another_node():
+    uuids = [device.uuid for device in scan().devices]
+    other = SimulatedBackend(BackendContext("node-2")).scan()
+    assert [device.uuid for device in scan().devices] == uuids
+    assert len({*uuids, *(device.uuid for device in other.devices)}) == 16
+
+
+def test_the_major_number_can_be_chosen_among_those_for_local_use():
+    nodes = scan(major="61").devices[0].edits.device_nodes
+    assert nodes == (DeviceNode("/dev/dra-simulated/gpu-0", major=61, minor=0),)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"profile": "h100"},
+            "no simulated profile 'h100'; there are: a100x8, b580x2, example, gaudi3x8, h100x8, l40sx4, mi300x8, mixed",
+        ),
+        (
+            {"major": "195"},
+            "option major=195: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
+        ),
+        (
+            {"major": "x"},
+            "option major=x: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
+        ),
+        (
+            {"profil": "h100x8"},
+            "the simulated backend has no option profil; it has faults, major, profile",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_with_what_there_is(options: dict[str, str], message: str):
+    with pytest.raises(Fatal) as caught:
+        backend(**options)
+    assert str(caught.value) == message
+
+
+# The fault file.
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Path:
+    return tmp_path / "faults.yaml"
+
+
+def test_with_a_fault_file_devices_are_healthy_unless_it_says_otherwise(faults: Path):
+    made = backend(profile="b580x2", faults=str(faults))
+    assert [device.health for device in made.scan().devices] == [HEALTHY, HEALTHY]
+    faults.write_text("devices: {gpu-1: {unhealthy: 'XID 79'}}")
+    assert [device.health for device in made.scan().devices] == [
+        HEALTHY,
+        Health(HealthStatus.UNHEALTHY, "XID 79"),
+    ]
+
+
+def test_a_device_vanishes_and_comes_back_as_the_same(faults: Path):
+    made = backend(profile="b580x2", faults=str(faults))
+    before = made.scan()
+    faults.write_text("devices: {gpu-0: {vanished: true}}")
+    assert made.scan().devices == before.devices[1:]
+    faults.unlink()
+    assert made.scan() == before
+
+
+def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
+    faults.write_text(
+        "devices: {gpu-0: {configure: broken}, gpu-1: {configure: {error: busy, temporary: true}}}"
+    )
+    made = backend(faults=str(faults))
+    first, second, third, *_ = made.scan().devices
+
+    def error(device: Device) -> DriverError:
+        with pytest.raises(DriverError) as caught:
+            made.configure(device, DeviceConfig())
+        return caught.value
+
+    assert (type(error(first)), str(error(first))) == (
+        Permanent,
+        f"simulated device gpu-0 cannot be set up: broken (from the fault file {faults})",
+    )
+    assert type(error(second)) is Temporary
+    made.configure(third, DeviceConfig())
+    made.reset(third.name)
+
+
+def test_a_broken_file_leaves_the_last_good_one_in_force_and_is_told_once(faults: Path):
+    faults.write_text("devices: {gpu-0: {vanished: true}}")
+    with capture_logs() as logs:
+        made = backend(profile="b580x2", faults=str(faults))
+        good = made.scan()
+        faults.write_text("devices: {gpu-0: {vanished: perhaps}}")
+        assert [made.scan() for _ in range(3)] == [good] * 3
+    assert [line["event"] for line in logs] == ["fault_file_ignored"]
+    assert logs[0]["error"] == f"fault file {faults}: devices.gpu-0.vanished must be true or false"
+
+
+def test_an_unreadable_file_is_told_once_and_again_after_it_was_readable(faults: Path):
+    with capture_logs() as logs:
+        made = backend(profile="b580x2", faults=str(faults))
+        faults.mkdir()
+        made.scan()
+        made.scan()
+        faults.rmdir()
+        made.scan()
+        faults.mkdir()
+        made.scan()
+    assert [line["event"] for line in logs] == ["fault_file_ignored"] * 2
+
+
+class Steps:
+    """A `wait` that does the next thing instead of waiting, and says "stop" when nothing is left."""
+
+    def __init__(self, *steps: object) -> None:
+        self.steps = list(steps)
+        self.seconds: list[float] = []
+
+    def __call__(self, _stop: Event, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        if not self.steps:
+            return True
+        step = self.steps.pop(0)
+        if callable(step):
+            step()
+        return False
+
+
+def watched(faults: Path, *steps: object) -> tuple[SimulatedBackend, Iterator[None], Steps]:
+    wait = Steps(*steps)
+    made = SimulatedBackend(BackendContext("node-1", {"faults": str(faults)}), wait=wait)
+    return made, made.watch(Event()), wait
+
+
+def test_watch_tells_each_change_of_the_file_once(faults: Path):
+    made, changes, wait = watched(
+        faults,
+        None,
+        lambda: faults.write_text("devices: {gpu-0: {vanished: true}}"),
+        None,
+        faults.unlink,
+    )
+    made.scan()
+    assert list(changes) == [None, None]
+    assert wait.seconds == [POLL_SECONDS] * 5
+
+
+def test_a_change_between_the_scan_and_the_watch_is_not_missed(faults: Path):
+    made, changes, _ = watched(faults, None, None)
+    made.scan()
+    faults.write_text("devices: {gpu-0: {vanished: true}}")
+    assert list(changes) == [None]
+
+
+def test_setting_up_a_device_does_not_hide_a_change_from_the_watch(faults: Path):
+    made, changes, _ = watched(faults, None)
+    device = made.scan().devices[0]
+    faults.write_text("devices: {gpu-1: {vanished: true}}")
+    made.configure(device, DeviceConfig())
+    assert list(changes) == [None]
+
+
+def test_without_a_fault_file_nothing_ever_changes():
+    assert list(backend().watch(Event())) == []

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our files in the CDI directory, beside those of others."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.model.ids import ClaimUid
+from dra_driver.node.cdi_dir import CdiDirectory
+
+KIND = "k8s.gpu.dra-driver.dev/claim"
+PREFIX = "k8s.gpu.dra-driver.dev-claim_"
+UID = ClaimUid("u1")
+
+
+@pytest.fixture
+def cdi(tmp_path: Path) -> CdiDirectory:
+    directory = CdiDirectory(tmp_path / "run" / "cdi", KIND)
+    directory.prepare()
+    return directory
+
+
+def test_a_document_is_written_read_listed_and_removed(cdi: CdiDirectory) -> None:
+    assert cdi.read(UID) is None
+    cdi.write(UID, "{}\n")
+    assert cdi.file(UID).name == f"{PREFIX}u1.json"
+    assert cdi.read(UID) == "{}\n"
+    assert cdi.documents() == {UID: "{}\n"}
+    cdi.remove(UID)
+    cdi.remove(UID)
+    assert cdi.documents() == {}
+
+
+def test_an_equal_document_is_not_written_again(cdi: CdiDirectory) -> None:
+    cdi.write(UID, "{}")
+    before = cdi.file(UID).stat().st_ino
+    cdi.write(UID, "{}")
+    assert cdi.file(UID).stat().st_ino == before
+    cdi.write(UID, "{ }")
+    assert cdi.file(UID).stat().st_ino != before
+
+
+def test_files_of_others_are_not_looked_at(cdi: CdiDirectory) -> None:
+    directory = cdi.file(UID).parent
+    for name in ("nvidia.yaml", "k8s.gpu.example.com-claim_u1.json", f"{PREFIX}u2.yaml", f".{PREFIX}u3.json.a.tmp"):
+        (directory / name).write_text("x")
+    assert cdi.documents() == {}
+
+
+def test_what_a_killed_process_left_half_written_is_removed_at_start(cdi: CdiDirectory) -> None:
+    directory = cdi.file(UID).parent
+    cdi.write(UID, "{}")
+    (directory / f".{PREFIX}u2.json.abc.tmp").write_text("{")
+    (directory / ".another-driver_u2.json.abc.tmp").write_text("{")
+    cdi.prepare()
+    assert sorted(os.listdir(directory)) == [".another-driver_u2.json.abc.tmp", f"{PREFIX}u1.json"]
+
+
+def test_a_document_that_is_no_text_counts_as_empty_and_is_written_over(cdi: CdiDirectory) -> None:
+    cdi.file(UID).write_bytes(b"\xff\xfe{")
+    assert cdi.read(UID) == ""
+    assert cdi.documents() == {UID: ""}
+    cdi.write(UID, "{}")
+    assert cdi.read(UID) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("act", "tried"), [("prepare", "cannot use"), ("documents", "cannot list")]
+)
+def test_a_directory_that_is_none_is_named(tmp_path: Path, act: str, tried: str) -> None:
+    path = tmp_path / "cdi"
+    path.write_text("")
+    with pytest.raises(Permanent, match=re.escape(f"{tried} CDI directory {path}: ")):
+        getattr(CdiDirectory(path, KIND), act)()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks between threads and between processes."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Barrier, Event, Thread
+
+import pytest
+
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.node import lock
+from dra_driver.node.lock import Locks
+from dra_driver.testing.local_node import ManualClock
+
+DEADLINE = 30  # seconds, against hanging only
+HOLDER = """
+import sys, time
+from pathlib import Path
+from dra_driver.node.lock import Locks
+with Locks(Path(sys.argv[1])).held(["device-gpu-0"], until=time.monotonic() + 30, purpose="setting up"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def manual(directory: Path, clock: ManualClock) -> Locks:
+    return Locks(directory / "locks", clock=clock, sleep=clock.sleep)
+
+
+def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: ManualClock) -> None:
+    locks = manual(tmp_path, clock)
+    with locks.held(["claim-1", "claim-1"], until=0, purpose="preparing"):
+        assert [path.name for path in (tmp_path / "locks").iterdir()] == ["claim-1.lock"]
+        with (
+            pytest.raises(Temporary) as caught,
+            locks.held(["claim-1"], until=clock() + 1, purpose="x"),
+        ):
+            raise AssertionError("both hold it")
+    assert str(caught.value) == (
+        f"claim-1 is locked by process {os.getpid()}, preparing; waited as long as the kubelet waits, it tries again"
+    )
+    assert clock.pauses[:7] == [0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
+    assert list((tmp_path / "locks").iterdir()) == []
+    with locks.held(["claim-1"], until=0, purpose="again"):
+        pass
+
+
+def test_when_one_of_several_is_taken_none_is_kept(tmp_path: Path, clock: ManualClock) -> None:
+    locks = manual(tmp_path, clock)
+    with locks.held(["b"], until=0, purpose="x"):
+        with pytest.raises(Temporary), locks.held(["c", "a", "b"], until=0, purpose="y"):
+            raise AssertionError
+        with locks.held(["a", "c"], until=0, purpose="z"):
+            pass
+
+
+def test_two_callers_with_names_in_different_order_never_wait_for_each_other(tmp_path: Path) -> None:
+    locks = Locks(tmp_path)
+    start, done = Barrier(2, timeout=DEADLINE), []
+
+    def work(names: list[str]) -> None:
+        start.wait()
+        for _ in range(50):
+            with locks.held(names, until=1e12, purpose="x"):
+                done.append(names)
+
+    threads = [Thread(target=work, args=(names,)) for names in (["a", "b"], ["b", "a"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert len(done) == 100
+
+
+def test_many_threads_never_hold_one_lock_together(tmp_path: Path) -> None:
+    locks, inside, worst = Locks(tmp_path), [0], []
+
+    def work() -> None:
+        for _ in range(25):
+            with locks.held(["a"], until=1e12, purpose="x"):
+                inside[0] += 1
+                worst.append(inside[0])
+                inside[0] -= 1
+
+    threads = [Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert worst == [1] * 100
+
+
+def test_another_process_keeps_us_out_and_its_death_lets_us_in(tmp_path: Path, clock: ManualClock) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        locks = Locks(tmp_path, clock=clock, sleep=clock.sleep)
+        with (
+            pytest.raises(Temporary, match=f"is locked by process {holder.pid}, setting up;"),
+            locks.held(["device-gpu-0"], until=0, purpose="x"),
+        ):
+            raise AssertionError
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(DEADLINE)
+    assert (tmp_path / "device-gpu-0.lock").exists()
+    with locks.held(["device-gpu-0"], until=0, purpose="x"):
+        pass
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) -> None:
+    """The waiter has the old file open when its holder removes it and lets go."""
+    clock, entered, leave = ManualClock(), Event(), Event()
+    locks = manual(tmp_path, clock)
+    path = tmp_path / "locks" / "a.lock"
+
+    def hold() -> None:
+        with locks.held(["a"], until=0, purpose="first"):
+            entered.set()
+            assert leave.wait(DEADLINE)
+
+    holder = Thread(target=hold)
+    holder.start()
+    assert entered.wait(DEADLINE)
+    stale = os.open(path, os.O_RDWR)
+    leave.set()
+    holder.join(DEADLINE)
+    assert lock._try_lock(stale)
+    assert not lock._leads_to(path, stale)
+    with locks.held(["a"], until=0, purpose="second"):
+        assert not lock._leads_to(path, stale)
+    os.close(stale)
+
+
+def test_a_holder_that_could_not_write_its_name_is_still_waited_for(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    locks = manual(tmp_path, clock)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # like a full disk
+        with (
+            locks.held(["a"], until=0, purpose="x"),
+            pytest.raises(Temporary, match="a is locked by a process that did not give its name"),
+            locks.held(["a"], until=0, purpose="y"),
+        ):
+            raise AssertionError
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, clock: ManualClock) -> None:
+    (tmp_path / "locks").write_text("")
+    with (
+        pytest.raises(Permanent, match=f"cannot open lock {tmp_path}/locks/a.lock: "),
+        manual(tmp_path, clock).held(["a"], until=0, purpose="x"),
+    ):
+        raise AssertionError
+
+
+def test_an_error_inside_lets_go(tmp_path: Path, clock: ManualClock) -> None:
+    locks = manual(tmp_path, clock)
+    with pytest.raises(DriverError), locks.held(["a"], until=0, purpose="x"):
+        raise DriverError(errno.EIO)
+    with locks.held(["a"], until=0, purpose="y"):
+        pass

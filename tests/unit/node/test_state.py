@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state file: what a commit means, and what becomes of a file that is damaged, old, new or busy."""
+
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dra_driver.errors import Fatal, Permanent, Temporary
+from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
+from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.state import COMMITS, FAILPOINTS, StateStore
+from dra_driver.testing.builders import A_POOL, a_ref
+from dra_driver.testing.failpoints import Failpoints, raising
+
+DEADLINE = 30  # seconds, against hanging only
+
+
+def a_row(name: str = "wine", device: str = "gpu-0", *, share: str = "", admin: bool = False) -> PreparedClaim:
+    entry = PreparedDevice(
+        ("gpu", "ü"), A_POOL, DeviceName(device), ("k=x", "k=y"), "uuid", ShareId(share), admin
+    )
+    return PreparedClaim(a_ref(name), Phase.STARTED, "boot-1", (entry,), '{"ü": 1}\n')
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "state.db"
+
+
+def opened(path: Path, **options) -> closing[StateStore]:
+    return closing(StateStore(path, boot_id="boot-1", **options))
+
+
+def start(store: StateStore, *rows: PreparedClaim) -> None:
+    with store.transaction("started") as transaction:
+        for row in rows:
+            transaction.start(row)
+
+
+def all_rows(store: StateStore) -> tuple[PreparedClaim, ...]:
+    with store.reading() as state:
+        return state.all_claims()
+
+
+def test_a_new_file_has_the_newest_schema_and_no_claims(path: Path) -> None:
+    with opened(path) as store:
+        assert all_rows(store) == ()
+        assert store.quarantined is None
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("SELECT * FROM meta").fetchall() == [("min_reader", "1")]
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_was_written_is_read_back_after_a_restart(path: Path) -> None:
+    rows = (a_row("a"), a_row("b", "gpu-1", share="s1"), a_row("c", admin=True))
+    with opened(path) as store:
+        start(store, *rows)
+    with opened(path) as store:
+        assert all_rows(store) == rows
+        key, share = DeviceKey(A_POOL, DeviceName("gpu-0")), DeviceKey(A_POOL, DeviceName("gpu-1"), ShareId("s1"))
+        free = DeviceKey(A_POOL, DeviceName("gpu-1"))
+        with store.reading() as state:
+            assert state.read(uids=["uid-a", "uid-z"], keys=[key, share, free]) == NodeState(
+                "boot-1", {"uid-a": rows[0]}, {key: a_ref("a"), share: a_ref("b")}
+            )
+            assert state.owned_devices(A_POOL) == {"gpu-0", "gpu-1"}
+            assert state.owned_devices(PoolName("other")) == frozenset()
+
+
+def test_a_row_moves_from_phase_to_phase_and_is_forgotten_with_its_devices(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+        with store.transaction("prepared") as transaction:
+            transaction.set_phase(a_ref("wine").uid, Phase.PREPARED)
+            transaction.set_phase(a_ref("unknown").uid, Phase.PREPARED)
+        assert [row.phase for row in all_rows(store)] == [Phase.PREPARED]
+        with store.transaction("released") as transaction:
+            transaction.forget(a_ref("wine").uid)
+            transaction.forget(a_ref("unknown").uid)
+        assert all_rows(store) == ()
+        start(store, a_row("beer"))
+
+
+def test_starting_again_replaces_the_row(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+        start(store, a_row(device="gpu-1"))
+        assert all_rows(store) == (a_row(device="gpu-1"),)
+        with store.reading() as state:
+            assert state.owned_devices(A_POOL) == {"gpu-1"}
+
+
+def test_the_file_itself_refuses_a_second_owner(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row("first"))
+        with pytest.raises(Permanent) as caught:
+            start(store, a_row("other", "gpu-1"), a_row("second"))
+        assert str(caught.value) == (
+            "device node-1/gpu-0 of claim default/second (uid uid-second) is owned by claim default/first (uid uid-first)"
+        )
+        assert all_rows(store) == (a_row("first"),)
+
+
+def test_an_exception_undoes_the_whole_transaction(path: Path) -> None:
+    with opened(path) as store:
+        with pytest.raises(KeyboardInterrupt), store.transaction("started") as transaction:
+            transaction.start(a_row())
+            raise KeyboardInterrupt
+        assert all_rows(store) == ()
+        start(store, a_row())
+
+
+def test_every_commit_has_a_failpoint_on_both_sides(path: Path) -> None:
+    points = Failpoints()
+    with opened(path, point=points) as store:
+        for name in COMMITS:
+            with store.transaction(name):
+                pass
+    assert points.passed == FAILPOINTS
+
+
+@pytest.mark.parametrize(("when", "kept"), [("before", ()), ("after", (a_row(),))])
+def test_only_the_commit_counts(path: Path, when: str, kept: tuple[PreparedClaim, ...]) -> None:
+    points = Failpoints({f"commit.started.{when}": raising(RuntimeError("crash"))})
+    with opened(path, point=points) as store:
+        with pytest.raises(RuntimeError):
+            start(store, a_row())
+        assert all_rows(store) == kept
+
+
+CRASHING = """
+import os, signal, sys
+from pathlib import Path
+from dra_driver.node.state import StateStore
+from dra_driver.model.state import Phase
+from dra_driver.testing.builders import a_uid
+
+def die(name):
+    if name == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+store = StateStore(Path(sys.argv[1]), boot_id="boot-1", point=die)
+with store.transaction("prepared") as transaction:
+    transaction.set_phase(a_uid("wine"), Phase.PREPARED)
+"""
+
+
+@pytest.mark.parametrize(("when", "phase"), [("before", Phase.STARTED), ("after", Phase.PREPARED)])
+def test_a_process_killed_around_a_commit_leaves_all_or_nothing(path: Path, when: str, phase: Phase) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+    killed = subprocess.run(
+        [sys.executable, "-c", CRASHING, str(path), f"commit.prepared.{when}"], timeout=DEADLINE
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with opened(path) as store:
+        assert [row.phase for row in all_rows(store)] == [phase]
+        assert store.quarantined is None
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from dra_driver.node.state import StateStore
+store = StateStore(Path(sys.argv[1]), boot_id="boot-1")
+with store.transaction("started"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+class Holder:
+    """Another driver process, in the middle of a transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "held\n"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate("\n", timeout=DEADLINE)
+
+
+def test_a_file_that_another_process_keeps_locked_is_named(path: Path) -> None:
+    with opened(path, busy_seconds=0.05) as store:
+        start(store, a_row())
+        with Holder(path):
+            with pytest.raises(Temporary) as caught:
+                start(store, a_row("beer", "gpu-1"))
+            assert all_rows(store) == (a_row(),)  # readers go on
+        assert str(caught.value) == (
+            f"state file {path} is locked by another process for longer than 0.05 s; `fuser {path}` names it"
+        )
+        start(store, a_row("beer", "gpu-1"))
+
+
+def test_two_processes_take_turns_on_one_file(path: Path) -> None:
+    with opened(path) as one, opened(path) as two:
+        start(one, a_row("a"))
+        start(two, a_row("b", "gpu-1"))
+        assert all_rows(one) == all_rows(two) == (a_row("a"), a_row("b", "gpu-1"))
+        with pytest.raises(Permanent, match="is owned by claim default/a"):
+            start(two, a_row("c"))
+
+
+def damage_header(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[:16] = b"not a database!!"
+    path.write_bytes(content)
+
+
+def damage_a_page(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096 : 4096 + 64] = b"\xff" * 64
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize("damage", [damage_header, damage_a_page, truncate])
+def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(path: Path, damage) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+    for attempt in (1, 2):
+        damage(path)
+        damaged = path.read_bytes()
+        path.with_name("state.db-wal").write_bytes(b"wal")
+        with opened(path) as store:
+            aside = path.with_name(f"state.db.damaged-{attempt}")
+            assert store.quarantined == aside
+            assert all_rows(store) == ()
+            start(store, a_row())
+        assert aside.read_bytes() == damaged
+
+
+def test_the_companions_of_a_damaged_file_go_with_it(path: Path) -> None:
+    with opened(path):
+        pass
+    path.write_bytes(b"this is no database, and long enough to be looked at" * 100)
+    path.with_name("state.db-wal").write_bytes(b"wal")
+    path.with_name("state.db-shm").write_bytes(b"shm")
+    with opened(path) as store:
+        assert store.quarantined == path.with_name("state.db.damaged-1")
+    assert {found.name for found in path.parent.glob("*.damaged*")} >= {
+        "state.db.damaged-1",
+        "state.db.damaged-1-wal",
+    }
+
+
+def test_an_empty_file_is_a_new_one(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    with opened(path) as store:
+        assert store.quarantined is None
+        start(store, a_row())
+
+
+def test_a_damaged_file_that_another_process_has_open_is_not_touched(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+    with Holder(path):
+        damage_header(path)
+        before = sorted(found.name for found in path.parent.iterdir())
+        with pytest.raises(Fatal) as caught:
+            StateStore(path, boot_id="boot-1")
+        assert str(caught.value) == (
+            f"state file {path} is damaged and another driver process has it open; end that process first"
+        )
+        assert sorted(found.name for found in path.parent.iterdir()) == before
+    with opened(path) as store:
+        assert store.quarantined is not None
+
+
+def test_a_damaged_file_that_cannot_be_renamed_is_named(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"this is no database, and long enough to be looked at" * 100)
+    # A directory that is not empty in the place of the companion's new name.
+    path.with_name("state.db-wal").write_bytes(b"wal")
+    path.with_name("state.db.damaged-1-wal").mkdir()
+    with pytest.raises(Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")):
+        StateStore(path, boot_id="boot-1")
+    assert path.exists()
+
+
+def set_version(path: Path, version: int, min_reader: int) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+        db.execute("UPDATE meta SET value = ? WHERE key = 'min_reader'", (str(min_reader),))
+        db.execute("ALTER TABLE claims ADD COLUMN added_later TEXT")
+        db.commit()
+
+
+def test_a_newer_file_that_we_may_still_read_goes_on_working(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+    set_version(path, 7, 1)
+    with opened(path) as store:
+        start(store, a_row("beer", "gpu-1"))
+        assert all_rows(store) == (a_row("beer", "gpu-1"), a_row())
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (7,)
+
+
+def test_a_file_for_newer_drivers_only_ends_the_start_and_is_not_touched(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+    set_version(path, 7, 2)
+    before = path.read_bytes()
+    with pytest.raises(Fatal) as caught:
+        StateStore(path, boot_id="boot-1")
+    assert str(caught.value) == (
+        f"state file {path} needs a driver that reads schema 2, this one reads 1: install the newer driver again"
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_file_in_another_journal_mode_is_as_good(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+    # While somebody reads in the rollback journal, the mode cannot change: like a filesystem without WAL.
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("CREATE TABLE theirs (x)")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM theirs").fetchall()
+        with pytest.raises(Temporary, match="is locked by another process"):
+            StateStore(path, boot_id="boot-1", busy_seconds=0.05)
+    with opened(path) as store:
+        start(store, a_row())
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "sub" / "state.db"
+    with pytest.raises(Permanent, match=f"cannot make state directory {path.parent}: "):
+        StateStore(path, boot_id="boot-1")
+
+
+def test_a_guard_that_cannot_be_opened_is_named(path: Path) -> None:
+    guard = path.with_name("state.db.guard")
+    guard.mkdir(parents=True)
+    with pytest.raises(Permanent, match=f"cannot open {guard}: "):
+        StateStore(path, boot_id="boot-1")
+
+
+def test_a_path_that_is_a_directory_is_named(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(Permanent) as caught:
+        StateStore(path, boot_id="boot-1")
+    assert str(caught.value) == (
+        f"cannot write state file {path}: unable to open database file; its directory must be writable"
+    )
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    store = StateStore(path, boot_id="boot-1")
+    store.close()
+    with pytest.raises(Permanent, match=f"state file {path}: Cannot operate on a closed database"):
+        all_rows(store)
+
+
+def test_a_row_without_the_newer_fields_is_read(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(
+                "UPDATE claims SET devices = '[{\"requests\": [\"gpu\"], \"pool\": \"p\", \"device\": \"d\", \"cdi\": [], \"uuid\": \"u\"}]'"
+            )
+            db.commit()
+        (row,) = all_rows(store)
+        assert row.devices == (PreparedDevice(("gpu",), PoolName("p"), DeviceName("d"), (), "u"),)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An inventory becomes slices within the API's limits; what is beyond them costs only itself."""
+
+from typing import Any
+
+import pytest
+
+from dra_driver.model.device import Device, Version
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.quantity import Quantity
+from dra_driver.model.slices import Problem, PublishedDevice
+from dra_driver.planning.slices import PoolPlan, plan_pool
+
+LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
+GIB = Quantity.parse("1Gi")
+
+
+def device(name: str, **fields: Any) -> Device:
+    return Device(DeviceName(name), f"uuid-of-{name}", **fields)
+
+
+def published(name: str, **fields: Any) -> PublishedDevice:
+    return PublishedDevice(DeviceName(name), **fields)
+
+
+def plan_of(*devices: Device, kept: tuple[PublishedDevice, ...] = ()) -> PoolPlan:
+    return plan_pool(Inventory(devices), kept=kept)
+
+
+def problem(subject: str, found: str) -> Problem:
+    return Problem(DeviceName("gpu-0"), subject, found, LEFT_OUT)
+
+
+def test_devices_are_published_in_the_backends_order_with_all_that_is_valid():
+    attributes = {
+        "productName": "NVIDIA H100 80GB HBM3",
+        "driverVersion": Version("550.54.15"),
+        "index": 3,
+        "healthy": True,
+        "resource.kubernetes.io/pcieRoot": "pci0000:15",
+    }
+    plan = plan_of(
+        device("gpu-1", attributes=attributes, capacity={"memory": GIB}), device("gpu-0")
+    )
+    assert plan == PoolPlan(
+        slices=(
+            (
+                published("gpu-1", attributes=attributes, capacity={"memory": GIB}),
+                published("gpu-0"),
+            ),
+        ),
+        problems=(),
+    )
+
+
+def test_a_node_without_devices_has_one_empty_slice():
+    assert plan_of() == PoolPlan(slices=((),), problems=())
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, [1]), (64, [64]), (65, [64, 1]), (128, [64, 64]), (129, [64, 64, 1])]
+)
+def test_slices_are_cut_at_64_devices(count: int, sizes: list[int]):
+    plan = plan_of(*(device(f"gpu-{index}") for index in range(count)))
+    assert [len(devices) for devices in plan.slices] == sizes
+    assert list(plan.devices) == [f"gpu-{index}" for index in range(count)]
+
+
+def test_kept_devices_come_last_and_never_twice():
+    kept = (published("gpu-9", attributes={"index": 9}), published("gpu-0", attributes={"old": 1}))
+    assert plan_of(device("gpu-0"), kept=kept).slices == ((published("gpu-0"), kept[0]),)
+
+
+@pytest.mark.parametrize("name", ["GPU-0", "gpu_0", "-gpu", "gpu-", "", "g" * 64, "gpu.0", "gpu\n"])
+def test_a_device_whose_name_is_no_dns_label_is_left_out(name: str):
+    plan = plan_of(device(name), device("gpu-1"))
+    assert plan == PoolPlan(
+        slices=((published("gpu-1"),),),
+        problems=(
+            Problem(DeviceName(name), "name", "no DNS label of at most 63 characters", LEFT_OUT),
+        ),
+    )
+
+
+def test_a_device_name_of_63_characters_is_published():
+    assert plan_of(device("g" * 63)).slices == ((published("g" * 63),),)
+
+
+IDENTIFIER = "is no identifier of at most 32 characters"
+DOMAIN = "is no lower-case DNS name of at most 63 characters"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("has-dash", f"the name 'has-dash' {IDENTIFIER}"),
+        ("1st", f"the name '1st' {IDENTIFIER}"),
+        ("", f"the name '' {IDENTIFIER}"),
+        ("a" * 33, f"the name '{'a' * 33}' {IDENTIFIER}"),
+        ("naïve", f"the name 'naïve' {IDENTIFIER}"),
+        ("x\n", f"the name 'x\\n' {IDENTIFIER}"),
+        ("/x", f"the domain '' {DOMAIN}"),
+        ("Example.com/x", f"the domain 'Example.com' {DOMAIN}"),
+        ("a/b/c", f"the domain 'a/b' {DOMAIN}"),
+        ("d" * 64 + "/x", f"the domain '{'d' * 64}' {DOMAIN}"),
+    ],
+)
+def test_a_bad_name_costs_one_attribute_or_capacity(name: str, found: str):
+    one = device("gpu-0", attributes={name: 1, "ok": 2}, capacity={"memory": GIB})
+    other = device("gpu-0", attributes={"ok": 2}, capacity={name: GIB, "memory": GIB})
+    whole = ((published("gpu-0", attributes={"ok": 2}, capacity={"memory": GIB}),),)
+    assert plan_of(one) == PoolPlan(whole, (problem(f"attribute {name}", found),))
+    assert plan_of(other) == PoolPlan(whole, (problem(f"capacity {name}", found),))
+
+
+@pytest.mark.parametrize("name", ["a" * 32, "_x", "A9_", "d" * 63 + "/x", "gpu.example.com/x"])
+def test_the_longest_and_oddest_allowed_names_are_published(name: str):
+    plan = plan_of(device("gpu-0", attributes={name: 1}, capacity={name: GIB}))
+    assert plan == PoolPlan(
+        ((published("gpu-0", attributes={name: 1}, capacity={name: GIB}),),), ()
+    )
+
+
+NOT_SEMVER = "is no version of semver.org 2.0.0 (three numbers, no leading v)"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("x" * 65, f"'{'x' * 65}' is longer than 64 bytes"),
+        ("ü" * 33, f"'{'ü' * 33}' is longer than 64 bytes"),
+        ("\ud800", "'\\ud800' is no text that can be encoded as UTF-8"),
+        (2**63, "9223372036854775808 does not fit into 64 bits"),
+        (-(2**63) - 1, "-9223372036854775809 does not fit into 64 bits"),
+        (Version("v1.2.3"), f"'v1.2.3' {NOT_SEMVER}"),
+        (Version("1.2"), f"'1.2' {NOT_SEMVER}"),
+        (Version("1.02.3"), f"'1.02.3' {NOT_SEMVER}"),
+        (Version("1.2.3.4"), f"'1.2.3.4' {NOT_SEMVER}"),
+        (Version("1.2.3-01"), f"'1.2.3-01' {NOT_SEMVER}"),
+        (Version("1.2.3\n"), f"'1.2.3\\n' {NOT_SEMVER}"),
+        (Version("\u0661.2.3"), f"'\u0661.2.3' {NOT_SEMVER}"),
+        (Version(""), f"'' {NOT_SEMVER}"),
+        (Version("1.0.0-" + "a" * 59), f"'1.0.0-{'a' * 59}' is longer than 64 bytes"),
+        (1.5, "a float is neither bool, int, str nor Version"),
+        (None, "a NoneType is neither bool, int, str nor Version"),
+    ],
+)
+def test_a_bad_value_costs_one_attribute(value: Any, found: str):
+    plan = plan_of(device("gpu-0", attributes={"bad": value, "good": "yes"}))
+    assert plan == PoolPlan(
+        ((published("gpu-0", attributes={"good": "yes"}),),), (problem("attribute bad", found),)
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "x" * 64,
+        "ü" * 32,
+        2**63 - 1,
+        -(2**63),
+        True,
+        False,
+        Version("0.0.0"),
+        Version("1.2.3-rc.1+build.007"),
+        Version("1.0.0-0a"),
+        Version("1.0.0-" + "a" * 58),
+    ],
+)
+def test_values_at_the_limits_are_published(value: Any):
+    plan = plan_of(device("gpu-0", attributes={"it": value}))
+    assert plan == PoolPlan(((published("gpu-0", attributes={"it": value}),),), ())
+    assert type(plan.slices[0][0].attributes["it"]) is type(value)
+
+
+def test_a_capacity_that_is_no_quantity_is_left_out():
+    wrong: Any = {"memory": 80, "compute": GIB}
+    assert plan_of(device("gpu-0", capacity=wrong)) == PoolPlan(
+        ((published("gpu-0", capacity={"compute": GIB}),),),
+        (problem("capacity memory", "a int is no Quantity"),),
+    )
+
+
+def test_of_more_than_32_attributes_and_capacities_the_last_attributes_go():
+    attributes = {f"a{index}": index for index in range(31)}
+    plan = plan_of(device("gpu-0", attributes=attributes, capacity={"memory": GIB, "compute": GIB}))
+    kept = {f"a{index}": index for index in range(30)}
+    assert plan == PoolPlan(
+        ((published("gpu-0", attributes=kept, capacity={"memory": GIB, "compute": GIB}),),),
+        (problem("attribute a30", "more than 32 attributes and capacities"),),
+    )
+
+
+def test_32_attributes_and_capacities_are_published():
+    attributes = {f"a{index}": index for index in range(31)}
+    plan = plan_of(device("gpu-0", attributes=attributes, capacity={"memory": GIB}))
+    assert plan == PoolPlan(
+        ((published("gpu-0", attributes=attributes, capacity={"memory": GIB}),),), ()
+    )
+
+
+def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
+    capacity = {f"c{index}": GIB for index in range(33)}
+    plan = plan_of(device("gpu-0", attributes={"index": 0}, capacity=capacity))
+    assert plan == PoolPlan(
+        ((published("gpu-0", capacity={f"c{index}": GIB for index in range(32)}),),),
+        (
+            problem("capacity c32", "more than 32 capacities"),
+            problem("attribute index", "more than 32 attributes and capacities"),
+        ),
+    )

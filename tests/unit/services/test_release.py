@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one rule by which a claim that was never unprepared may be released."""
+
+import pytest
+
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.kube.base import NotFound
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.services.release import Releasable, is_of
+from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_ref
+
+REF = a_ref("wine")
+HELD_BY_A_POD = "a pod on this node holds it, the kubelet says"
+
+
+def entry(*, uid: str = "", name: str = "wine", namespace: str = "default", driver: str = A_DRIVER):
+    ids = (f"k8s.gpu.dra-driver.dev/claim={uid}-gpu-0",) if uid else ()
+    return HeldDevice(namespace, name, driver, A_POOL, "gpu-0", cdi_ids=ids)
+
+
+def answering(found: Claim | DriverError):
+    def get_claim(ref: ClaimRef) -> Claim:
+        if isinstance(found, DriverError):
+            raise found
+        return found
+
+    return get_claim
+
+
+@pytest.mark.parametrize(
+    ("held", "found", "why_not"),
+    [
+        (frozenset(), NotFound("404"), ""),
+        (frozenset(), a_claim("wine", uid="another"), ""),
+        (frozenset(), a_claim("wine"), "it still exists"),
+        (frozenset({entry(uid="uid-other")}), NotFound("404"), ""),
+        (frozenset({entry(uid=REF.uid)}), NotFound("404"), HELD_BY_A_POD),
+        (frozenset({entry()}), NotFound("404"), HELD_BY_A_POD),
+        (
+            Unknown("kubelet 1.33 lists no claims"),
+            NotFound("404"),
+            "the kubelet's pod-resources cannot tell whether a pod holds it: kubelet 1.33 lists no claims",
+        ),
+        (
+            frozenset(),
+            Temporary("timed out"),
+            "the API server cannot tell whether it still exists: timed out",
+        ),
+        (
+            frozenset(),
+            Permanent("401"),
+            "the API server cannot tell whether it still exists: 401",
+        ),
+    ],
+)
+def test_a_claim_may_go_only_if_both_sides_say_so(held, found, why_not: str) -> None:
+    assert Releasable(A_DRIVER, lambda: held, answering(found)).why_not(REF) == why_not
+
+
+def test_the_api_server_is_not_asked_about_a_claim_that_a_pod_holds() -> None:
+    asked: list[ClaimRef] = []
+
+    def get_claim(ref: ClaimRef) -> Claim:
+        asked.append(ref)
+        raise NotFound("404")
+
+    Releasable(A_DRIVER, lambda: frozenset({entry(uid=REF.uid)}), get_claim).why_not(REF)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("device", "same"),
+    [
+        (entry(uid=REF.uid), True),
+        (entry(uid=REF.uid, name="renamed"), True),
+        (entry(uid="uid-wine2"), False),
+        (entry(uid="uid"), False),
+        (entry(uid=REF.uid, driver="nic.example.com"), False),
+        (entry(), True),
+        (entry(name="beer"), False),
+        (entry(namespace="bar"), False),
+    ],
+)
+def test_an_entry_is_a_claims_by_the_uid_in_its_cdi_ids_else_by_name(device, same: bool) -> None:
+    assert is_of(device, REF, A_DRIVER) is same

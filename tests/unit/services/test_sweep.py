@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only the API server and the kubelet can answer after a start."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.events import Recovered
+from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.services.sweep import Sweep
+from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_ref, a_result
+from dra_driver.testing.local_node import Disk, LocalNode
+
+NewNode = Callable[..., LocalNode]
+UNKNOWN = Unknown("pod-resources are not served")
+
+
+def held_by(ref: ClaimRef, device: str = "gpu-0", driver: str = A_DRIVER) -> HeldDevice:
+    ids = (f"k8s.gpu.dra-driver.dev/claim={ref.uid}-{device}",)
+    return HeldDevice(ref.namespace, ref.name, driver, A_POOL, device, cdi_ids=ids)
+
+
+def lose_state(node: LocalNode) -> None:
+    node.close()
+    for path in node.directory.glob("state.db*"):
+        path.unlink()
+    node._open()
+
+
+def nobody_may_ask() -> tuple[()]:
+    raise AssertionError("the API server was asked without need")
+
+
+def test_nobody_is_asked_when_there_is_nothing_to_ask(node: LocalNode) -> None:
+    assert Sweep(node.parts, node.store, node.cdi.documents, nobody_may_ask).once() == ()
+    assert node.events == []
+
+
+def test_a_prepared_claim_that_a_pod_holds_costs_no_request(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    node.held = frozenset({held_by(ref), held_by(a_ref("x"), driver="nic.example.com")})
+
+    def fetch(wanted: ClaimRef):
+        raise AssertionError("asked without need")
+
+    node.fetch = fetch
+    assert Sweep(node.parts, node.store, node.cdi.documents, nobody_may_ask).once() == ()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(node: LocalNode, held: bool) -> None:
+    (ref,) = node.add(a_claim())
+    answer = node.prepare(ref)
+    before = node.disk()
+    lose_state(node)
+    node.held = frozenset({held_by(ref)}) if held else UNKNOWN
+    assert [sentence for sentence in node.sweep() if "cannot be checked" not in sentence] == []
+    assert node.disk() == before
+    assert node.prepare(ref) == answer
+
+
+def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    node.cdi.remove(ref.uid)
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+    assert node.sweep() == ()
+    assert node.disk() == before
+
+
+def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim("held"))
+    node.add(a_claim("waiting", results=[a_result("gpu-1")]))
+    node.held = frozenset({held_by(ref)})
+    assert node.sweep() == ()
+    assert set(node.disk().claims) == {ref.uid}
+
+
+def test_a_file_whose_claim_is_gone_and_that_no_pod_holds_is_removed(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.delete(ref)
+    assert node.sweep() == ()
+    assert node.disk() == Disk()
+    assert node.events[-1] == Recovered(rewritten=0, released=0, removed_files=1)
+
+
+@pytest.mark.parametrize("held", [UNKNOWN, frozenset({held_by(a_ref())})])
+def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNode, held) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    files = node.disk().files
+    lose_state(node)
+    node.delete(ref)
+    node.held = held
+    assert node.sweep() == (
+        "CDI file of claim uid uid-claim: the claim is gone, but a pod may hold it; the file stays",
+    )
+    assert node.disk().files == files
+    node.held = frozenset()
+    assert node.sweep() == ()
+
+
+def test_a_file_that_a_prepare_wrote_meanwhile_stays(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+
+    def allocated() -> tuple[()]:
+        node.prepare(ref)  # the kubelet, at this moment, while the list that is read here is old
+        return ()
+
+    node.cdi.write(ref.uid, "{}")
+    assert Sweep(node.parts, node.store, node.cdi.documents, allocated).once() == ()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+
+
+def test_a_claim_that_the_kubelet_prepared_meanwhile_is_not_taken_up_again(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.held = frozenset({held_by(ref)})
+
+    def allocated():
+        node.prepare(ref)
+        return tuple(node.claims.values())
+
+    assert Sweep(node.parts, node.store, node.cdi.documents, allocated).once() == ()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+
+
+def test_a_claim_that_cannot_be_taken_up_is_named_with_the_reason(node: LocalNode) -> None:
+    (owner,) = node.add(a_claim("owner"))
+    node.prepare(owner)
+    rival, lost = node.add(a_claim("rival"), a_claim("lost", results=[a_result("gpu-99")]))
+    node.held = frozenset({held_by(owner), held_by(rival), held_by(lost, "gpu-99")})
+    assert node.sweep() == (
+        "claim default/rival (uid uid-rival) is not in the state and cannot be taken up: "
+        "its device gpu-0 is prepared for claim default/owner (uid uid-owner)",
+        "claim default/lost (uid uid-lost) is not in the state and cannot be taken up: "
+        "device gpu-99 of ResourceClaim default/lost is not found on this node (any more); `dra-driver devices` shows what is; "
+        "delete the pod and the claim, so that the scheduler chooses another device",
+    )
+
+
+def test_a_claim_whose_device_cannot_be_set_up_is_taken_up_by_a_later_sweep(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.held = frozenset({held_by(ref)})
+
+    def fail(device, config) -> None:
+        raise Permanent("no answer from the device")
+
+    node.configure = fail
+    assert node.sweep() == (
+        "claim default/claim (uid uid-claim) is not in the state and cannot be taken up: no answer from the device",
+    )
+    node.configure = lambda device, config: None
+    assert isinstance(node.prepare(ref)[ref.uid], tuple)
+
+
+def test_a_claim_that_nobody_needs_any_more_is_released(node: LocalNode) -> None:
+    gone, kept = node.add(a_claim("gone"), a_claim("kept", results=[a_result("gpu-1")]))
+    node.prepare(gone, kept)
+    node.delete(gone)
+    assert node.sweep() == ()
+    assert node.disk().claims == {kept.uid: ("Prepared", "boot-1")}
+    assert node.events[-1] == Recovered(rewritten=0, released=1, removed_files=0)
+
+
+def test_nothing_is_released_when_the_kubelet_cannot_be_asked(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    node.delete(ref)
+    node.held = UNKNOWN
+    assert node.sweep() == ("prepared claims cannot be checked: pod-resources are not served",)
+    assert node.disk() == before
+
+
+def test_an_api_server_that_does_not_answer_is_not_asked_about_every_claim(node: LocalNode) -> None:
+    refs = node.add(*(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3)))
+    node.prepare(*refs)
+    before = node.disk()
+    asked: list[ClaimRef] = []
+
+    def fetch(ref: ClaimRef):
+        asked.append(ref)
+        raise Temporary("connection refused")
+
+    node.fetch = fetch
+    assert node.sweep() == (
+        "claim default/c0 (uid uid-c0) cannot be checked: "
+        "the API server cannot tell whether it still exists: connection refused",
+    )
+    assert asked == [refs[0]]
+    assert node.disk() == before
+
+
+def test_a_release_that_fails_is_named_and_does_not_stop_the_next(node: LocalNode) -> None:
+    one, two = node.add(a_claim("one"), a_claim("two", results=[a_result("gpu-1")]))
+    node.prepare(one, two)
+    node.delete(one)
+    node.delete(two)
+
+    def reset(device) -> None:
+        if device == "gpu-0":
+            raise Permanent("device busy")
+
+    node.reset = reset
+    assert node.sweep() == (
+        "claim default/one (uid uid-one) is gone and could not be released: device busy",
+    )
+    assert set(node.disk().claims) == {one.uid}
+    node.reset = lambda device: None
+    assert node.sweep() == ()
+
+
+def test_a_list_that_cannot_be_read_reaches_the_caller(node: LocalNode) -> None:
+    node.cdi.write(a_ref().uid, "{}")
+
+    def refuse() -> Iterator[None]:
+        raise Temporary("503")
+
+    with pytest.raises(DriverError, match="503"):
+        Sweep(node.parts, node.store, node.cdi.documents, refuse).once()
+    node.cdi.remove(a_ref().uid)
