@@ -232,7 +232,9 @@ def _make_pool(connection: Connection, context: ssl.SSLContext | None) -> urllib
         if connection.tls_server_name:
             options["server_hostname"] = connection.tls_server_name
         if not context.check_hostname:
+            # The kubeconfig says so (insecure-skip-tls-verify); a warning for each request would add nothing.
             options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     if not connection.proxy:
         return urllib3.PoolManager(**options)
     user = urlsplit(connection.proxy)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster to try things on.
 
-  python hack/testbed/cluster.py up [--driver]     start one; it lives until Ctrl-C
-  python hack/testbed/cluster.py exec COMMAND…     run a command on its node, for example kubectl
+python hack/testbed/cluster.py up [--driver]     start one; it lives until Ctrl-C
+python hack/testbed/cluster.py exec COMMAND…     run a command on its node, for example kubectl
 """
 
 import argparse
@@ -34,7 +34,9 @@ def up(*, driver: bool, profile: str, kubernetes: str) -> None:
             Driver(cluster, profile=profile).start()
         enter = cluster.namespaces.enter_command([])
         NOTE.write_text(json.dumps({"enter": enter, "environment": cluster.environment}))
-        print(f"the node is Ready after {time.monotonic() - started:.1f} s; logs: {cluster.root}/log")
+        print(
+            f"the node is Ready after {time.monotonic() - started:.1f} s; logs: {cluster.root}/log"
+        )
         print("talk to it: python hack/testbed/cluster.py exec kubectl get resourceslices")
         if not driver:
             line = " ".join(command(cluster, profile=profile))

@@ -16,7 +16,14 @@ def _pytest() -> int:
     options = ("-m", "real", "-p", "no:randomly", "-p", "no:cacheprovider", "--durations=0")
     # A hung cluster ends by the deadlines of its own waits; this is the last resort.
     deadline = ("--timeout=600", "-o", "timeout_func_only=true")
-    command = (sys.executable, "-m", "pytest", *options, *deadline, *(sys.argv[1:] or ["tests/e2e"]))
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        *options,
+        *deadline,
+        *(sys.argv[1:] or ["tests/e2e"]),
+    )
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 

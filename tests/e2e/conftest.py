@@ -45,7 +45,9 @@ def pytest_terminal_summary(
 
 def _log_folder() -> Path:
     chosen = os.environ.get("E2E_LOGS")
-    return Path(chosen) if chosen else build.cache_folder() / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    return (
+        Path(chosen) if chosen else build.cache_folder() / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -65,14 +65,18 @@ class Story:
         )
 
     def end(self) -> None:
-        """Delete the namespace with everything in it, and wait for its end."""
+        """Delete what is in the namespace and wait until the pods are gone.
+
+        The namespace itself goes later, by its own controller, and nobody needs to wait for it.
+        """
         cluster = self.driver.cluster
-        cluster.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", "--wait=false")
+        self._kubectl("delete", "pods,resourceclaims", "--all", "--wait=false")
         wait_until(
-            lambda: not cluster.kubectl("get", "namespace", self.namespace, "-o", "name", check=False),
-            f"the end of namespace {self.namespace}",
+            lambda: not self._kubectl("get", "pods,resourceclaims", "-o", "name"),
+            f"the end of everything in namespace {self.namespace}",
             timeout_seconds=150,
         )
+        cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
     def _kubectl(self, *arguments: str, check: bool = True) -> str:
         kubectl = self.driver.cluster.kubectl
@@ -141,7 +145,9 @@ class Story:
             try:
                 wait_until(lambda pod=name: self._is_ready(pod), f"pod {name}", timeout_seconds=120)
             except TestBedError as error:
-                raise AssertionError(f"{error}\n{self._kubectl('describe', 'pod', name)}") from error
+                raise AssertionError(
+                    f"{error}\n{self._kubectl('describe', 'pod', name)}"
+                ) from error
 
     def _is_ready(self, name: str) -> bool:
         conditions = self._object("pod", name)["status"].get("conditions", [])
@@ -164,7 +170,7 @@ class Story:
 
     def shell(self, pod: str, script: str, *, container: int = 0) -> str:
         """What a shell in the container says, errors included; its exit status does not matter."""
-        shell = ("--", "sh", "-c", f"{{ {script}; }} 2>&1; true")
+        shell = ("--", "sh", "-c", f"( {script} ) 2>&1; true")
         return self._kubectl("exec", pod, "-c", f"c{container}", *shell)
 
     def seen_by(self, pod: str, *, container: int = 0) -> Seen:
@@ -186,11 +192,16 @@ class Story:
         """The container has exactly these devices: their uuids by name, their nodes by number."""
         seen, there = self.seen_by(pod, container=container), published(self.driver)
         uuids = {
-            f"GPU_DEVICE_{name.upper().replace('-', '_')}": there[name]["attributes"]["uuid"]["string"]
+            f"GPU_DEVICE_{name.upper().replace('-', '_')}": there[name]["attributes"]["uuid"][
+                "string"
+            ]
             for name in devices
         }
         minors = sorted(there[name]["attributes"]["index"]["int"] for name in devices)
-        assert (dict(seen.devices), sorted(node[1] for node in seen.nodes.values())) == (uuids, minors)
+        assert (dict(seen.devices), sorted(node[1] for node in seen.nodes.values())) == (
+            uuids,
+            minors,
+        )
         return seen
 
     def assert_has_claimed(self, pod: str, claim: str, *, container: int = 0) -> Seen:

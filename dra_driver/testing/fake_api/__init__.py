@@ -29,6 +29,7 @@ from dra_driver.testing.fake_api.faults import (
     Request,
     Reset,
     WatchLine,
+    refusal,
 )
 from dra_driver.testing.fake_api.http import Cluster, Server
 from dra_driver.testing.fake_api.kinds import KINDS, VERSIONS, Object
@@ -45,6 +46,7 @@ __all__ = [
     "Request",
     "Reset",
     "WatchLine",
+    "refusal",
 ]
 
 

@@ -10,17 +10,17 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that arrived."""
+    """One request that arrived; `client` is its connection's address on the other side."""
 
     verb: str
     resource: str
     path: str
     user_agent: str = ""
+    client: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,28 @@ class WatchLine:
 Misbehaviour = Answer | Reset | Hold | CutWatch | WatchLine
 
 
+def refusal(code: int, *, retry_after: int | None = None) -> Answer:
+    """A Status object of this code, as the real server words it."""
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    reason, message = REASONS.get(code, ("InternalError", f"injected fault {code}"))
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": reason,
+        "message": message,
+        "code": code,
+    }
+    return Answer(code, headers, json.dumps(body).encode())
+
+
 @dataclass(slots=True)
 class _Queued:
+    what: Misbehaviour
     verb: str
     resource: str
     left: int
-    what: Misbehaviour
+    passes: int
 
 
 @dataclass(slots=True)
@@ -78,10 +94,17 @@ class Faults:
     _queued: list[_Queued] = field(default_factory=list)
 
     def add(
-        self, what: Misbehaviour, *, verb: str = "*", resource: str = "*", times: int = 1
+        self,
+        what: Misbehaviour,
+        *,
+        verb: str = "*",
+        resource: str = "*",
+        times: int = 1,
+        after: int = 0,
     ) -> None:
+        """Do this to the next `times` requests that fit, once `after` of them have passed unharmed."""
         with self._lock:
-            self._queued.append(_Queued(verb, resource, times, what))
+            self._queued.append(_Queued(what, verb, resource, times, after))
 
     def status(
         self,
@@ -92,28 +115,17 @@ class Faults:
         times: int = 1,
         retry_after: int | None = None,
     ) -> None:
-        """Answer with a Status object of this code, as the real server words it."""
-        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        reason, message = REASONS.get(code, ("InternalError", f"injected fault {code}"))
-        body: dict[str, Any] = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "reason": reason,
-            "code": code,
-        }
-        self.add(
-            Answer(code, headers, _json(body | {"message": message})),
-            verb=verb,
-            resource=resource,
-            times=times,
-        )
+        """Refuse the next requests that fit with this code."""
+        self.add(refusal(code, retry_after=retry_after), verb=verb, resource=resource, times=times)
 
     def take(self, verb: str, resource: str) -> Misbehaviour | None:
         """The fault for this request, used up by one."""
         with self._lock:
             for queued in self._queued:
                 if queued.verb in ("*", verb) and queued.resource in ("*", resource):
+                    if queued.passes:
+                        queued.passes -= 1
+                        continue
                     queued.left -= 1
                     if not queued.left:
                         self._queued.remove(queued)
@@ -138,7 +150,3 @@ REASONS = {
     500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
 }
-
-
-def _json(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body).encode()

@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         verb, resource = verb_of(self.command, self.path), resource_of(self.path)
         agent = self.headers.get("User-Agent", "")
-        self.cluster.requests.append(Request(verb, resource, self.path, agent))
+        self.cluster.requests.append(Request(verb, resource, self.path, agent, self.client_address))
         fault = self.cluster.faults.take(verb, resource)
         if not self._misbehave(fault):
             self._behave(verb, body, fault)

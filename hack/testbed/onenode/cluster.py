@@ -49,7 +49,8 @@ class Cluster:
         self.driver_kubeconfig = self.root / "driver.kubeconfig"
         self.namespaces = Namespaces(self.root)
         self._binaries = binaries
-        self._programs: dict[str, Program] = {}
+        self._components: dict[str, Program] = {}
+        self._started: list[Program] = []
         self._cgroups_before = _container_cgroups()
 
     # The life of the cluster
@@ -76,8 +77,7 @@ class Cluster:
         if keep is not None:
             self.save_logs(keep)
         self.namespaces.close()
-        for program in self._programs.values():
-            program.entered.wait(30)
+        self._bury(self._started)
         self._remove_cgroups()
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -91,6 +91,10 @@ class Cluster:
 
     def path_inside(self, path: Path) -> Path:
         """A file of the node, by a path that works outside the namespaces."""
+        for folder, below_root in init.NODE_FOLDERS.items():
+            if path.is_relative_to(folder):
+                return self.root / below_root / path.relative_to(folder)
+        # Programs that resolve links themselves (SQLite) would leave the node by this one.
         inside = Path(f"/proc/{self.namespaces.init_pid}/root")
         return inside / path.resolve().relative_to("/")
 
@@ -106,7 +110,15 @@ class Cluster:
     def run_inside(self, argv: Sequence[str], *, log: str) -> Program:
         """Start a program on the node; its output is appended to a file among the logs."""
         with (self.root / "log" / f"{log}.log").open("ab") as output:
-            return self.namespaces.start(argv, env=self.environment, stdout=output)
+            program = self.namespaces.start(argv, env=self.environment, stdout=output)
+        self._started.append(program)
+        return program
+
+    def _bury(self, programs: Sequence[Program]) -> None:
+        """Wait for programs that were killed from elsewhere, so that none is left a zombie."""
+        for program in programs:
+            program.entered.wait(30)
+        self._started = [program for program in self._started if program.running()]
 
     def output_of(
         self, argv: Sequence[str], *, stdin: str | None = None, check: bool = True
@@ -141,10 +153,10 @@ class Cluster:
         command = components.command(
             name, self.root, self.options.feature_gates, self.options.runtime_config
         )
-        self._programs[name] = self.run_inside(command, log=name)
+        self._components[name] = self.run_inside(command, log=name)
 
     def _stop(self, name: str) -> None:
-        self._programs.pop(name).stop()
+        self._components.pop(name).stop()
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it serves."""
@@ -186,12 +198,11 @@ class Cluster:
     def reboot(self) -> None:
         """Pull the node's plug and switch it on again; the control plane stands elsewhere."""
         before = self._kubelet_started()
-        survivors = {
-            self._programs[name].pid for name in components.CONTROL_PLANE if name in self._programs
-        }
-        self.namespaces.kill_all(but=survivors)
-        for name in components.NODE:
-            self._programs.pop(name).entered.wait(30)
+        survivors = [
+            self._components[name] for name in components.CONTROL_PLANE if name in self._components
+        ]
+        self.namespaces.kill_all(but={program.pid for program in survivors})
+        self._bury([program for program in self._started if program not in survivors])
         self.output_of(["umount", "--lazy", "--recursive", str(init.RUN_FOLDER)])
         self.output_of(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(init.RUN_FOLDER)])
         self._new_boot_id()

@@ -45,7 +45,12 @@ def test_an_equal_document_is_not_written_again(cdi: CdiDirectory) -> None:
 
 def test_files_of_others_are_not_looked_at(cdi: CdiDirectory) -> None:
     directory = cdi.file(UID).parent
-    for name in ("nvidia.yaml", "k8s.gpu.example.com-claim_u1.json", f"{PREFIX}u2.yaml", f".{PREFIX}u3.json.a.tmp"):
+    for name in (
+        "nvidia.yaml",
+        "k8s.gpu.example.com-claim_u1.json",
+        f"{PREFIX}u2.yaml",
+        f".{PREFIX}u3.json.a.tmp",
+    ):
         (directory / name).write_text("x")
     assert cdi.documents() == {}
 

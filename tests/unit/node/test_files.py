@@ -33,7 +33,9 @@ def test_the_old_content_stands_until_the_rename(tmp_path: Path) -> None:
     assert tuple(name for name, _, _ in seen) == FAILPOINTS
 
 
-def test_a_failure_in_the_middle_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
+def test_a_failure_in_the_middle_leaves_the_old_content_and_no_temporary_file(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "spec.json"
     path.write_text("old")
 
@@ -45,14 +47,19 @@ def test_a_failure_in_the_middle_leaves_the_old_content_and_no_temporary_file(tm
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"spec.json": "old"}
 
 
-def test_a_temporary_file_that_another_process_cleared_away_is_written_again(tmp_path: Path) -> None:
+def test_a_temporary_file_that_another_process_cleared_away_is_written_again(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "spec.json"
 
     def point(name: str) -> None:
         for each in tmp_path.iterdir():
             each.unlink()
 
-    with pytest.raises(Temporary, match=r"cannot write .*spec\.json: somebody removed \.spec\.json\..*\.tmp meanwhile"):
+    with pytest.raises(
+        Temporary,
+        match=r"cannot write .*spec\.json: somebody removed \.spec\.json\..*\.tmp meanwhile",
+    ):
         write_atomic(path, "new", point=point)
     write_atomic(path, "new", point=never)
     assert path.read_text() == "new"
@@ -82,8 +89,16 @@ def test_removing_a_missing_file_is_fine_and_a_directory_is_not(tmp_path: Path) 
         (errno.EIO, Temporary, "Input/output error"),
         (errno.EMFILE, Temporary, "Too many open files"),
         (errno.EROFS, Permanent, "the filesystem is read-only; mount it writable"),
-        (errno.EACCES, Permanent, "permission denied; the driver runs as root with this directory mounted writable"),
-        (errno.EPERM, Permanent, "not permitted; the driver runs as root with this directory mounted writable"),
+        (
+            errno.EACCES,
+            Permanent,
+            "permission denied; the driver runs as root with this directory mounted writable",
+        ),
+        (
+            errno.EPERM,
+            Permanent,
+            "not permitted; the driver runs as root with this directory mounted writable",
+        ),
         (None, Permanent, "Success"),
     ],
 )

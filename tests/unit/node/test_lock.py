@@ -64,7 +64,9 @@ def test_when_one_of_several_is_taken_none_is_kept(tmp_path: Path, clock: Manual
             pass
 
 
-def test_two_callers_with_names_in_different_order_never_wait_for_each_other(tmp_path: Path) -> None:
+def test_two_callers_with_names_in_different_order_never_wait_for_each_other(
+    tmp_path: Path,
+) -> None:
     locks = Locks(tmp_path)
     start, done = Barrier(2, timeout=DEADLINE), []
 
@@ -100,7 +102,9 @@ def test_many_threads_never_hold_one_lock_together(tmp_path: Path) -> None:
     assert worst == [1] * 100
 
 
-def test_another_process_keeps_us_out_and_its_death_lets_us_in(tmp_path: Path, clock: ManualClock) -> None:
+def test_another_process_keeps_us_out_and_its_death_lets_us_in(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
         stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state file: what a commit means, and what becomes of a file that is damaged, old, new or busy."""
 
+import os
 import re
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ import pytest
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
+from dra_driver.node import state as state_file
 from dra_driver.node.state import COMMITS, FAILPOINTS, StateStore
 from dra_driver.testing.builders import A_POOL, a_ref
 from dra_driver.testing.failpoints import Failpoints, raising
@@ -21,7 +23,9 @@ from dra_driver.testing.failpoints import Failpoints, raising
 DEADLINE = 30  # seconds, against hanging only
 
 
-def a_row(name: str = "wine", device: str = "gpu-0", *, share: str = "", admin: bool = False) -> PreparedClaim:
+def a_row(
+    name: str = "wine", device: str = "gpu-0", *, share: str = "", admin: bool = False
+) -> PreparedClaim:
     entry = PreparedDevice(
         ("gpu", "ü"), A_POOL, DeviceName(device), ("k=x", "k=y"), "uuid", ShareId(share), admin
     )
@@ -64,7 +68,10 @@ def test_what_was_written_is_read_back_after_a_restart(path: Path) -> None:
         start(store, *rows)
     with opened(path) as store:
         assert all_rows(store) == rows
-        key, share = DeviceKey(A_POOL, DeviceName("gpu-0")), DeviceKey(A_POOL, DeviceName("gpu-1"), ShareId("s1"))
+        key, share = (
+            DeviceKey(A_POOL, DeviceName("gpu-0")),
+            DeviceKey(A_POOL, DeviceName("gpu-1"), ShareId("s1")),
+        )
         free = DeviceKey(A_POOL, DeviceName("gpu-1"))
         with store.reading() as state:
             assert state.read(uids=["uid-a", "uid-z"], keys=[key, share, free]) == NodeState(
@@ -153,7 +160,9 @@ with store.transaction("prepared") as transaction:
 
 
 @pytest.mark.parametrize(("when", "phase"), [("before", Phase.STARTED), ("after", Phase.PREPARED)])
-def test_a_process_killed_around_a_commit_leaves_all_or_nothing(path: Path, when: str, phase: Phase) -> None:
+def test_a_process_killed_around_a_commit_leaves_all_or_nothing(
+    path: Path, when: str, phase: Phase
+) -> None:
     with opened(path) as store:
         start(store, a_row())
     killed = subprocess.run(
@@ -235,7 +244,15 @@ def truncate(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
-@pytest.mark.parametrize("damage", [damage_header, damage_a_page, truncate])
+def miscount_the_free_pages(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[36:40] = (5).to_bytes(4, "big")
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_header, damage_a_page, truncate, miscount_the_free_pages]
+)
 def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(path: Path, damage) -> None:
     with opened(path) as store:
         start(store, a_row())
@@ -251,18 +268,49 @@ def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(path: Path, damag
         assert aside.read_bytes() == damaged
 
 
+def guard_of(path: Path) -> int:
+    path.parent.mkdir(exist_ok=True)
+    return os.open(path.with_name("state.db.guard"), os.O_RDWR | os.O_CREAT)
+
+
 def test_the_companions_of_a_damaged_file_go_with_it(path: Path) -> None:
-    with opened(path):
-        pass
-    path.write_bytes(b"this is no database, and long enough to be looked at" * 100)
-    path.with_name("state.db-wal").write_bytes(b"wal")
-    path.with_name("state.db-shm").write_bytes(b"shm")
-    with opened(path) as store:
-        assert store.quarantined == path.with_name("state.db.damaged-1")
-    assert {found.name for found in path.parent.glob("*.damaged*")} >= {
-        "state.db.damaged-1",
-        "state.db.damaged-1-wal",
+    guard = guard_of(path)
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(f"state.db{suffix}").write_text(suffix)
+    assert state_file._set_aside(path, guard) == path.with_name("state.db.damaged-1")
+    os.close(guard)
+    assert {found.name: found.read_text() for found in path.parent.iterdir()} == {
+        "state.db.guard": "",
+        "state.db.damaged-1": "",
+        "state.db.damaged-1-wal": "-wal",
+        "state.db.damaged-1-shm": "-shm",
     }
+
+
+def test_a_damaged_file_that_cannot_be_renamed_is_named(path: Path) -> None:
+    guard = guard_of(path)
+    path.write_text("damaged")
+    path.with_name("state.db-wal").write_text("wal")
+    path.with_name("state.db.damaged-1-wal").mkdir()
+    with pytest.raises(
+        Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")
+    ):
+        state_file._set_aside(path, guard)
+    os.close(guard)
+    assert path.read_text() == "damaged"
+
+
+def test_a_full_disk_is_temporary_and_undoes_the_transaction(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own full disk
+        with pytest.raises(Temporary) as caught:
+            start(store, *(a_row(f"c{index}", f"gpu-{index + 1}") for index in range(200)))
+        assert str(caught.value) == (
+            f"cannot write state file {path}: database or disk is full; free space on its disk, the kubelet tries again"
+        )
+        assert all_rows(store) == (a_row(),)
 
 
 def test_an_empty_file_is_a_new_one(path: Path) -> None:
@@ -295,7 +343,9 @@ def test_a_damaged_file_that_cannot_be_renamed_is_named(path: Path) -> None:
     # A directory that is not empty in the place of the companion's new name.
     path.with_name("state.db-wal").write_bytes(b"wal")
     path.with_name("state.db.damaged-1-wal").mkdir()
-    with pytest.raises(Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")):
+    with pytest.raises(
+        Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")
+    ):
         StateStore(path, boot_id="boot-1")
     assert path.exists()
 
@@ -382,7 +432,7 @@ def test_a_row_without_the_newer_fields_is_read(path: Path) -> None:
         start(store, a_row())
         with closing(sqlite3.connect(path)) as db:
             db.execute(
-                "UPDATE claims SET devices = '[{\"requests\": [\"gpu\"], \"pool\": \"p\", \"device\": \"d\", \"cdi\": [], \"uuid\": \"u\"}]'"
+                'UPDATE claims SET devices = \'[{"requests": ["gpu"], "pool": "p", "device": "d", "cdi": [], "uuid": "u"}]\''
             )
             db.commit()
         (row,) = all_rows(store)

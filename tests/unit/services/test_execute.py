@@ -194,7 +194,9 @@ def test_another_plan_gives_up_when_the_earlier_work_does_not_end(node: LocalNod
     removal = Plan(A_REF, (RemoveCdiSpec(A_REF.uid),))
     executor.work([SET_UP], until=0.0)
     assert begun.wait(DEADLINE)
-    for _ in range(2):  # the second try finds the first work still there, not only the one that gave up
+    for _ in range(
+        2
+    ):  # the second try finds the first work still there, not only the one that gave up
         (error,) = executor.work([removal], until=0.0).values()
         assert isinstance(error, Temporary)
         assert not ended.is_set()
@@ -216,7 +218,9 @@ def test_work_that_gave_up_waiting_says_what_it_waited_for(node: LocalNode) -> N
     executor.work([SET_UP], until=0.0)
     assert begun.wait(DEADLINE)
     (error,) = executor.work([RESET], until=0.0).values()
-    if "takes longer" in str(error):  # the call ended before its work did: the next one fetches the result
+    if "takes longer" in str(
+        error
+    ):  # the call ended before its work did: the next one fetches the result
         (error,) = executor.work([RESET], until=node.parts.clock() + DEADLINE).values()
     go_on.set()
     assert str(error) == (

@@ -63,7 +63,7 @@ def test_a_prepared_claim_has_an_answer_a_row_and_a_file(node: LocalNode) -> Non
     disk = node.disk()
     assert disk.claims == {"uid-wine": ("Prepared", "boot-1")}
     assert disk.owners == {(A_POOL, "gpu-0", "", "uid-wine")}
-    (name, text), = disk.files.items()
+    ((name, text),) = disk.files.items()
     assert name == "k8s.gpu.dra-driver.dev-claim_uid-wine.json"
     assert json.loads(text) == {
         "cdiVersion": "0.3.0",
@@ -108,10 +108,16 @@ def test_a_second_prepare_puts_a_damaged_file_right(node: LocalNode) -> None:
 def test_a_call_makes_two_commits_however_many_claims_it_has(new_node: NewNode) -> None:
     points = Failpoints()
     node = new_node(point=points)
-    refs = node.add(*(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(4)))
+    refs = node.add(
+        *(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(4))
+    )
     answers = node.prepare(*refs)
-    assert answers == {ref.uid: (prepared(ref.name, f"gpu-{index}"),) for index, ref in enumerate(refs)}
-    commits = [name for name in points.passed if name.startswith("commit") and name.endswith("after")]
+    assert answers == {
+        ref.uid: (prepared(ref.name, f"gpu-{index}"),) for index, ref in enumerate(refs)
+    }
+    commits = [
+        name for name in points.passed if name.startswith("commit") and name.endswith("after")
+    ]
     assert commits == ["commit.started.after", "commit.prepared.after"]
     counts = Counter(name for name in points.passed if name.endswith(".before"))
     assert counts == {
@@ -196,7 +202,9 @@ def test_a_uid_that_is_no_uid_never_reaches_a_file_name(node: LocalNode, uid: st
     ref = ClaimRef("default", "claim", ClaimUid(uid))
     (answer,) = node.prepare(ref).values()
     assert answer == Refusal(f"claim default/claim: uid {uid[:80]!a} is none of the API server's")
-    assert sorted(path.name for path in node.directory.iterdir() if "state" not in path.name) == ["cdi"]
+    assert sorted(path.name for path in node.directory.iterdir() if "state" not in path.name) == [
+        "cdi"
+    ]
 
 
 def test_a_claim_that_fails_neither_delays_nor_undoes_another(node: LocalNode) -> None:
@@ -224,7 +232,10 @@ def test_what_a_backend_throws_costs_its_claim_only(node: LocalNode) -> None:
     bad, good = node.add(a_claim("bad"), a_claim("good", results=[a_result("gpu-1")]))
     answers = node.prepare(bad, good)
     assert answers[good.uid] == (prepared("good", "gpu-1"),)
-    assert "ZeroDivisionError: oops; this is a defect of the backend or the driver" in answers[bad.uid].reason
+    assert (
+        "ZeroDivisionError: oops; this is a defect of the backend or the driver"
+        in answers[bad.uid].reason
+    )
 
 
 def test_a_store_that_fails_late_takes_no_earlier_answer_back(new_node: NewNode) -> None:
@@ -242,7 +253,9 @@ def test_a_store_that_fails_late_takes_no_earlier_answer_back(new_node: NewNode)
     assert node.prepare(new) == {new.uid: (prepared("new", "gpu-1"),)}
 
 
-def test_of_two_claims_in_one_call_that_want_one_device_the_second_is_refused(node: LocalNode) -> None:
+def test_of_two_claims_in_one_call_that_want_one_device_the_second_is_refused(
+    node: LocalNode,
+) -> None:
     first, second = node.add(a_claim("first"), a_claim("second"))
     assert node.prepare(first, second) == {
         first.uid: (prepared("first"),),
@@ -298,7 +311,9 @@ def test_an_owner_that_is_gone_but_may_be_held_keeps_its_device(
     assert node.disk() == before
 
 
-def test_an_owner_about_which_the_api_server_cannot_be_asked_keeps_its_device(node: LocalNode) -> None:
+def test_an_owner_about_which_the_api_server_cannot_be_asked_keeps_its_device(
+    node: LocalNode,
+) -> None:
     first, second = node.add(a_claim("first"), a_claim("second"))
     node.prepare(first)
 
@@ -309,7 +324,10 @@ def test_an_owner_about_which_the_api_server_cannot_be_asked_keeps_its_device(no
 
     node.fetch = fetch
     answer = node.prepare(second)[second.uid]
-    assert "as well: the API server cannot tell whether it still exists: 403: forbidden;" in answer.reason
+    assert (
+        "as well: the API server cannot tell whether it still exists: 403: forbidden;"
+        in answer.reason
+    )
 
 
 def test_an_owner_that_somebody_is_at_work_on_is_not_released(node: LocalNode) -> None:
@@ -319,7 +337,9 @@ def test_an_owner_that_somebody_is_at_work_on_is_not_released(node: LocalNode) -
     (second,) = node.add(a_claim("second"))
     with node.lock([f"claim-{first.uid}"], 0.0, "unpreparing"):
         answer = node.prepare(second)[second.uid]
-    assert "it is gone, but releasing it failed: claim-uid-first is locked by process" in answer.reason
+    assert (
+        "it is gone, but releasing it failed: claim-uid-first is locked by process" in answer.reason
+    )
     assert node.disk().claims == {first.uid: ("Prepared", "boot-1")}
     assert node.prepare(second) == {second.uid: (prepared("second"),)}
 
@@ -332,7 +352,11 @@ def test_an_owner_that_came_back_while_its_lock_was_taken_stays(node: LocalNode)
 
     def gone_at_first(ref: ClaimRef) -> Claim:
         asked.append(ref)
-        return a_claim("first", uid="other") if asked.count(first) == 1 and ref == first else node.stored(ref)
+        return (
+            a_claim("first", uid="other")
+            if asked.count(first) == 1 and ref == first
+            else node.stored(ref)
+        )
 
     node.fetch = gone_at_first
     assert STILL_EXISTS in node.prepare(second)[second.uid].reason
@@ -413,11 +437,15 @@ def test_claims_of_one_call_are_fetched_in_parallel(node: LocalNode) -> None:
         return node.stored(ref)
 
     node.fetch = fetch
-    refs = node.add(*(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3)))
+    refs = node.add(
+        *(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3))
+    )
     assert all(isinstance(answer, tuple) for answer in node.prepare(*refs).values())
 
 
-def test_a_temporary_error_of_the_api_server_is_tried_again_inside_the_call(new_node: NewNode) -> None:
+def test_a_temporary_error_of_the_api_server_is_tried_again_inside_the_call(
+    new_node: NewNode,
+) -> None:
     clock = ManualClock()
     node = new_node(clock=clock)
     (ref,) = node.add(a_claim())

@@ -51,7 +51,9 @@ def test_a_prepared_claim_that_a_pod_holds_costs_no_request(node: LocalNode) -> 
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(node: LocalNode, held: bool) -> None:
+def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(
+    node: LocalNode, held: bool
+) -> None:
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref)
     before = node.disk()
@@ -62,7 +64,9 @@ def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(node: Local
     assert node.prepare(ref) == answer
 
 
-def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(node: LocalNode) -> None:
+def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(
+    node: LocalNode,
+) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     before = node.disk()
@@ -73,7 +77,9 @@ def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(nod
     assert node.disk() == before
 
 
-def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(node: LocalNode) -> None:
+def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(
+    node: LocalNode,
+) -> None:
     (ref,) = node.add(a_claim("held"))
     node.add(a_claim("waiting", results=[a_result("gpu-1")]))
     node.held = frozenset({held_by(ref)})
@@ -145,7 +151,9 @@ def test_a_claim_that_cannot_be_taken_up_is_named_with_the_reason(node: LocalNod
     )
 
 
-def test_a_claim_whose_device_cannot_be_set_up_is_taken_up_by_a_later_sweep(node: LocalNode) -> None:
+def test_a_claim_whose_device_cannot_be_set_up_is_taken_up_by_a_later_sweep(
+    node: LocalNode,
+) -> None:
     (ref,) = node.add(a_claim())
     node.held = frozenset({held_by(ref)})
 
@@ -180,7 +188,9 @@ def test_nothing_is_released_when_the_kubelet_cannot_be_asked(node: LocalNode) -
 
 
 def test_an_api_server_that_does_not_answer_is_not_asked_about_every_claim(node: LocalNode) -> None:
-    refs = node.add(*(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3)))
+    refs = node.add(
+        *(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3))
+    )
     node.prepare(*refs)
     before = node.disk()
     asked: list[ClaimRef] = []

@@ -50,7 +50,9 @@ def test_a_uid_that_is_no_uid_is_released_already(node: LocalNode) -> None:
 def test_an_unprepare_makes_one_commit_however_many_claims_it_has(new_node: NewNode) -> None:
     points = Failpoints()
     node = new_node(point=points)
-    refs = node.add(*(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3)))
+    refs = node.add(
+        *(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3))
+    )
     node.prepare(*refs)
     before = len(points.passed)
     node.unprepare(*refs)
@@ -60,7 +62,9 @@ def test_an_unprepare_makes_one_commit_however_many_claims_it_has(new_node: NewN
         "commit.released.after",
     ]
     assert passed.count("step.Forget.before") == 3
-    assert max(index for index, name in enumerate(passed) if name == "step.ResetDevice.after") < passed.index("step.Forget.before")
+    assert max(
+        index for index, name in enumerate(passed) if name == "step.ResetDevice.after"
+    ) < passed.index("step.Forget.before")
 
 
 def test_shares_and_admin_access_reset_no_device(node: LocalNode) -> None:
@@ -76,7 +80,9 @@ def test_shares_and_admin_access_reset_no_device(node: LocalNode) -> None:
     assert node.disk() == Disk()
 
 
-def test_a_claim_that_cannot_be_released_keeps_its_device_and_its_neighbour_goes(node: LocalNode) -> None:
+def test_a_claim_that_cannot_be_released_keeps_its_device_and_its_neighbour_goes(
+    node: LocalNode,
+) -> None:
     bad, good = node.add(a_claim("bad"), a_claim("good", results=[a_result("gpu-1")]))
     node.prepare(bad, good)
 
@@ -86,7 +92,9 @@ def test_a_claim_that_cannot_be_released_keeps_its_device_and_its_neighbour_goes
 
     node.reset = reset
     node.events.clear()
-    sentence = "cannot unprepare claim default/bad (uid uid-bad): processes still use gpu-0; end them"
+    sentence = (
+        "cannot unprepare claim default/bad (uid uid-bad): processes still use gpu-0; end them"
+    )
     assert node.unprepare(bad, good) == {bad.uid: Refusal(sentence), good.uid: None}
     assert [(event.claim, event.error) for event in node.events] == [(bad, sentence), (good, "")]
     assert all(isinstance(event, ClaimUnprepared) for event in node.events)

@@ -74,7 +74,7 @@ NOT_KNOWN = {
     f'{GPU}.?model.orValue("") == "fish"': "cannot read",
     "cel.bind(x, 1, x == 1)": "function .bind()",
     f'{GPU}.model.lowerAscii() == "fish" || true': "function .lowerAscii()",
-    "sets.contains([1], [1])": "function .contains",
+    "sets.contains([1], [1])": "name sets",
     'ip("10.0.0.1").family() == 4': "function ip()",
     "type(1) == int": "function type()",
     "device.name == 'gpu-0' || true": "field device.name",

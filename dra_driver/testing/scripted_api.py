@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server behind its door (`dra_driver.kube.base.KubeApi`), in memory and on one thread, for exact sequences.
+
+    api = ScriptedApi()
+    api.fail("update", Conflict("..."))      # the next update
+    api.follow(mirror.watch, step, lambda: api.lose("00000-..."), step)
+
+`follow` runs a watch loop to the end of a script: each step is called in turn, and the watch then reports what the step
+changed, as a server would. What needs real HTTP and real threads is tested against `dra_driver.testing.fake_api`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Event
+from typing import Literal
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import Conflict, NodeEvent, NotFound, SliceEvent, SliceList
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import PoolName
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    SliceChange,
+    SliceSpec,
+    StoredSlice,
+    UpdateSlice,
+)
+
+Step = Callable[[], object]
+Wait = Callable[[Event, float], bool]
+
+
+class ScriptedApi:
+    """Keeps slices with UIDs and resource versions; `requests` names every call that arrived, oldest first."""
+
+    def __init__(self) -> None:
+        self.slices: dict[str, StoredSlice] = {}
+        self.claims: tuple[Claim, ...] = ()
+        self.requests: list[str] = []
+        self.node_events: list[NodeEvent] = []
+        self.pauses: list[float] = []
+        self.stores: Callable[[SliceSpec], SliceSpec] = lambda spec: spec
+        self.on_write: Step = lambda: None  # runs after a write is stored and before it is answered
+        self._version = 0
+        self._errors: dict[str, list[DriverError]] = {}
+        self._news: list[SliceEvent] = []
+        self._steps: list[Step] = []
+        self._stop = Event()
+
+    def fail(self, call: str, *errors: DriverError) -> None:
+        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "claims", "event") fail."""
+        self._errors.setdefault(call, []).extend(errors)
+
+    def follow(self, watch: Callable[..., None], *steps: Step) -> None:
+        """Run `watch(stop, wait=...)` until the script ends; waiting takes no time and is written to `pauses`."""
+        self._steps = list(steps)
+        self._stop = Event()
+        watch(self._stop, wait=self._wait)
+
+    def put(self, name: str, spec: SliceSpec) -> None:
+        """Somebody else creates or replaces a slice."""
+        known = self.slices.get(name)
+        self._store(name, known.uid if known else f"uid-{self._version + 1}", spec)
+
+    def lose(self, *names: str) -> None:
+        """Somebody else deletes slices."""
+        for name in names:
+            self._delete(name)
+
+    # The door.
+
+    def served_version(self) -> str:
+        return "v1"
+
+    def get_claim(self, ref: ClaimRef) -> Claim:
+        raise NotFound(f"claim {ref} does not exist")
+
+    def kubelet_version(self) -> str:
+        return "v1.37.1"
+
+    def list_slices(self) -> SliceList:
+        self._arrive("list")
+        self._news.clear()
+        return SliceList(str(self._version), tuple(self.slices.values()))
+
+    def watch_slices(self, resource_version: str, _stop: Event) -> Iterator[SliceEvent]:
+        self._arrive(f"watch {resource_version}", "watch")
+        while self._steps:
+            self._steps.pop(0)()
+            yield from self._take_news()
+            self._raise("watch")
+        self._stop.set()
+
+    def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
+        stored: StoredSlice | None = None
+        match change:
+            case CreateSlice(name, spec):
+                self._arrive(f"create {name}", "create")
+                if name in self.slices:
+                    raise Conflict(f"slice {name} exists")
+                stored = self._store(name, f"uid-{self._version + 1}", self.stores(spec))
+            case UpdateSlice(present, spec):
+                self._arrive(f"update {present.name}", "update")
+                self._check(present)
+                stored = self._store(present.name, present.uid, self.stores(spec))
+            case DeleteSlice(present):
+                self._arrive(f"delete {present.name}", "delete")
+                self._check(present)
+                self._delete(present.name)
+        self.on_write()
+        return stored
+
+    def allocated_claims(self, _pool: PoolName) -> tuple[Claim, ...]:
+        self._arrive("claims")
+        return self.claims
+
+    def emit_event(self, event: NodeEvent) -> None:
+        self._arrive("event")
+        self.node_events.append(event)
+
+    def _arrive(self, request: str, call: str = "") -> None:
+        self.requests.append(request)
+        self._raise(call or request)
+
+    def _raise(self, call: str) -> None:
+        errors = self._errors.get(call)
+        if errors:
+            raise errors.pop(0)
+
+    def _wait(self, stop: Event, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        if not self._steps:
+            stop.set()
+        return stop.is_set()
+
+    def _check(self, present: StoredSlice) -> None:
+        found = self.slices.get(present.name)
+        if found is None or found.resource_version != present.resource_version:
+            raise Conflict(f"slice {present.name} was changed by somebody else")
+
+    def _store(self, name: str, uid: str, spec: SliceSpec) -> StoredSlice:
+        self._version += 1
+        stored = StoredSlice(name, uid, str(self._version), spec)
+        self._tell("MODIFIED" if name in self.slices else "ADDED", stored)
+        self.slices[name] = stored
+        return stored
+
+    def _delete(self, name: str) -> None:
+        self._version += 1
+        stored = replace(self.slices.pop(name), resource_version=str(self._version))
+        self._tell("DELETED", stored)
+
+    def _tell(self, kind: Literal["ADDED", "MODIFIED", "DELETED"], stored: StoredSlice) -> None:
+        self._news.append(SliceEvent(kind, stored.resource_version, stored))
+
+    def _take_news(self) -> Iterator[SliceEvent]:
+        while self._news:
+            yield self._news.pop(0)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
+
+Each failpoint is reached by one of three stories: a claim is prepared, a claim is unprepared, the driver starts after a
+reboot. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
+"""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from dra_driver.testing.failpoints import FAILPOINTS
+from dra_driver.testing.fake_kubelet import KubeletError
+from tests.node_process import DRIVER, NodeProcess, wait_for
+
+RECOVERING = ("MarkStartedAgain", "recovered")
+UNPREPARING = ("RemoveCdiSpec", "ResetDevice", "Forget", "released")
+
+
+def story_of(failpoint: str) -> str:
+    subject = failpoint.split(".")[1]
+    if subject in RECOVERING:
+        return "reboot"
+    return "unprepare" if subject in UNPREPARING else "prepare"
+
+
+def died(node: NodeProcess, failpoint: str, report: Path) -> None:
+    """The process ended by its own hand, there."""
+    assert node.process is not None
+    assert node.process.wait(60) == -signal.SIGKILL, node.log()
+    assert report.read_text() == failpoint
+
+
+def expected_file(node: NodeProcess, uid: str) -> str:
+    return f"k8s.{DRIVER}-claim_{uid}.json"
+
+
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "prepare"]
+)
+def test_a_crash_in_prepare_leaves_nothing_half_done(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    claim = node.claim("one", ["gpu-0", "gpu-3"])
+    other = node.claim("two", ["gpu-1"])
+    node.start_registered()
+    kept = node.kubelet.prepare(DRIVER, [other], pod="default/other")
+    other_file = node.cdi_files()
+    node.kill()
+
+    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    with pytest.raises(KubeletError):
+        node.kubelet.prepare(DRIVER, [claim])
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    # Nobody else's claim was touched, whatever is there of this one belongs to a row, and nothing is half written.
+    assert other_file.items() <= node.cdi_files().items()
+    assert set(node.cdi_files()) <= {expected_file(node, uid) for uid in node.rows()}
+    node.kubelet.restart()
+    devices = node.kubelet.prepare(DRIVER, [claim])[claim.uid]
+    assert [device.device_name for device in devices] == ["gpu-0", "gpu-3"]
+    assert node.kubelet.prepare(DRIVER, [other], pod="default/other") == kept
+    assert {uid: phase for uid, (phase, _) in node.rows().items()} == {
+        claim.uid: "Prepared",
+        other.uid: "Prepared",
+    }
+    assert node.owners() == {"gpu-0": claim.uid, "gpu-3": claim.uid, "gpu-1": other.uid}
+    assert set(node.cdi_files()) == {expected_file(node, claim.uid), expected_file(node, other.uid)}
+    node.kubelet.unprepare(DRIVER, [claim])
+    assert node.cdi_files() == other_file
+    assert node.owners() == {"gpu-1": other.uid}
+
+
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "unprepare"]
+)
+def test_a_crash_in_unprepare_is_finished_by_the_next_try(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    other = node.claim("two", ["gpu-1"])
+    node.start_registered()
+    node.kubelet.prepare(DRIVER, [claim], pod="default/pod")
+    node.kubelet.prepare(DRIVER, [other], pod="default/other")
+    other_file = {name: text for name, text in node.cdi_files().items() if other.uid in name}
+    node.kill()
+
+    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    with pytest.raises(KubeletError):
+        node.kubelet.unprepare(DRIVER, [claim])
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    node.kubelet.unprepare(DRIVER, [claim])
+    assert node.cdi_files() == other_file
+    assert node.owners() == {"gpu-1": other.uid}
+    assert set(node.rows()) == {other.uid}
+    assert claim.uid not in node.kubelet.claims
+
+
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "reboot"]
+)
+def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    node.start_registered()
+    before = node.kubelet.prepare(DRIVER, [claim])
+    file = node.cdi_files()
+    node.kill()
+    node.reboot()
+
+    node.start(die_at=failpoint, report=tmp_path / "report")
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    assert node.cdi_files() == {}
+    assert node.rows() == {claim.uid: ("Started", "boot-1")}
+    assert node.owners() == {"gpu-0": claim.uid}
+    assert node.kubelet.prepare(DRIVER, [claim]) == before
+    assert node.cdi_files() == file
+    assert node.rows() == {claim.uid: ("Prepared", "boot-1+")}
+
+
+def test_each_failpoint_has_a_story() -> None:
+    assert {story_of(point) for point in FAILPOINTS} == {"prepare", "unprepare", "reboot"}
+    assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
+
+
+def test_a_killed_driver_comes_back_with_everything(node: NodeProcess) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    node.start_registered()
+    answer = node.kubelet.prepare(DRIVER, [claim])
+    file = node.cdi_files()
+    wait_for(node.slices, "the slice")
+    node.kill()
+    for path in node.cdi_dir.iterdir():
+        path.write_text("somebody's edit")
+    node.start_registered()
+    assert node.cdi_files() == file
+    node.kubelet.restart()
+    node.register()
+    assert node.kubelet.prepare(DRIVER, [claim]) == answer
+
+
+def test_a_lost_state_file_is_rebuilt_from_the_cluster_and_the_kubelet(node: NodeProcess) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    gone = node.claim("two", ["gpu-1"])
+    node.start_registered()
+    node.kubelet.prepare(DRIVER, [claim], pod="default/running")
+    node.kubelet.prepare(DRIVER, [gone], pod="default/gone")
+    file = {name: text for name, text in node.cdi_files().items() if claim.uid in name}
+    node.kill()
+    for path in node.state_file.parent.glob("state.db*"):
+        path.unlink()
+    # While nobody looked, the second pod and its claim went away, and the kubelet forgot both.
+    node.api.remove("resourceclaims", "two")
+    del node.kubelet.claims[gone.uid]
+    node.start_registered()
+    wait_for(lambda: node.cdi_files() == file, "only the living claim's file")
+    wait_for(lambda: node.owners() == {"gpu-0": claim.uid}, "the living claim's row")
+    assert {uid: phase for uid, (phase, _) in node.rows().items()} == {claim.uid: "Prepared"}

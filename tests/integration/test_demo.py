@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the demo tell its story, whole, quickly enough to be watched, and leave nothing behind?"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_driver.backends.profiles import PROFILES
+
+COMMAND = (sys.executable, "-m", "dra_driver", "demo")
+HANGING_SECONDS = 100
+
+STEPS = [
+    "opening",
+    "published",
+    "created",
+    "scheduled",
+    "prepared",
+    "container",
+    "released",
+    "killed",
+    "ended",
+    "done",
+]
+
+
+def play(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (*COMMAND, *arguments), capture_output=True, text=True, timeout=HANGING_SECONDS, check=False
+    )
+
+
+def steps_of(text: str) -> dict[str, dict[str, Any]]:
+    return {step["step"]: step for step in map(json.loads, text.splitlines())}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_every_profile_has_a_demo(profile: str) -> None:
+    ended = play("--json", "--profile", profile)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert list(steps_of(ended.stdout)) == STEPS
+
+
+def test_what_the_demo_shows_agrees_with_itself_and_nothing_is_left() -> None:
+    steps = steps_of(play("--json").stdout)
+    devices = {device["name"]: device for device in steps["published"]["devices"]}
+    pods = {pod["pod"]: pod for pod in steps["scheduled"]["pods"]}
+    (given,) = pods["wants-much"]["devices"]
+    uuid = devices[given]["attributes"]["uuid"]["string"]
+    variable = f"GPU_DEVICE_{given.upper().replace('-', '_')}={uuid}"
+
+    assert steps["container"]["config"]["process"]["env"] == [variable]
+    assert pods["wants-less"]["devices"] != [given]
+    pending = pods["wants-too-much"]["pending"]
+    assert all(f"{name}: selector 0 of the request is false" in pending for name in devices)
+    (written,) = steps["prepared"]["spec"]["devices"]
+    assert steps["prepared"]["cdiDevices"] == [
+        f"{steps['prepared']['spec']['kind']}={written['name']}"
+    ]
+    assert steps["killed"]["driver_pid"] != steps["opening"]["driver_pid"]
+    assert steps["ended"] == {"step": "ended", "exit_code": 0, "cdiFiles": [], "slices": 1}
+    assert not Path(steps["done"]["removed"]).exists()
+    assert not is_running(steps["killed"]["driver_pid"])
+
+
+def test_the_text_says_first_what_is_embedded_and_last_how_long_it_took() -> None:
+    ended = play()
+    lines = ended.stdout.splitlines()
+    assert lines[0] == "dra-driver demo: no cluster, no GPU, no root"
+    assert lines[1] == "Stand-ins inside this process (dra_driver/testing):"
+    assert lines[-2].startswith("Done in ")
+    assert [line for line in lines if len(line) > 100] == []
+    assert "\033" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_signal_ends_the_driver_and_removes_the_directory(number: int, code: int) -> None:
+    with subprocess.Popen((*COMMAND, "--json"), stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        opening = json.loads(demo.stdout.readline())
+        demo.send_signal(number)
+        demo.communicate(timeout=HANGING_SECONDS)
+    assert demo.returncode == code
+    assert not Path(opening["directory"]).exists()
+    assert not is_running(opening["driver_pid"])
+
+
+def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log() -> None:
+    ended = play("--profile", "none-such")
+    assert ended.returncode == 1
+    assert "the driver ended with 1" in ended.stderr
+    assert "no simulated profile 'none-such'" in ended.stderr

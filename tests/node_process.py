@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node for tests: the real driver as a child process, a kubelet's side of it, and an API server, in one folder."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_kubelet import FakeKubelet
+
+DRIVER = "gpu.dra-driver.dev"
+NODE = "node1"
+DEADLINE_SECONDS = 60
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    """The condition's first true answer; only a deadline against hanging."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.01)
+    return answer
+
+
+class NodeProcess:
+    """Start and stop the driver as often as a test likes; state, kubelet and API server live on."""
+
+    def __init__(self, root: Path, api: FakeApi) -> None:
+        self.root = root
+        self.api = api
+        self.kubelet = FakeKubelet(root)
+        self.boot_id_file = root / "boot_id"
+        self.boot_id_file.write_text("boot-1\n")
+        self.cdi_dir = root / "cdi"
+        self.state_file = root / "state" / "state.db"
+        self.kubeconfig = root / "kubeconfig"
+        self.log_file = root / "driver.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        api.kubeconfig(self.kubeconfig)
+        api.put(
+            "nodes",
+            {"metadata": {"name": NODE}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}},
+        )
+
+    def arguments(self) -> list[str]:
+        """What `run` is told; everything lies below the folder."""
+        return [
+            *("--node-name", NODE, "--kubeconfig", str(self.kubeconfig)),
+            *(
+                "--plugins-dir",
+                str(self.kubelet.plugins_dir),
+                "--registry-dir",
+                str(self.kubelet.registry_dir),
+            ),
+            *("--pod-resources-socket", str(self.kubelet.pod_resources_socket)),
+            *("--cdi-dir", str(self.cdi_dir), "--state-dir", str(self.state_file.parent)),
+            *(
+                "--boot-id-file",
+                str(self.boot_id_file),
+                "--http-address",
+                "",
+                "--log-level",
+                "debug",
+            ),
+        ]
+
+    def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
+        """Start the driver; with `die_at` it kills itself at that failpoint and says so in `report`."""
+        module = ["dra_driver", "run"]
+        if die_at:
+            module = ["dra_driver.testing.run", "--die-at", die_at, "--report", str(report), "--"]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *module, *self.arguments(), *extra],
+                stdout=log,
+                stderr=log,
+                env=dict(os.environ),
+            )
+
+    def start_registered(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
+        """Start the driver and let the kubelet register it."""
+        self.start(*extra, die_at=die_at, report=report)
+        self.register()
+
+    def register(self) -> None:
+        """Wait until the kubelet found the driver."""
+        wait_for(
+            lambda: self.alive() and self.kubelet.register(DRIVER),
+            f"registration; log:\n{self.log()}",
+        )
+
+    def alive(self) -> bool:
+        """Whether the process runs; a test that waits for it fails at once with the log when it does not."""
+        assert self.process is not None
+        assert self.process.poll() is None, self.log()
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL, as the kernel's out-of-memory killer does."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(sent)
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def close(self) -> None:
+        """End everything that runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(DEADLINE_SECONDS)
+        self.kubelet.close()
+
+    def log(self) -> str:
+        """What the driver wrote."""
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def reboot(self) -> None:
+        """The node boots again: another boot id, /var/run is empty, the kubelet knows its claims, not what is prepared."""
+        self.boot_id_file.write_text(self.boot_id_file.read_text().strip() + "+\n")
+        for file in self.cdi_dir.iterdir():
+            file.unlink()
+        self.kubelet.restart()
+
+    def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
+        """A ResourceClaim that is allocated these devices."""
+        results = [
+            {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+            for device in devices
+        ]
+        status = {"allocation": {"devices": {"results": results, **config}}}
+        stored = self.api.put(
+            "resourceclaims",
+            {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {}},
+                "status": status,
+            },
+        )
+        return ClaimRef("default", name, ClaimUid(stored["metadata"]["uid"]))
+
+    def slices(self) -> list[dict[str, Any]]:
+        """The driver's slices at the API server."""
+        found: list[dict[str, Any]] = self.api.objects("resourceslices")
+        return found
+
+    def cdi_files(self) -> dict[str, str]:
+        """Everything in the CDI directory, hidden files too."""
+        return {path.name: path.read_text() for path in sorted(self.cdi_dir.iterdir())}
+
+    def rows(self) -> dict[str, tuple[str, str]]:
+        """The state: phase and boot id by claim UID."""
+        return {
+            uid: (phase, boot)
+            for uid, phase, boot in self._query("SELECT uid, phase, boot_id FROM claims")
+        }
+
+    def owners(self) -> dict[str, str]:
+        """The state: owner's claim UID by device."""
+        return dict(self._query("SELECT device, claim_uid FROM owners"))
+
+    def _query(self, statement: str) -> list[Any]:
+        if not self.state_file.exists():
+            return []
+        connection = sqlite3.connect(self.state_file)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the classes and examples of deviceclasses/ select what they say, and can every example be placed?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.backends.base import BackendContext
+from dra_driver.backends.registry import load_backend
+from dra_driver.kube.wire import v1
+from dra_driver.model.ids import DriverName, NodeName, PoolName
+from dra_driver.model.slices import SliceSpec
+from dra_driver.planning.slices import plan_pool
+from dra_driver.testing.cel_stand_in import Selector
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
+from dra_driver.testing.first_fit import results
+from dra_driver.testing.plain_client import PLURALS, PlainClient
+
+ROOT = Path(__file__).resolve().parents[2]
+CLASSES = sorted((ROOT / "deviceclasses").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "deviceclasses" / "examples").glob("*.yaml"))
+DRIVER = DriverName("gpu.dra-driver.dev")
+NODE = "node-1"
+Object = dict[str, Any]
+
+# Devices of each profile that a class selects.
+SELECTED = {
+    "h100x8": {"gpu": 8, "nvidia-gpu": 8, "large-gpu": 8},
+    "l40sx4": {"gpu": 4, "nvidia-gpu": 4, "large-gpu": 4},
+    "mi300x8": {"gpu": 8, "amd-gpu": 8, "large-gpu": 8},
+    "b580x2": {"gpu": 2, "intel-gpu": 2},
+    "gaudi3x8": {"gaudi": 8},
+    "mixed": {"gpu": 6, "nvidia-gpu": 4, "amd-gpu": 1, "intel-gpu": 1, "large-gpu": 5},
+    "example": {"gpu": 8, "large-gpu": 8},
+}
+# Devices that the pods of an example get, on the machine that fits it.
+PLACED = {
+    "admin-access": ("h100x8", {"monitor": 8}),
+    "amd-gpu": ("mi300x8", {"uses-amd-gpu": 1}),
+    "config-label": ("h100x8", {"has-a-label": 1}),
+    "first-available": ("h100x8", {"takes-the-best": 1}),
+    "gaudi": ("gaudi3x8", {"uses-gaudi": 1}),
+    "gpu": ("b580x2", {"uses-gpu": 1}),
+    "intel-gpu": ("b580x2", {"uses-intel-gpu": 1}),
+    "large-gpu": ("mixed", {"uses-large-gpu": 1}),
+    "memory": ("mixed", {"needs-60gi": 1}),
+    "nvidia-gpu": ("l40sx4", {"uses-nvidia-gpu": 1}),
+    "several-requests": ("h100x8", {"splits-three": 3}),
+    "shared-claim": ("h100x8", {"shares-first": 1, "shares-second": 1}),
+}
+
+
+def documents(path: Path) -> list[Object]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def slice_spec(profile: str) -> Object:
+    backend = load_backend("simulated", BackendContext(NODE, {"profile": profile}))
+    (devices,) = plan_pool(backend.scan(), kept=()).slices
+    return v1.dump_slice_spec(SliceSpec(PoolName(NODE), 1, 1, devices), DRIVER, NodeName(NODE))
+
+
+def selectors(path: Path) -> Iterator[Selector]:
+    (document,) = documents(path)
+    for selector in document["spec"]["selectors"]:
+        yield Selector(selector["cel"]["expression"])
+
+
+def count(path: Path, spec: Object) -> int:
+    return sum(
+        all(selector.matches(spec["driver"], device) for selector in selectors(path))
+        for device in spec["devices"]
+    )
+
+
+@pytest.mark.parametrize("profile", SELECTED)
+def test_each_class_selects_the_devices_it_is_for(profile: str) -> None:
+    spec = slice_spec(profile)
+    found = {path.stem: count(path, spec) for path in CLASSES}
+    assert {name: number for name, number in found.items() if number} == SELECTED[profile]
+
+
+@pytest.mark.parametrize("path", CLASSES, ids=lambda path: path.stem)
+def test_no_class_fails_on_a_device_without_our_attributes_whoever_publishes_it(path: Path) -> None:
+    bare = {"name": "device-0"}
+    foreign = {"name": "device-0", "attributes": {"vendor": {"int": 7}, "type": {"int": 7}}}
+    for driver, device in (("other.example.com", bare), ("other.example.com", foreign)):
+        assert [selector.matches(driver, device) for selector in selectors(path)] == [False]
+    ours = [selector.matches(DRIVER, bare) for selector in selectors(path)]
+    assert ours == [path.stem == "gpu"]
+
+
+@pytest.mark.parametrize("path", CLASSES, ids=lambda path: path.stem)
+def test_a_class_has_the_name_of_its_file(path: Path) -> None:
+    (document,) = documents(path)
+    assert (document["apiVersion"], document["kind"], document["metadata"]["name"]) == (
+        "resource.k8s.io/v1",
+        "DeviceClass",
+        path.stem,
+    )
+
+
+def test_every_example_is_expected_somewhere() -> None:
+    assert [path.stem for path in EXAMPLES] == sorted(PLACED)
+
+
+@pytest.mark.parametrize("name", sorted(PLACED))
+def test_the_pods_of_each_example_get_their_devices(name: str) -> None:
+    profile, expected = PLACED[name]
+    with FakeApi() as api, PlainClient(api.url) as client:
+        api.put("nodes", {"metadata": {"name": NODE}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": slice_spec(profile)})
+        for path in (*CLASSES, ROOT / "deviceclasses" / "examples" / f"{name}.yaml"):
+            for document in documents(path):
+                client.create(document)
+        outcomes = FakeScheduler(client).schedule()
+        assert [type(outcome) for outcome in outcomes] == [Placed] * len(expected), outcomes
+        found = {
+            user["name"]: len(results(claim))
+            for claim in client.list("resourceclaims")
+            for user in claim["status"]["reservedFor"]
+        }
+    assert found == expected
+
+
+@pytest.mark.parametrize("path", [*CLASSES, *EXAMPLES], ids=lambda path: path.stem)
+def test_every_manifest_is_of_a_known_kind_and_names_what_it_is_for(path: Path) -> None:
+    assert path.read_text().startswith("# SPDX-License-Identifier: Apache-2.0\n# ")
+    for document in documents(path):
+        assert document["kind"] in PLURALS

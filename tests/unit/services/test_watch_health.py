@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet is told each device's health, also of devices that are not there any more."""
+
+from threading import Thread
+
+from dra_driver.errors import Temporary
+from dra_driver.model.device import Device
+from dra_driver.model.health import HEALTHY, UNCHECKED, DeviceHealth, Health, HealthStatus
+from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.inventory import Inventory
+from dra_driver.services.watch_health import VANISHED, HealthFeed
+
+POOL = PoolName("node-1")
+ILL = Health(HealthStatus.UNHEALTHY, "XID 79")
+GPU_0, GPU_1, GPU_2 = (DeviceName(f"gpu-{index}") for index in range(3))
+MACHINE = Inventory((Device(GPU_0, "u0", health=ILL), Device(GPU_1, "u1", health=HEALTHY)))
+
+
+def feed(inventory: Inventory = MACHINE) -> HealthFeed:
+    return HealthFeed(lambda: inventory, POOL, clock=lambda: 1234.9)
+
+
+def told(device: DeviceName, health: Health) -> DeviceHealth:
+    return DeviceHealth(POOL, device, health, 1234)
+
+
+def test_the_inventorys_word_is_told():
+    assert feed().snapshot() == (0, (told(GPU_0, ILL), told(GPU_1, HEALTHY)))
+
+
+def test_a_device_that_nothing_checks_is_unknown():
+    unchecked = feed(Inventory((Device(GPU_0, "u0"),))).snapshot()
+    assert unchecked == (0, (told(GPU_0, UNCHECKED),))
+
+
+def test_a_vanished_device_that_is_still_in_use_is_unhealthy():
+    health = feed()
+    health.set_kept([GPU_2])
+    assert VANISHED.status is HealthStatus.UNHEALTHY
+    assert health.snapshot() == (
+        1,
+        (told(GPU_0, ILL), told(GPU_1, HEALTHY), told(GPU_2, VANISHED)),
+    )
+
+
+def test_a_kept_device_that_is_back_is_told_once():
+    health = feed()
+    health.set_kept([GPU_1])
+    assert health.snapshot() == (1, (told(GPU_0, ILL), told(GPU_1, HEALTHY)))
+
+
+def test_before_the_first_scan_there_is_nothing_to_tell():
+    def unknown() -> Inventory:
+        raise Temporary("not scanned yet")
+
+    assert HealthFeed(unknown, POOL).snapshot() == (0, ())
+
+
+def test_only_a_change_wakes_the_streams():
+    health = feed()
+    health.set_kept([])
+    assert not health.wait(0, 0.0)
+    health.set_kept([GPU_2])
+    assert health.wait(0, 0.0)
+    assert not health.wait(1, 0.0)
+    health.set_kept([GPU_2])
+    assert not health.wait(1, 0.0)
+    health.wake()
+    assert health.wait(1, 0.0)
+
+
+def test_a_waiting_stream_is_woken():
+    health = feed()
+    answers: list[bool] = []
+    stream = Thread(target=lambda: answers.append(health.wait(0, 60.0)))
+    stream.start()
+    health.wake()
+    stream.join(60.0)
+    assert answers == [True]
