@@ -44,6 +44,7 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
     """Bring the parts up. What fails here is Fatal, except what the API server could cure later."""
     # Metrics and liveness first: an operator wants to look at a start that hangs.
     if daemon.http is not None:
+        log.info("http", port=daemon.http.port)
         daemon.supervisor.start("http", lambda _stop: daemon.http.serve() if daemon.http else None)
     # State and CDI files agree before anybody can ask for a claim.
     for uid, error in daemon.recover().items():

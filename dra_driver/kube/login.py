@@ -50,7 +50,10 @@ class _Login:
             try:
                 if self._configuration is None:
                     self._configuration = self._load()
-                value = self._configuration.get_api_key_with_prefix("authorization")
+                value = self._configuration.get_api_key_with_prefix(
+                    "BearerToken",
+                    "authorization",  # the name since 36, and before
+                )
             except Exception as error:
                 raise self._failed(str(error)) from error
         if not value:

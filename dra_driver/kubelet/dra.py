@@ -5,7 +5,7 @@ A gRPC error would make the kubelet discard the answers for all claims of a call
 its own, and an unexpected error becomes the entry of each claim that it concerns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import grpc
 from structlog.typing import FilteringBoundLogger
@@ -18,6 +18,8 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.state import PreparedDevice
 
 SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+
+NO_ANSWER = Refusal("internal error of the driver: no answer for this claim")
 
 Prepare = Callable[[Sequence[ClaimRef]], Mapping[ClaimUid, tuple[PreparedDevice, ...] | Refusal]]
 Unprepare = Callable[[Sequence[ClaimRef]], Mapping[ClaimUid, Refusal | None]]
@@ -36,30 +38,30 @@ class DraPlugin:
     ) -> pb.NodePrepareResourcesResponse:
         """NodePrepareResources."""
         refs = _refs(request.claims)
+        answers: dict[str, pb.NodePrepareResourceResponse]
         try:
-            answers = self._prepare(refs)
+            found = self._prepare(refs)
+            answers = {ref.uid: _prepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
         except Exception as error:  # noqa: BLE001  an entry for each claim instead of an error for all
-            answers = self._failed("prepare", refs, error)
-        response = pb.NodePrepareResourcesResponse()
-        for ref in refs:
-            response.claims[ref.uid].CopyFrom(_prepared(ref, answers))
-        return response
+            failed = pb.NodePrepareResourceResponse(error=self._internal("prepare", refs, error))
+            answers = {ref.uid: failed for ref in refs}
+        return pb.NodePrepareResourcesResponse(claims=answers)
 
     def unprepare_resources(
         self, request: pb.NodeUnprepareResourcesRequest, _context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
         """NodeUnprepareResources."""
         refs = _refs(request.claims)
-        answers: Mapping[ClaimUid, Refusal | None]
+        answers: dict[str, pb.NodeUnprepareResourceResponse]
         try:
-            answers = self._unprepare(refs)
+            found = self._unprepare(refs)
+            answers = {ref.uid: _unprepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
         except Exception as error:  # noqa: BLE001  as above
-            answers = self._failed("unprepare", refs, error)
-        response = pb.NodeUnprepareResourcesResponse()
-        for ref in refs:
-            failure = answers.get(ref.uid)
-            response.claims[ref.uid].error = failure.reason if failure else ""
-        return response
+            failed = pb.NodeUnprepareResourceResponse(
+                error=self._internal("unprepare", refs, error)
+            )
+            answers = {ref.uid: failed for ref in refs}
+        return pb.NodeUnprepareResourcesResponse(claims=answers)
 
     def handler(self) -> grpc.GenericRpcHandler:
         """The service for a server."""
@@ -75,35 +77,37 @@ class DraPlugin:
             },
         )
 
-    def _failed(
-        self, verb: str, refs: Sequence[ClaimRef], error: Exception
-    ) -> dict[ClaimUid, Refusal]:
+    def _internal(self, verb: str, refs: Sequence[ClaimRef], error: Exception) -> str:
         self._log.error(
-            f"{verb}_failed_unexpectedly", exc_info=error, claims=[ref.uid for ref in refs]
+            "internal_error", call=verb, claims=[str(ref) for ref in refs], exc_info=error
         )
-        refusal = Refusal(
+        return _text(
             f"internal error of the driver: {type(error).__name__}: {error}; its log has the details"
         )
-        return {ref.uid: refusal for ref in refs}
 
 
-def _refs(claims: Sequence[pb.Claim]) -> list[ClaimRef]:
-    """The claims of a call, each UID once."""
-    return list(
-        {
-            claim.uid: ClaimRef(claim.namespace, claim.name, ClaimUid(claim.uid))
-            for claim in claims
-        }.values()
-    )
+def _refs(claims: Iterable[pb.Claim]) -> list[ClaimRef]:
+    """The claims of a call, each UID once: there is one entry for each, so a second one could not be answered."""
+    refs: dict[ClaimUid, ClaimRef] = {}
+    for claim in claims:
+        uid = ClaimUid(claim.uid)
+        refs.setdefault(uid, ClaimRef(claim.namespace, claim.name, uid))
+    return list(refs.values())
 
 
-def _prepared(
-    ref: ClaimRef, answers: Mapping[ClaimUid, tuple[PreparedDevice, ...] | Refusal]
-) -> pb.NodePrepareResourceResponse:
-    answer = answers.get(ref.uid, Refusal("internal error of the driver: no answer for this claim"))
+def _prepared(answer: tuple[PreparedDevice, ...] | Refusal) -> pb.NodePrepareResourceResponse:
     if isinstance(answer, Refusal):
-        return pb.NodePrepareResourceResponse(error=answer.reason)
+        return pb.NodePrepareResourceResponse(error=_text(answer.reason))
     return pb.NodePrepareResourceResponse(devices=[_device(device) for device in answer])
+
+
+def _unprepared(answer: Refusal | None) -> pb.NodeUnprepareResourceResponse:
+    return pb.NodeUnprepareResourceResponse(error=_text(answer.reason) if answer else "")
+
+
+def _text(reason: str) -> str:
+    """An error as the kubelet can read it: never empty, which would mean success, and always UTF-8."""
+    return reason.encode("utf-8", "backslashreplace").decode() or "refused, without a reason"
 
 
 def _device(device: PreparedDevice) -> pb.Device:

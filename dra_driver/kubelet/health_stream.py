@@ -48,8 +48,7 @@ class _Open:
         self._context = context
         self._ended = Event()
 
-    @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._ended.is_set()
 
     def end(self) -> None:
@@ -82,10 +81,10 @@ class HealthStream:
         # Called when the client goes away or the server stops; refused when that has happened already.
         if not context.add_callback(left):
             left()
-        while not opened.ended:
+        while not opened.has_ended():
             # In this order a wake between the two is not lost: it changes the version that `wait` compares.
             version, devices = self._feed.snapshot()
-            if opened.ended:
+            if opened.has_ended():
                 break
             yield self._response(devices)
             self._feed.wait(version, self._resend_seconds)

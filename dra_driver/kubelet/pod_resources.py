@@ -2,7 +2,8 @@
 """Who holds what, as the kubelet says: its pod-resources API.
 
 Kubelets list the claims of pods from 1.34 on. An older one simply leaves them out, which looks like "no pod holds a
-claim". So an answer counts only when the kubelet is known to list claims: by its version, or because it named one.
+claim". So an answer without claims counts only when the kubelet is known to list them: by its version, or because it
+named one to this process before.
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import grpc
 
+from dra_driver.errors import DriverError
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
 from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.state import HeldDevice, Unknown
@@ -23,7 +25,11 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class PodResources:
-    """Call it for what pods hold now. `kubelet_version` answers for example "v1.37.1", or "" when it is not known."""
+    """Call it for what pods hold now.
+
+    `kubelet_version` answers for example "v1.37.1", and "" or a DriverError when it is not known. It is asked only when an
+    answer without claims must be judged.
+    """
 
     def __init__(self, socket: Path, kubelet_version: Callable[[], str]) -> None:
         self._socket = socket
@@ -32,22 +38,27 @@ class PodResources:
 
     def __call__(self) -> frozenset[HeldDevice] | Unknown:
         """Every device that a pod holds through a claim, of all drivers; or why that is not known."""
-        if not self._socket.exists():
-            return Unknown(
-                f"no socket {self._socket}; is the kubelet running and --pod-resources-socket right?"
-            )
         try:
+            self._socket.stat()
             response = self._list()
+        except OSError as error:
+            return Unknown(
+                f"no socket {self._socket}: {error.strerror}; "
+                f"is the kubelet running and --pod-resources-socket right?"
+            )
         except grpc.RpcError as error:
             return Unknown(f"the kubelet did not answer on {self._socket}: {_text(error)}")
         held = frozenset(_held(response))
         self._has_listed = self._has_listed or bool(held)
-        if not held and not self._has_listed and not self._lists_claims():
-            return Unknown(
-                f"this kubelet ({self._kubelet_version() or 'version unknown'}) does not list claims; "
-                f"{'.'.join(map(str, FIRST_LISTING_VERSION))} and newer do"
-            )
-        return held
+        if self._has_listed:
+            return held
+        version = self._version()
+        if _lists_claims(version):
+            return held
+        return Unknown(
+            f"this kubelet ({version or 'version unknown'}) does not list claims; "
+            f"{'.'.join(map(str, FIRST_LISTING_VERSION))} and newer do"
+        )
 
     def _list(self) -> pb.ListPodResourcesResponse:
         options = (
@@ -65,9 +76,16 @@ class PodResources:
             )
             return response
 
-    def _lists_claims(self) -> bool:
-        match = _VERSION.match(self._kubelet_version())
-        return match is not None and (int(match[1]), int(match[2])) >= FIRST_LISTING_VERSION
+    def _version(self) -> str:
+        try:
+            return self._kubelet_version()
+        except DriverError:
+            return ""
+
+
+def _lists_claims(version: str) -> bool:
+    match = _VERSION.match(version)
+    return match is not None and (int(match[1]), int(match[2])) >= FIRST_LISTING_VERSION
 
 
 def _held(response: pb.ListPodResourcesResponse) -> list[HeldDevice]:

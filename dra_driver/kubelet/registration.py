@@ -24,6 +24,7 @@ SUPPORTED_VERSIONS = (
     "v1.DRAResourceHealth",
     "v1alpha1.DRAResourceHealth",
 )
+NOT_YET = "the kubelet has not answered yet"
 _WORKERS = 2
 
 
@@ -42,45 +43,49 @@ class Registrar:
         )
         self._log = log
         self._changed = Condition()
-        self._registered = False
-        self._reason = "the kubelet has not answered yet"
-        self._server: SocketServer | None = None
+        self._reason = NOT_YET
+        methods = {
+            "GetInfo": unary(self.get_info, pb.InfoRequest),
+            "NotifyRegistrationStatus": unary(self.notify, pb.RegistrationStatus),
+        }
+        self._server = SocketServer(
+            path, [service(SERVICE, methods)], workers=_WORKERS, name="registration"
+        )
 
     @property
     def registered(self) -> bool:
         """Whether the kubelet said that it registered the driver."""
-        with self._changed:
-            return self._registered
+        return not self.reason
 
     @property
     def reason(self) -> str:
         """Why the driver is not registered; empty when it is."""
         with self._changed:
-            return "" if self._registered else self._reason
+            return self._reason
 
     def wait_registered(self, seconds: float) -> bool:
         """Wait until the kubelet registered the driver, at most so long."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._registered, seconds)
+            return self._changed.wait_for(lambda: not self._reason, seconds)
 
     def start(self) -> None:
         """Let the socket appear."""
-        self._server = self._new_server()
         self._server.start()
 
     def ensure(self) -> bool:
         """Make the socket anew if somebody removed it; answers whether that was needed."""
-        if self._server is None or self._server.is_there():
+        if self._server.is_there():
+            return False
+        # To the kubelet a removed socket is a driver that left. It may find the new one at once.
+        self._note(NOT_YET)
+        if not self._server.ensure():
             return False
         self._log.warning("registration_socket_removed", path=str(self.path))
-        self._server.stop(0)
-        self.start()
         return True
 
     def stop(self, grace_seconds: float) -> None:
         """Let the socket disappear, which is how the kubelet learns that the driver ends."""
-        if self._server is not None:
-            self._server.stop(grace_seconds)
+        self._server.stop(grace_seconds)
 
     def get_info(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:
         """GetInfo."""
@@ -90,29 +95,26 @@ class Registrar:
         self, request: pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
         """NotifyRegistrationStatus."""
-        with self._changed:
-            self._registered = request.plugin_registered
-            self._reason = f"the kubelet refused the registration: {request.error}"
-            self._changed.notify_all()
+        refused = request.error or "without a reason"
+        self._note(
+            "" if request.plugin_registered else f"the kubelet refused the registration: {refused}"
+        )
         if request.plugin_registered:
             self._log.info("registered", endpoint=self._info.endpoint)
             return pb.RegistrationStatusResponse()
         self._log.error(
             "registration_refused",
-            error=request.error,
-            next_step="see the kubelet's log; it tries again",
+            error=refused,
+            next_step="see the kubelet's log; it tries again, at once when the driver restarts",
         )
+        # The kubelet expects an error as answer to its error, as from other drivers.
         context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"registration refused by the kubelet: {request.error}",
+            f"registration refused by the kubelet: {refused}",
         )
         raise AssertionError("abort raises")
 
-    def _new_server(self) -> SocketServer:
-        methods = {
-            "GetInfo": unary(self.get_info, pb.InfoRequest),
-            "NotifyRegistrationStatus": unary(self.notify, pb.RegistrationStatus),
-        }
-        return SocketServer(
-            self.path, [service(SERVICE, methods)], workers=_WORKERS, name="registration"
-        )
+    def _note(self, reason: str) -> None:
+        with self._changed:
+            self._reason = reason
+            self._changed.notify_all()

@@ -47,6 +47,7 @@ class KubeletServer:
         log: FilteringBoundLogger,
     ) -> None:
         self.endpoint = sockets.endpoint
+        self._log = log
         self.registrar = Registrar(
             sockets.registration, driver=driver, endpoint=sockets.endpoint, log=log
         )
@@ -77,9 +78,15 @@ class KubeletServer:
         self._server.stop(grace_seconds)
 
     def run(self, stop: Event) -> None:
-        """Put the registration socket back whenever somebody removed it."""
+        """Put a socket back whenever somebody removed it."""
         while not stop.wait(_ENSURE_SECONDS):
-            self.registrar.ensure()
+            self.ensure()
+
+    def ensure(self) -> None:
+        """Put back what is missing, in the order of `start`."""
+        if self._server.ensure():
+            self._log.warning("dra_socket_removed", path=str(self.endpoint))
+        self.registrar.ensure()
 
     def unanswered(self) -> tuple[str, ...]:
         """Which of our own sockets do not answer, and why."""

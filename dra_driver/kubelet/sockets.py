@@ -4,7 +4,10 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2s
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeAlias
 
 import grpc
@@ -14,6 +17,7 @@ from dra_driver.errors import Fatal
 PATH_LIMIT_BYTES = 107  # a unix socket's path without the closing NUL
 DIRECTORY_MODE = 0o750
 SOCKET_MODE = 0o600
+GRACE_SECONDS = 45.0  # the kubelet waits so long for an answer
 # A client that is gone without a word (a killed kubelet, a frozen one) is noticed after about 40 s.
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
@@ -50,7 +54,7 @@ def service(name: str, methods: dict[str, Handler]) -> grpc.GenericRpcHandler:
 
 
 class SocketServer:
-    """A gRPC server on the unix socket `path`, with `workers` threads. It listens from `start` on."""
+    """A gRPC server on the unix socket `path`, with `workers` threads. It listens from `start` to `stop`."""
 
     def __init__(
         self, path: Path, handlers: Sequence[grpc.GenericRpcHandler], *, workers: int, name: str
@@ -61,48 +65,83 @@ class SocketServer:
                 f"shorten --driver-name, --plugins-dir or --registry-dir"
             )
         self.path = path
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=name)
-        self._server = grpc.server(self._pool, handlers=list(handlers), options=_OPTIONS)
-        self._inode: int | None = None
+        self._handlers = tuple(handlers)
+        self._workers = workers
+        self._name = name
+        self._mutex = Lock()
+        self._running: _Running | None = None
 
     def start(self) -> None:
         """Listen. A socket that a killed predecessor left is replaced. Raises Fatal when the socket cannot be made."""
-        try:
-            self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of
-            # its own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
-            bound = self.path.with_name(f".{os.getpid()}")
-            bound.unlink(missing_ok=True)
-            before = os.umask(0o777 - SOCKET_MODE)
-            try:
-                self._server.add_insecure_port(f"unix:{bound}")
-            finally:
-                os.umask(before)
-            self._server.start()
-            self._inode = bound.stat().st_ino
-            bound.replace(self.path)
-        except (OSError, RuntimeError) as error:
-            raise Fatal(
-                f"cannot listen on {self.path}: {error}; the directory must exist, be writable, and be the kubelet's"
-            ) from error
+        with self._mutex:
+            self._running = self._listen()
+
+    def ensure(self) -> bool:
+        """Listen anew if somebody removed or replaced the socket; answers whether that was needed.
+
+        Calls that came in by the old socket may end as `stop` would let them. Nothing happens before `start` and after
+        `stop`.
+        """
+        with self._mutex:
+            if self._running is None or self._running.is_at(self.path):
+                return False
+            old, self._running = self._running, self._listen()
+        old.server.stop(GRACE_SECONDS)  # its threads end with it
+        return True
 
     def is_there(self) -> bool:
-        """Whether the path still leads to this server."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
-
-    def unlink(self) -> None:
-        """Remove the socket's file, if it still is this server's."""
-        if self._inode is not None and self.is_there():
-            self.path.unlink(missing_ok=True)
+        """Whether the path leads to this server."""
+        with self._mutex:
+            return self._running is not None and self._running.is_at(self.path)
 
     def stop(self, grace_seconds: float) -> None:
         """Take no new calls, let running ones end for so long, then end them."""
-        self.unlink()
-        self._server.stop(grace_seconds).wait()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._mutex:
+            running, self._running = self._running, None
+        if running is not None:
+            if running.is_at(self.path):
+                self.path.unlink(missing_ok=True)
+            running.server.stop(grace_seconds).wait()
+            running.pool.shutdown(wait=False)
+
+    def _listen(self) -> "_Running":
+        # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of its
+        # own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
+        name = blake2s(os.fsencode(self.path.name), digest_size=2).hexdigest()
+        bound = self.path.with_name(f".{name}")
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix=self._name)
+        server = grpc.server(pool, handlers=list(self._handlers), options=_OPTIONS)
+        running = _Running(server, pool)
+        try:
+            self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            bound.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix:{bound}")
+            # Not by umask, which is the whole process's: another thread may be making a file now.
+            bound.chmod(SOCKET_MODE)
+            server.start()
+            running.inode = bound.stat().st_ino
+            bound.replace(self.path)
+        except (OSError, RuntimeError) as error:
+            server.stop(0)
+            raise Fatal(
+                f"cannot listen on {self.path}: {error}; the directory must exist, be writable, and be the kubelet's"
+            ) from error
+        return running
+
+
+@dataclass(slots=True)
+class _Running:
+    """A gRPC server and the socket that it has."""
+
+    server: grpc.Server
+    pool: ThreadPoolExecutor
+    inode: int = 0
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return path.stat().st_ino == self.inode
+        except OSError:
+            return False
 
 
 def _serialize(message: Any) -> bytes:

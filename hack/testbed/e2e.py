@@ -6,9 +6,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from onenode import build, preflight
 
+T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -27,14 +29,14 @@ def _pytest() -> int:
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 
-def _timed(phase: str, work: Callable[[], object]) -> object:
+def _timed(phase: str, work: Callable[[], T]) -> T:
     started = time.monotonic()
     answer = work()
     print(f"e2e: {phase} took {time.monotonic() - started:.1f} s", flush=True)
     return answer
 
 
-def main() -> object:
+def main() -> int:
     """Check the machine, build, test; the exit status is that of pytest."""
     _timed("preflight", preflight.require)
     _timed("build", build.build)
@@ -42,4 +44,4 @@ def main() -> object:
 
 
 if __name__ == "__main__":
-    sys.exit(main())  # type: ignore[arg-type]
+    sys.exit(main())

@@ -7,8 +7,9 @@ for nobody would miss it otherwise.
 """
 
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ from tests.e2e.agreement import assert_agreement
 from tests.e2e.story import Story
 
 CLASSES = Path(__file__).resolve().parents[2] / "deviceclasses"
+PROFILE = "h100x8"
 LOGS = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
-) -> Iterator[None]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("real"):
@@ -71,13 +73,14 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def installed_driver(cluster: Cluster) -> Driver:
     """The driver of the cluster; it may be dead at the moment."""
-    return Driver(cluster)
+    return Driver(cluster, profile=PROFILE)
 
 
 @pytest.fixture
 def driver(installed_driver: Driver) -> Iterator[Driver]:
     """A running driver; afterwards the node must agree with itself."""
     installed_driver.ensure_running()
+    installed_driver.play(PROFILE)
     yield installed_driver
     installed_driver.ensure_running()
     assert_agreement(installed_driver)
@@ -88,9 +91,9 @@ def make_story(driver: Driver, request: pytest.FixtureRequest) -> Iterator[Calla
     """Begin stories, each in a namespace of its own; they end with the test."""
     begun: list[Story] = []
 
-    def make(labels: dict[str, str] | None = None) -> Story:
-        name = request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
-        story = Story(driver, f"{name}-{len(begun)}", labels or {})
+    def make(labels: dict[str, str] | None = None, *, name: str = "") -> Story:
+        words = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))
+        story = Story(driver, name or f"{words[:50].strip('-')}-{len(begun)}", labels or {})
         begun.append(story)
         story.begin()
         return story

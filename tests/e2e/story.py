@@ -4,17 +4,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from onenode.driver import DRIVER_NAME, Driver
 from onenode.namespaces import TestBedError, wait_until
 from onenode.node_files import IMAGE
+
 from tests.e2e.agreement import allocated_here, published
 
 LOCAL_MAJORS = {*range(60, 64), *range(120, 128)}  # numbers that Linux leaves to local use
 API = "resource.k8s.io/v1"
 # Every character device of the container as "path major minor", the numbers in hexadecimal.
 LOOK = "env; find /dev -type c -exec stat -c '/dev-node %n %t %T' {} +"
+FIRST = "c0"  # the name of a pod's first container
 NODE_LINE = re.compile(r"^/dev-node (\S+) ([0-9a-f]+) ([0-9a-f]+)$", re.MULTILINE)
 
 
@@ -137,13 +141,21 @@ class Story:
             timeout_seconds=150,
         )
 
+    def apply_file(self, path: Path) -> None:
+        """Create what a manifest holds."""
+        self._kubectl("apply", "-f", str(path))
+
     # Asking
+
+    def pods(self) -> list[str]:
+        """The names of the pods."""
+        return self._kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()
 
     def wait_ready(self, *names: str) -> None:
         """Wait until the pods run; a failure shows what the pods' events say."""
         for name in names:
             try:
-                wait_until(lambda pod=name: self._is_ready(pod), f"pod {name}", timeout_seconds=120)
+                wait_until(partial(self._is_ready, name), f"pod {name}", timeout_seconds=120)
             except TestBedError as error:
                 raise AssertionError(
                     f"{error}\n{self._kubectl('describe', 'pod', name)}"
@@ -168,12 +180,12 @@ class Story:
 
         return wait_until(reason, f"the scheduler's verdict on pod {name}")
 
-    def shell(self, pod: str, script: str, *, container: int = 0) -> str:
+    def shell(self, pod: str, script: str, *, container: str = FIRST) -> str:
         """What a shell in the container says, errors included; its exit status does not matter."""
         shell = ("--", "sh", "-c", f"( {script} ) 2>&1; true")
-        return self._kubectl("exec", pod, "-c", f"c{container}", *shell)
+        return self._kubectl("exec", pod, "-c", container, *shell)
 
-    def seen_by(self, pod: str, *, container: int = 0) -> Seen:
+    def seen_by(self, pod: str, *, container: str = FIRST) -> Seen:
         """Look around inside a container."""
         text = self.shell(pod, LOOK, container=container)
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
@@ -188,7 +200,34 @@ class Story:
         results = allocated_here(self._object("resourceclaim", claim))
         return {entry["device"]: entry["request"] for entry in results}
 
-    def assert_has(self, pod: str, *devices: str, container: int = 0) -> Seen:
+    def claims_of(self, pod: dict[str, Any]) -> dict[str, str]:
+        """The pod's ResourceClaims by the pod's own names for them, those from templates too."""
+        made = pod["status"].get("resourceClaimStatuses", [])
+        named = {entry["name"]: entry["resourceClaimName"] for entry in made}
+        direct = pod["spec"].get("resourceClaims", [])
+        return named | {
+            entry["name"]: entry["resourceClaimName"]
+            for entry in direct
+            if "resourceClaimName" in entry
+        }
+
+    def assert_has_what_it_asks_for(self, name: str) -> list[Seen]:
+        """Each container has exactly what its entries under resources.claims were given."""
+        pod = self._object("pod", name)
+        claims = self.claims_of(pod)
+        seen = []
+        for container in pod["spec"]["containers"]:
+            devices = [
+                device
+                for entry in container["resources"]["claims"]
+                for device, wanted in self.allocated(claims[entry["name"]]).items()
+                if entry.get("request", wanted) in (wanted, wanted.partition("/")[0])
+            ]
+            assert devices, f"pod {name} was given nothing for container {container['name']}"
+            seen.append(self.assert_has(name, *devices, container=container["name"]))
+        return seen
+
+    def assert_has(self, pod: str, *devices: str, container: str = FIRST) -> Seen:
         """The container has exactly these devices: their uuids by name, their nodes by number."""
         seen, there = self.seen_by(pod, container=container), published(self.driver)
         uuids = {
@@ -204,7 +243,7 @@ class Story:
         )
         return seen
 
-    def assert_has_claimed(self, pod: str, claim: str, *, container: int = 0) -> Seen:
+    def assert_has_claimed(self, pod: str, claim: str, *, container: str = FIRST) -> Seen:
         """The container has exactly the devices in the claim's allocation, and that is at least one."""
         devices = self.allocated(claim)
         assert devices, f"claim {claim} has no allocation"

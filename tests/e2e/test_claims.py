@@ -68,9 +68,9 @@ def test_each_container_gets_the_request_that_it_names(story: Story) -> None:
     left = [device for device, wanted in allocated.items() if wanted == "left"]
     right = [device for device, wanted in allocated.items() if wanted == "right"]
     assert (len(left), len(right)) == (1, 2)
-    story.assert_has("pair", *left, container=0)
-    story.assert_has("pair", *right, container=1)
-    story.assert_has("pair", *left, *right, container=2)
+    story.assert_has("pair", *left, container="c0")
+    story.assert_has("pair", *right, container="c1")
+    story.assert_has("pair", *left, *right, container="c2")
 
 
 def test_the_first_alternative_that_fits_is_taken(story: Story) -> None:

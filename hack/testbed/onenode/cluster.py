@@ -9,8 +9,6 @@ node, and the node's (containerd, kubelet, every container, the driver), which d
 import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -70,7 +68,7 @@ class Cluster:
         self.start_kubelet()
         self._make_driver_account()
         self.wait_node_ready()
-        wait_until(lambda: self._has_default_account(), "the service account of namespace default")
+        wait_until(self._has_default_account, "the service account of namespace default")
 
     def stop(self, *, keep: Path | None = None) -> None:
         """End everything and remove every trace; copy the logs to `keep` first."""

@@ -54,6 +54,15 @@ class Driver:
             timeout_seconds=READY_TIMEOUT_SECONDS,
         )
 
+    def play(self, profile: str) -> None:
+        """Stand on another machine from now on; nothing may be prepared."""
+        if profile == self.profile:
+            return
+        if self.running:
+            self.stop()
+        self.profile = profile
+        self.start()
+
     @property
     def running(self) -> bool:
         """Is there a process?"""

@@ -169,12 +169,12 @@ class Namespaces:
 
     def processes(self) -> list[int]:
         """Everything that lives inside but process 1, by the numbers outside."""
-        inside = os.readlink(f"/proc/{self._init_pid}/ns/pid")
+        inside = Path(f"/proc/{self._init_pid}/ns/pid").readlink()
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self._init_pid:
                 with suppress(OSError):  # it has just ended
-                    if os.readlink(entry / "ns" / "pid") == inside:
+                    if (entry / "ns" / "pid").readlink() == inside:
                         found.append(int(entry.name))
         return found
 

@@ -15,6 +15,7 @@ RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 IMAGE = "localhost/busybox:1"
 POD_NETWORK = "10.244.0.0/24"
 SERVICE_NETWORK = "10.96.0.0/16"
+FAIL_CGROUP_V1_SINCE = 35  # the minor release whose kubelet first refuses cgroup v1
 CDI_FOLDER = "/var/run/cdi"
 # Who may say what to the API server: file name of the kubeconfig -> (token, user, groups).
 USERS = {
@@ -138,5 +139,7 @@ def write_node_files(root: Path, *, version: str) -> None:
     (root / "cni" / "10-testbed.conflist").write_text(cni_conflist())
     (root / "containerd.toml").write_text(containerd_toml(root))
     minor = int(version.split(".")[1])
-    extra = "failCgroupV1: false" if minor >= 35 else ""  # older kubelets do not know the field
+    extra = (
+        "failCgroupV1: false" if minor >= FAIL_CGROUP_V1_SINCE else ""
+    )  # older kubelets do not know the field
     (root / "kubelet.yaml").write_text(kubelet_yaml(extra))

@@ -3,6 +3,7 @@
 
 import base64
 import socket
+import socketserver
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from dra_driver.errors import Permanent, Temporary
 from dra_driver.kube.connection import Connection, FixedHeaders, TlsContext, TlsFiles, TokenFile
 from dra_driver.kube.failures import Call
 from dra_driver.kube.transport import LARGEST_BODY_BYTES, Exchange, Transport
+from dra_driver.kube.watch import read_lines
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, Reset, refusal
 
 NODES = Exchange(Call("list", "nodes"), "GET", "/api/v1/nodes")
@@ -96,7 +98,9 @@ def test_a_time_to_come_back_after_the_deadline_is_passed_on(
     transport: Transport, api: FakeApi, time: Time
 ) -> None:
     api.faults.status(503, retry_after=60)
-    with pytest.raises(Temporary, match="list nodes at .* 503: the server is currently unable") as caught:
+    with pytest.raises(
+        Temporary, match="list nodes at .* 503: the server is currently unable"
+    ) as caught:
         transport.request(NODES)
     assert caught.value.retry_after_seconds == 60
     assert time.slept == []
@@ -139,7 +143,9 @@ def test_connections_are_used_again(transport: Transport, api: FakeApi) -> None:
 
 def test_a_redirect_is_not_followed(transport: Transport, api: FakeApi) -> None:
     api.faults.add(Answer(302, {"Location": "http://192.0.2.1/"}))
-    with pytest.raises(Permanent, match="302: an empty body; a Kubernetes API server does not redirect"):
+    with pytest.raises(
+        Permanent, match="302: an empty body; a Kubernetes API server does not redirect"
+    ):
         transport.request(NODES)
 
 
@@ -195,7 +201,9 @@ def test_an_answer_that_trickles_is_given_up_at_the_deadline(time: Time) -> None
         server.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         transport = Transport(Connection(url), sleep=time.sleep, clock=time.clock)
-        with pytest.raises(Temporary, match=f"list nodes at {url}: the answer did not end within 10 s"):
+        with pytest.raises(
+            Temporary, match=f"list nodes at {url}: the answer did not end within 10 s"
+        ):
             transport.request(NODES)
         done.set()
         server.join()
@@ -211,8 +219,12 @@ def test_an_answer_without_end_is_not_kept_in_memory(transport: Transport, api: 
 def test_a_silent_server_is_given_up(time: Time) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        silent = Transport(Connection(url), sleep=time.sleep, clock=time.clock, deadline_seconds=0.05)
-        with pytest.raises(Temporary, match="no answer: .*; the server took the request and was silent"):
+        silent = Transport(
+            Connection(url), sleep=time.sleep, clock=time.clock, deadline_seconds=0.05
+        )
+        with pytest.raises(
+            Temporary, match="no answer: .*; the server took the request and was silent"
+        ):
             silent.request(CREATE)
         silent.close()
 
@@ -296,7 +308,10 @@ def test_a_certificate_for_another_name_is_refused(
     make_transport: MakeTransport, secure_api: FakeApi, tls: Path
 ) -> None:
     transport = make_transport(Connection(secure_api.url, tls=trusting(tls), source="/k"))
-    with pytest.raises(Temporary, match="no answer: .*127.0.0.1.*; check the certificate authority, the server name .* in /k"):
+    with pytest.raises(
+        Temporary,
+        match="no answer: .*127.0.0.1.*; check the certificate authority, the server name .* in /k",
+    ):
         transport.request(CREATE)
 
 
@@ -305,11 +320,15 @@ def test_an_unknown_authority_is_refused(
 ) -> None:
     context = TlsContext(TlsFiles(ca_file=tls / "other-ca.crt"))
     transport = make_transport(Connection(secure_api.url, tls=context, tls_server_name=NAME))
-    with pytest.raises(Temporary, match="CERTIFICATE_VERIFY_FAILED.*; check the certificate authority"):
+    with pytest.raises(
+        Temporary, match="CERTIFICATE_VERIFY_FAILED.*; check the certificate authority"
+    ):
         transport.request(CREATE)
 
 
-def test_verification_can_be_switched_off(make_transport: MakeTransport, secure_api: FakeApi) -> None:
+def test_verification_can_be_switched_off(
+    make_transport: MakeTransport, secure_api: FakeApi
+) -> None:
     connection = Connection(secure_api.url, tls=TlsContext(TlsFiles(verify=False)))
     assert make_transport(connection).request(NODES)["items"] == []
 
@@ -355,76 +374,69 @@ def test_a_server_that_wants_a_client_certificate_refuses_without(
         make_transport(connection).request(CREATE)
 
 
-def test_a_tls_watch_is_broken_by_shutdown(
+def test_a_silent_tls_watch_ends_when_it_is_stopped(
     make_transport: MakeTransport, secure_api: FakeApi, tls: Path
 ) -> None:
     connection = Connection(secure_api.url, tls=trusting(tls), tls_server_name=NAME)
     watch = Exchange(Call("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1"})
     response = make_transport(connection).open_watch(watch, read_timeout_seconds=600)
-    threading.Timer(0.05, response.shutdown).start()
-    assert response.read1(100) == b""
-    response.close()
+    stop = threading.Event()
+    stopper = threading.Timer(0.05, stop.set)
+    stopper.start()
+    assert list(read_lines(response, stop)) == []
+    stopper.join()
 
 
 # Proxies
 
 
-class Proxy:
-    """A forward proxy: CONNECT tunnels and plain requests, one of each kind at a time."""
+class Proxy(socketserver.ThreadingTCPServer):
+    """A forward proxy: CONNECT tunnels and plain requests; `seen` are the heads that arrived."""
 
     def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        super().__init__(("127.0.0.1", 0), ProxiedConnection)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.seen: list[bytes] = []
-        self._threads = [threading.Thread(target=self._serve)]
-        self._threads[0].start()
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        self._listener.close()
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _address = self._listener.accept()
-            except OSError:
-                return
-            self._tunnel(client)
+class ProxiedConnection(socketserver.BaseRequestHandler):
+    """Copies bytes both ways until the client ends."""
 
-    def _tunnel(self, client: socket.socket) -> None:
-        head = client.recv(65536)
-        self.seen.append(head)
+    def handle(self) -> None:
+        assert isinstance(self.server, Proxy)
+        head = self.request.recv(65536)
+        self.server.seen.append(head)
         method, target, _rest = head.split(b" ", 2)
-        plain = method != b"CONNECT"
-        authority = target.split(b"/")[2] if plain else target
+        authority = target if method == b"CONNECT" else target.split(b"/")[2]
         host, port = authority.decode().split(":")
-        server = socket.create_connection((host, int(port)))
-        if plain:
-            server.sendall(head)
-        else:
-            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        for source, sink in ((client, server), (server, client)):
-            thread = threading.Thread(target=_copy, args=(source, sink))
-            thread.start()
-            self._threads.append(thread)
+        with socket.create_connection((host, int(port))) as upstream:
+            if method == b"CONNECT":
+                self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                upstream.sendall(head)
+            backwards = threading.Thread(target=copy, args=(upstream, self.request))
+            backwards.start()
+            copy(self.request, upstream)
+            backwards.join()
 
 
-def _copy(source: socket.socket, sink: socket.socket) -> None:
+def copy(source: socket.socket, sink: socket.socket) -> None:
     try:
         while piece := source.recv(65536):
             sink.sendall(piece)
         sink.shutdown(socket.SHUT_WR)
     except OSError:
-        source.close()
+        return  # the other side is gone
 
 
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
-    running = Proxy()
-    yield running
-    running.close()
+    with Proxy() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
 
 
 def test_requests_go_through_a_proxy(
@@ -455,12 +467,17 @@ def test_a_dead_proxy_is_named_without_its_password(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     connection = Connection(
-        secure_api.url, tls=trusting(tls), tls_server_name=NAME, proxy=f"http://u:secret@127.0.0.1:{port}"
+        secure_api.url,
+        tls=trusting(tls),
+        tls_server_name=NAME,
+        proxy=f"http://u:secret@127.0.0.1:{port}",
     )
     with pytest.raises(Temporary) as caught:
         make_transport(connection).request(CREATE)
     assert f"through proxy http://127.0.0.1:{port}: no answer" in str(caught.value)
-    assert str(caught.value).endswith("check that the proxy runs and lets this host through, or add the host to NO_PROXY")
+    assert str(caught.value).endswith(
+        "check that the proxy runs and lets this host through, or add the host to NO_PROXY"
+    )
     assert "secret" not in str(caught.value)
 
 

@@ -337,19 +337,6 @@ def test_a_damaged_file_that_another_process_has_open_is_not_touched(path: Path)
         assert store.quarantined is not None
 
 
-def test_a_damaged_file_that_cannot_be_renamed_is_named(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_bytes(b"this is no database, and long enough to be looked at" * 100)
-    # A directory that is not empty in the place of the companion's new name.
-    path.with_name("state.db-wal").write_bytes(b"wal")
-    path.with_name("state.db.damaged-1-wal").mkdir()
-    with pytest.raises(
-        Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")
-    ):
-        StateStore(path, boot_id="boot-1")
-    assert path.exists()
-
-
 def set_version(path: Path, version: int, min_reader: int) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {version}")

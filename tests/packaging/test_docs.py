@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does everything that the pages show work, and everything that they point at exist?"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.backends.base import BackendContext
+from dra_driver.backends.faults import parse_faults
+from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.registry import load_backend
+from dra_driver.kube.wire import v1
+from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.ids import DriverName, NodeName, PoolName
+from dra_driver.model.slices import SliceSpec
+from dra_driver.planning.config import config_for
+from dra_driver.planning.slices import plan_pool
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
+from dra_driver.testing.plain_client import PLURALS, PlainClient
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("index", "why", "try-it", "deviceclasses", "node-admins")
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+    *(ROOT / "docs" / f"{name}.md" for name in OURS),
+    ROOT / "helm" / "dra-driver" / "README.md",
+]
+DRIVER = DriverName("gpu.dra-driver.dev")
+NODE = "node-1"
+Object = dict[str, Any]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(path: Path) -> Iterator[tuple[list[str], str]]:
+    """Each command of the console blocks, with the output shown below it."""
+    for block in blocks(path, "console"):
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            yield command.split(), output
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_links_into_pages_name_a_heading(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", path.read_text()):
+        text = (path.parent / target).read_text()
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        names = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+        assert anchor in names
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_commands_name_verbs_and_files_that_exist(path: Path) -> None:
+    verbs = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words, _output in commands(path):
+        if words[0] == "make":
+            assert set(words[1:]) <= verbs
+        named = [word for word in words if word.startswith(("hack/", "deviceclasses/"))]
+        assert [word for word in named if not (ROOT / word).exists()] == []
+
+
+def driver_commands() -> list[Any]:
+    return [
+        pytest.param(words[1:], output, id=" ".join(words[1:]))
+        for path in PAGES
+        for words, output in commands(path)
+        if words[0] == "dra-driver"
+    ]
+
+
+@pytest.mark.parametrize(("arguments", "output"), driver_commands())
+def test_commands_of_the_driver_run_and_print_what_is_shown(
+    arguments: list[str], output: str
+) -> None:
+    command = (sys.executable, "-m", "dra_driver", *arguments)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not output or ended.stdout == output
+
+
+@pytest.mark.parametrize(("path", "option"), [(page, "--help") for page in PAGES], ids=str)
+def test_flags_of_the_driver_in_commands_are_known(path: Path, option: str) -> None:
+    known = subprocess.run(
+        (sys.executable, "-m", "dra_driver", "run", option),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for words, _output in commands(path):
+        if ".venv/bin/dra-driver" in words:
+            flags = [word for word in words if word.startswith("--")]
+            assert [flag for flag in flags if flag not in known] == []
+
+
+def manifests(path: Path) -> list[Object]:
+    loaded = (document for block in blocks(path, "yaml") for document in yaml.safe_load_all(block))
+    return [document for document in loaded if document.get("kind") in PLURALS]
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if manifests(page)], ids=page_id)
+def test_pods_that_a_page_shows_get_their_devices(path: Path) -> None:
+    backend = load_backend("simulated", BackendContext(NODE, {"profile": "h100x8"}))
+    (devices,) = plan_pool(backend.scan(), kept=()).slices
+    spec = v1.dump_slice_spec(SliceSpec(PoolName(NODE), 1, 1, devices), DRIVER, NodeName(NODE))
+    with FakeApi() as api, PlainClient(api.url) as client:
+        api.put("nodes", {"metadata": {"name": NODE}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        for document in manifests(path):
+            client.create(document)
+        outcomes = FakeScheduler(client).schedule()
+    pods = [document for document in manifests(path) if document["kind"] == "Pod"]
+    assert [type(outcome) for outcome in outcomes] == [Placed] * len(pods), outcomes
+
+
+def test_the_configuration_that_is_shown_is_understood() -> None:
+    (text,) = [
+        block
+        for block in blocks(ROOT / "docs" / "deviceclasses.md", "yaml")
+        if "DeviceConfig" in block
+    ]
+    entry = OpaqueConfig(0, "FromClaim", (), DRIVER, yaml.safe_load(text))
+    assert config_for("r", [entry], frozenset()) == DeviceConfig(label="training run 7")
+
+
+def test_the_fault_file_that_is_shown_is_understood() -> None:
+    (text,) = blocks(ROOT / "docs" / "try-it.md", "yaml")
+    faults = parse_faults(text.encode(), Path("faults.yaml"))
+    assert sorted(faults) == ["gpu-0", "gpu-1"]
+
+
+def test_the_table_of_attributes_is_the_vocabulary_of_the_profiles() -> None:
+    published: dict[str, str] = {}
+    for profile in PROFILES.keys() - {"example"}:
+        backend = load_backend("simulated", BackendContext(NODE, {"profile": profile}))
+        for device in backend.scan().devices:
+            words = {"str": "string", "Version": "version", "int": "int", "bool": "bool"}
+            published |= {
+                name: words[type(value).__name__] for name, value in device.attributes.items()
+            }
+            published |= dict.fromkeys(device.capacity, "capacity")
+    text = (ROOT / "docs" / "deviceclasses.md").read_text()
+    table = dict(re.findall(r"^\| `([\w./]+)` \| (\w+) \| `", text, re.MULTILINE))
+    assert table == published
+
+
+def test_the_pages_name_every_profile() -> None:
+    text = (ROOT / "docs" / "try-it.md").read_text()
+    assert [name for name in PROFILES if f"`{name}`" not in text] == []
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    script = ROOT / "hack" / "generate-demo-picture"
+    ended = subprocess.run(
+        (sys.executable, script, "--check"), capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_the_license_is_the_apache_license() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text

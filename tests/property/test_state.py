@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state file against a dictionary: any sequence of changes, some undone, some across a restart."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dra_driver.errors import Permanent
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.state import StateStore
+from dra_driver.testing.builders import A_POOL, a_ref, a_uid
+
+NAMES = st.sampled_from(["a", "b", "c"])
+DEVICES = st.lists(
+    st.tuples(st.sampled_from(["gpu-0", "gpu-1"]), st.sampled_from(["", "s1"]), st.booleans()),
+    max_size=3,
+    unique_by=lambda device: device[:2],
+)
+ACTIONS = st.one_of(
+    st.tuples(st.just("start"), NAMES, DEVICES),
+    st.tuples(st.just("prepared"), NAMES),
+    st.tuples(st.just("forget"), NAMES),
+    st.tuples(st.just("restart")),
+)
+
+
+def a_row(name: str, devices) -> PreparedClaim:
+    entries = tuple(
+        PreparedDevice(("r",), A_POOL, device, (), "", share, admin) for device, share, admin in devices
+    )
+    return PreparedClaim(a_ref(name), Phase.STARTED, "boot-1", entries, name)
+
+
+class Aborted(Exception):
+    pass
+
+
+def apply(store: StateStore, model: dict[str, PreparedClaim], action, *, abort: bool) -> None:
+    changed = dict(model)
+    verb, name = action[0], action[1]
+    with store.transaction("started") as transaction:
+        if verb == "start":
+            row = a_row(name, action[2])
+            taken = {key for other, claim in model.items() if other != name for key in claim.owned}
+            if taken & set(row.owned):
+                expected = True
+            else:
+                expected = False
+                changed[name] = row
+            try:
+                transaction.start(row)
+            except Permanent:
+                assert expected
+                raise
+            assert not expected
+        elif verb == "forget":
+            transaction.forget(a_uid(name))
+            changed.pop(name, None)
+        else:
+            transaction.set_phase(a_uid(name), Phase.PREPARED)
+            if name in changed:
+                old = changed[name]
+                changed[name] = PreparedClaim(old.ref, Phase.PREPARED, "boot-1", old.devices, old.cdi_spec)
+        if abort:
+            raise Aborted
+    model.clear()
+    model.update(changed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ACTIONS, st.booleans()), max_size=12))
+def test_the_file_says_what_a_dictionary_would(actions) -> None:
+    model: dict[str, PreparedClaim] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state.db"
+        store = StateStore(path, boot_id="boot-1")
+        for action, abort in actions:
+            if action[0] == "restart":
+                store.close()
+                store = StateStore(path, boot_id="boot-1")
+                continue
+            try:
+                apply(store, model, action, abort=abort)
+            except (Permanent, Aborted):
+                pass
+            with store.reading() as state:
+                assert {claim.ref.name: claim for claim in state.all_claims()} == model
+                assert state.owned_devices(A_POOL) == {
+                    key.device for claim in model.values() for key in claim.owned
+                }
+        store.close()

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kubeconfig may say, and what is said about a broken one."""
+
+import base64
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.errors import Fatal, Temporary
+from dra_driver.kube.auth import connect
+from dra_driver.kube.connection import Connection
+from dra_driver.kube.login import login
+
+Config = dict[str, Any]
+Write = Callable[..., Path]
+
+
+def config(*, cluster: Config | None = None, user: Config | None = None) -> Config:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "other", "cluster": {"server": "https://wrong.example"}},
+            {"name": "lab", "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}},
+        ],
+        "users": [{"name": "admin", "user": user or {}}],
+        "contexts": [{"name": "lab-admin", "context": {"cluster": "lab", "user": "admin"}}],
+        "current-context": "lab-admin",
+    }
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_(content: object) -> Path:
+        path = tmp_path / "kubeconfig"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return path
+
+    return write_
+
+
+def read(path: Path, **environment: str) -> Connection:
+    return connect(path, environment=environment)
+
+
+def data(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def test_the_current_context_is_used(write: Write) -> None:
+    connection = read(write(config(user={"token": "secret"})))
+    assert connection.server == "https://10.0.0.1:6443"
+    assert connection.credentials.headers() == {"Authorization": "Bearer secret"}
+
+
+def test_a_context_without_a_user_sends_no_credentials(write: Write) -> None:
+    content = config()
+    content["contexts"][0]["context"] = {"cluster": "lab"}
+    assert read(write(content)).credentials.headers() == {}
+
+
+def test_a_user_may_be_without_fields(write: Write) -> None:
+    content = config()
+    content["users"][0]["user"] = None
+    assert read(write(content)).credentials.headers() == {}
+
+
+def test_paths_are_relative_to_the_file_and_a_token_file_wins(
+    write: Write, tmp_path: Path, tls: Path
+) -> None:
+    (tmp_path / "pki").mkdir()
+    (tmp_path / "pki" / "token").write_text("from file")
+    for name in ("ca.crt", "client.crt", "client.key"):
+        (tmp_path / "pki" / name).write_bytes((tls / name).read_bytes())
+    user = {
+        "token": "from field",
+        "tokenFile": "pki/token",
+        "client-certificate": "pki/client.crt",
+        "client-key": "pki/client.key",
+    }
+    connection = read(write(config(cluster={"certificate-authority": "pki/ca.crt"}, user=user)))
+    assert connection.credentials.headers() == {"Authorization": "Bearer from file"}
+    assert len(connection.tls.current().get_ca_certs()) == 1
+
+
+def test_certificates_may_stand_in_the_file(write: Write, tls: Path) -> None:
+    user = {
+        "client-certificate-data": data(tls / "client.crt"),
+        "client-key-data": data(tls / "client.key"),
+    }
+    cluster = {
+        "certificate-authority": "does-not-exist",
+        "certificate-authority-data": data(tls / "ca.crt"),
+    }
+    assert len(read(write(config(cluster=cluster, user=user))).tls.current().get_ca_certs()) == 1
+
+
+def test_server_name_and_verification_are_taken_over(write: Write) -> None:
+    cluster = {"tls-server-name": "kubernetes.default.svc", "insecure-skip-tls-verify": True}
+    connection = read(write(config(cluster=cluster)))
+    assert connection.tls_server_name == "kubernetes.default.svc"
+    assert connection.tls.current().check_hostname is False
+
+
+def test_the_files_proxy_wins_over_the_environments(write: Write) -> None:
+    path = write(config(cluster={"proxy-url": "http://its-own:1"}))
+    assert read(path, HTTPS_PROXY="http://environment:2").proxy == "http://its-own:1"
+    path = write(config())
+    assert read(path, HTTPS_PROXY="http://environment:2").proxy == "http://environment:2"
+    assert read(path, HTTPS_PROXY="http://environment:2", NO_PROXY="10.0.0.0/8").proxy == ""
+
+
+def broken(change: Callable[[Config], object]) -> Config:
+    content = config()
+    change(content)
+    return content
+
+
+BROKEN: list[tuple[object, str]] = [
+    ("{", ".*give a file that kubectl --kubeconfig"),
+    ("- 1", "it must be a YAML mapping, not list"),
+    ("", "current-context is not set; choose one with kubectl config use-context"),
+    (broken(lambda c: c.pop("current-context")), "current-context is not set; choose one"),
+    (
+        broken(lambda c: c.update({"current-context": 7})),
+        "current-context must be text, not int; put it in quotes",
+    ),
+    (
+        broken(lambda c: c.update({"current-context": "gone"})),
+        "current-context asks for context 'gone', but contexts has lab-admin; correct one of the two",
+    ),
+    (
+        broken(lambda c: c.pop("clusters")),
+        "context 'lab-admin' asks for cluster 'lab', but clusters has none; correct one of the two",
+    ),
+    (
+        broken(lambda c: c.update(users=[])),
+        "context 'lab-admin' asks for user 'admin', but users has none; correct one of the two",
+    ),
+    (
+        broken(lambda c: c["clusters"][1].update(cluster="lab")),
+        "cluster 'lab': it must be a YAML mapping, not str",
+    ),
+    (
+        config(cluster={"server": "10.0.0.1:6443"}),
+        "cluster 'lab': server is '10.0.0.1:6443'; it must be a URL such as https://10.0.0.1:6443",
+    ),
+    (config(cluster={"server": "https://[fd00"}), "cluster 'lab': server is .*; it must be a URL"),
+    (
+        config(cluster={"insecure-skip-tls-verify": "yes"}),
+        "cluster 'lab': insecure-skip-tls-verify must be true or false, not 'yes'",
+    ),
+    (
+        config(cluster={"certificate-authority": "no/ca.crt"}),
+        "cluster 'lab': certificate-authority names .*/no/ca.crt, which does not exist; correct the path",
+    ),
+    (
+        config(cluster={"certificate-authority-data": "%%%"}),
+        "cluster 'lab': certificate-authority-data is no base64 of a PEM text .*; copy the field again",
+    ),
+    (
+        config(cluster={"proxy-url": "socks5://name:secret@proxy:1080"}),
+        "cluster 'lab': proxy-url is 'socks5://proxy:1080'; only http:// and https:// proxies are supported",
+    ),
+    (
+        config(user={"client-certificate-data": "aGVsbG8="}),
+        "user 'admin': it has a client-certificate but no client-key; both are needed",
+    ),
+    (
+        config(user={"client-key-data": "aGVsbG8="}),
+        "user 'admin': it has a client-key but no client-certificate; both are needed",
+    ),
+    (
+        config(user={"username": "admin", "password": "secret"}),
+        "user 'admin': it logs in by name and password, .*; use a token or a client certificate",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), BROKEN, ids=[message[:60] for _, message in BROKEN]
+)
+def test_a_broken_file_is_fatal_with_the_place_and_the_next_step(
+    write: Write, content: object, message: str
+) -> None:
+    path = write(content)
+    with pytest.raises(Fatal, match=message) as caught:
+        read(path)
+    assert f"kubeconfig {path}" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_fatal(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere"
+    with pytest.raises(Fatal, match=f"cannot read kubeconfig {path}: .*No such file"):
+        read(path)
+
+
+# Logging in by a program
+
+PLUGIN = """
+import json, pathlib, sys
+counter = pathlib.Path(sys.argv[1])
+count = int(counter.read_text()) + 1
+counter.write_text(str(count))
+status = {"token": f"token-{count}"} if sys.argv[2] == "token" else {}
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}))
+"""
+
+
+def program(tmp_path: Path, what: str) -> Config:
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    (tmp_path / "counter").write_text("0")
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(tmp_path / "plugin.py"), str(tmp_path / "counter"), what],
+            "interactiveMode": "Never",
+        }
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the kubernetes package's own affairs
+def test_a_program_logs_in_and_is_asked_again_after_a_refusal(write: Write, tmp_path: Path) -> None:
+    credentials = read(write(config(user=program(tmp_path, "token")))).credentials
+    assert credentials.headers() == {"Authorization": "Bearer token-1"}
+    assert credentials.headers() == {"Authorization": "Bearer token-1"}
+    credentials.forget()
+    assert credentials.headers() == {"Authorization": "Bearer token-2"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_program_without_a_token_is_temporary(write: Write, tmp_path: Path) -> None:
+    path = write(config(user=program(tmp_path, "nothing")))
+    with pytest.raises(Temporary) as caught:
+        read(path).credentials.headers()
+    assert str(caught.value).startswith(
+        f"kubeconfig {path}, context 'lab-admin': logging in failed: "
+    )
+    assert str(caught.value).endswith(f"; try kubectl --kubeconfig {path} auth whoami")
+
+
+def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
+    def missing() -> Any:
+        raise ModuleNotFoundError("No module named 'kubernetes'")
+
+    with pytest.raises(Fatal) as caught:
+        login(tmp_path / "config", "lab-admin", "exec", package=missing)
+    assert str(caught.value) == (
+        f"kubeconfig {tmp_path / 'config'}, context 'lab-admin': its user logs in by 'exec', which needs the kubernetes package; "
+        "install dra-driver[cli], or give a kubeconfig with a token or a client certificate"
+    )

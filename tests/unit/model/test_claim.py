@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims, results and keys."""
+
+import pytest
+
+from dra_driver.model.ids import DeviceKey
+from dra_driver.testing.builders import A_POOL, a_config, a_ref, a_result
+
+
+def test_a_claim_is_shown_with_its_uid() -> None:
+    assert str(a_ref("wine")) == "default/wine (uid uid-wine)"
+
+
+@pytest.mark.parametrize(("request_name", "base"), [("main", "main"), ("main/sub", "main")])
+def test_containers_write_the_base_name(request_name: str, base: str) -> None:
+    assert a_result(request=request_name).base_request == base
+
+
+def test_a_result_owns_pool_device_and_share() -> None:
+    assert a_result(share="s").key == DeviceKey(A_POOL, "gpu-0", "s")
+
+
+@pytest.mark.parametrize(("share", "text"), [("", "node-1/gpu-0"), ("s1", "node-1/gpu-0 share s1")])
+def test_a_key_is_shown_with_its_share(share: str, text: str) -> None:
+    assert str(DeviceKey(A_POOL, "gpu-0", share)) == text
+
+
+def test_an_entry_without_requests_covers_all() -> None:
+    assert a_config().covers("any/thing")
+    assert not a_config(requests=["other"]).covers("any/thing")

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as literals: the order of the steps is the crash-safety argument."""
+
+from dataclasses import replace
+
+import pytest
+
+from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode
+from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.ids import ClaimUid, DeviceKey
+from dra_driver.model.plan import (
+    ConfigureDevice,
+    Conflict,
+    MarkPrepared,
+    MarkStarted,
+    Plan,
+    Refusal,
+    WriteCdiSpec,
+)
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare
+from dra_driver.testing.builders import (
+    A_PLACE,
+    A_POOL,
+    a_claim,
+    a_config,
+    a_device,
+    a_ref,
+    a_result,
+    a_state,
+    an_inventory,
+)
+
+KIND = "k8s.gpu.dra-driver.dev/claim"
+
+
+def decide(claim: Claim, *, owners=None, requested: ClaimRef | None = None, inventory=None):
+    return plan_prepare(
+        requested or claim.ref,
+        claim,
+        place=A_PLACE,
+        inventory=inventory or an_inventory(),
+        state=a_state(owners=owners),
+    )
+
+
+def node(index: int) -> DeviceNode:
+    return DeviceNode(f"/dev/gpu-{index}", major=120, minor=index)
+
+
+def key(device: str = "gpu-0", share: str = "") -> DeviceKey:
+    return DeviceKey(A_POOL, device, share)
+
+
+def test_the_plan_reserves_acts_and_says_prepared_last() -> None:
+    claim = a_claim(
+        "wine",
+        results=[a_result("gpu-1", request="main/small"), a_result("gpu-0", request="other")],
+        configs=[a_config(label="red", requests=["main"])],
+    )
+    spec = CdiSpec(
+        KIND,
+        (
+            CdiDevice(
+                "uid-wine-gpu-1",
+                ContainerEdits(
+                    env={"GPU_DEVICE_GPU_1": "uuid-gpu-1", "GPU_LABEL_GPU_1": "red"},
+                    device_nodes=(node(1),),
+                ),
+            ),
+            CdiDevice(
+                "uid-wine-gpu-0",
+                ContainerEdits(env={"GPU_DEVICE_GPU_0": "uuid-gpu-0"}, device_nodes=(node(0),)),
+            ),
+        ),
+    ).to_json()
+    answers = (
+        PreparedDevice(("main",), A_POOL, "gpu-1", (f"{KIND}=uid-wine-gpu-1",), "uuid-gpu-1"),
+        PreparedDevice(("other",), A_POOL, "gpu-0", (f"{KIND}=uid-wine-gpu-0",), "uuid-gpu-0"),
+    )
+    assert decide(claim) == Plan(
+        claim.ref,
+        (
+            MarkStarted(PreparedClaim(claim.ref, Phase.STARTED, "boot-1", answers, spec)),
+            ConfigureDevice(a_device("gpu-1", index=1), DeviceConfig(label="red")),
+            ConfigureDevice(a_device("gpu-0", index=0), DeviceConfig()),
+            WriteCdiSpec(claim.ref.uid, spec),
+            MarkPrepared(claim.ref.uid),
+        ),
+        answers,
+    )
+
+
+def test_a_share_is_in_the_key_the_answer_the_name_and_the_variable() -> None:
+    claim = a_claim("wine", results=[a_result(share="a1-b2")])
+    plan = decide(claim)
+    assert isinstance(plan, Plan)
+    cdi_id = f"{KIND}=uid-wine-gpu-0-a1-b2"
+    assert plan.devices == (
+        PreparedDevice(("gpu",), A_POOL, "gpu-0", (cdi_id,), "uuid-gpu-0", "a1-b2"),
+    )
+    (started, _, write, _) = plan.steps
+    assert started.claim.owned == (key(share="a1-b2"),)
+    assert started.claim.whole_devices == ()
+    assert '"GPU_DEVICE_GPU_0_A1_B2=uuid-gpu-0"' in write.text
+
+
+def test_two_shares_of_one_device_stand_beside_each_other_in_one_claim() -> None:
+    plan = decide(a_claim(results=[a_result(share="s1"), a_result(share="s2", request="more")]))
+    assert isinstance(plan, Plan)
+    assert [device.key for device in plan.devices] == [key(share="s1"), key(share="s2")]
+
+
+def test_admin_access_owns_nothing_configures_nothing_and_is_told_to_the_container() -> None:
+    plan = decide(a_claim(results=[a_result(admin=True)]), owners={key(): a_ref("user")})
+    assert isinstance(plan, Plan)
+    started, write, done = plan.steps
+    assert started.claim.owned == ()
+    assert plan.devices[0].admin_access is True
+    assert '"DRA_ADMIN_ACCESS=true"' in write.text
+    assert done == MarkPrepared(plan.claim.uid)
+
+
+def test_a_device_of_another_claim_is_a_conflict() -> None:
+    claim = a_claim("second", results=[a_result("gpu-1"), a_result("gpu-0")])
+    owners = {key("gpu-0"): a_ref("first")}
+    assert decide(claim, owners=owners) == Conflict(claim.ref, a_ref("first"), "gpu-0")
+
+
+def test_an_owner_of_another_share_is_no_conflict() -> None:
+    claim = a_claim(results=[a_result(share="s1")])
+    assert isinstance(decide(claim, owners={key(share="s2"): a_ref("other")}), Plan)
+
+
+def test_its_own_reservation_is_no_conflict() -> None:
+    claim = a_claim()
+    assert isinstance(decide(claim, owners={key(): claim.ref}), Plan)
+
+
+def test_results_and_configuration_of_other_drivers_are_not_looked_at() -> None:
+    own = a_claim()
+    other = "nic.example.com"
+    mixed = replace(
+        own,
+        results=(
+            a_result("nic-0", driver=other, pool="elsewhere"),
+            *own.results,
+            a_result("gpu-0", driver=other),
+        ),
+        configs=(a_config({"kind": "NicConfig", "speed": [1]}, driver=other),),
+    )
+    assert decide(mixed) == decide(own)
+    assert own_keys(mixed, A_PLACE) == (key(),)
+
+
+def test_a_claim_without_allocation_has_no_keys() -> None:
+    assert own_keys(Claim(a_ref()), A_PLACE) == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "requested", "reason"),
+    [
+        (
+            a_claim(uid="new"),
+            a_ref(uid="old"),
+            "ResourceClaim default/claim was replaced: the pod was scheduled with uid old, the API server has new; "
+            "delete the pod, its successor gets the new claim",
+        ),
+        (
+            a_claim(uid="../x"),
+            a_ref(uid="../x"),
+            "ResourceClaim default/claim: uid '../x' is no UID of the API server; nothing was done",
+        ),
+        (
+            Claim(a_ref()),
+            a_ref(),
+            "ResourceClaim default/claim is not allocated; the scheduler allocates it again, delete the pod if it stays so",
+        ),
+        (
+            a_claim(results=[]),
+            a_ref(),
+            "ResourceClaim default/claim has no device of driver gpu.dra-driver.dev, only of: none",
+        ),
+        (
+            a_claim(results=[a_result(driver="b.io"), a_result(driver="a.io"), a_result(driver="b.io")]),
+            a_ref(),
+            "ResourceClaim default/claim has no device of driver gpu.dra-driver.dev, only of: a.io, b.io",
+        ),
+        (
+            a_claim(results=[a_result(), a_result(admin=True)]),
+            a_ref(),
+            "ResourceClaim default/claim names device node-1/gpu-0 twice; delete and create the claim again",
+        ),
+        (
+            a_claim(results=[a_result(share="a=b\n../")]),
+            a_ref(),
+            "ResourceClaim default/claim: share ID 'a=b\\n../' of device gpu-0 is none of the scheduler's; "
+            "delete and create the claim again",
+        ),
+        (
+            a_claim(results=[a_result(pool="node-2")]),
+            a_ref(),
+            "ResourceClaim default/claim is allocated from pool node-2, this node's pool is node-1; "
+            "the pod cannot run here, delete it",
+        ),
+        (
+            a_claim(results=[a_result("gpu-9")]),
+            a_ref(),
+            "device gpu-9 of ResourceClaim default/claim is not found on this node (any more); "
+            "`dra-driver devices` shows what is; delete the pod and the claim, so that the scheduler chooses another device",
+        ),
+        (
+            a_claim(configs=[a_config({"kind": "X"}, index=2)]),
+            a_ref(),
+            "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[2].opaque.parameters: "
+            "apiVersion None, kind 'X': this driver reads gpu.dra-driver.dev/v1alpha1 DeviceConfig; "
+            "correct it in the claim or its DeviceClass and create the claim again",
+        ),
+    ],
+)
+def test_a_refusal_says_what_was_found_and_what_to_do(
+    claim: Claim, requested: ClaimRef, reason: str
+) -> None:
+    assert decide(claim, requested=requested) == Refusal(reason)
+
+
+@pytest.mark.parametrize(
+    ("uid", "safe"),
+    [
+        ("2f4e0d3c-9b1f-4b59-a0d8-0d3a8f2e8c11", True),
+        ("a", True),
+        ("a" * 64, True),
+        ("a" * 65, False),
+        ("", False),
+        ("-a", False),
+        ("a-", False),
+        ("a/b", False),
+        ("..", False),
+        ("a\n", False),
+        ("a\0", False),
+        ("ü", False),
+        ("٣", False),
+    ],
+)
+def test_only_what_the_api_server_makes_is_a_safe_uid(uid: str, safe: bool) -> None:
+    assert is_safe_uid(ClaimUid(uid)) is safe
