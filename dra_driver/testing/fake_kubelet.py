@@ -1,27 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kubelet's side of the driver, over the same unix sockets.
 
-It keeps the rules of the real one (k8s.io/kubernetes, pkg/kubelet/cm/dra and pkg/kubelet/pluginmanager, 1.32 to 1.37):
+It keeps the rules of the real one (k8s.io/kubernetes, pkg/kubelet/cm/dra and pkg/kubelet/pluginmanager), with its feature
+gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
 
-* the registration socket is found in the registry directory, asked GetInfo, and told the result;
-* from 1.34 on the first DRA service of the *plugin's* list that the kubelet knows is used, before that v1beta1;
-* claims that are prepared already are not sent again, until the kubelet restarts: it remembers them, but not that they
-  are prepared;
+* a driver is found by its socket in the registry directory (dot files are not looked at), asked GetInfo and told the
+  result; an error as answer to "registered" undoes the registration, and so does the removal of the socket;
+* a driver that is not registered fails a prepare before anything is remembered, and keeps a claim from being released;
 * a claim is remembered before the call, so that a failed prepare is unprepared too;
-* answers are checked: an unknown UID, an error entry or a missing entry fails the call;
-* pod-resources list the claims of pods with the devices that prepare answered (from 1.34 on).
+* claims that are prepared already are not sent again, until the kubelet restarts: it remembers them and their devices, but
+  not that they are prepared;
+* answers are checked entry by entry: an unknown UID or an error ends the call, then a missing entry does; no claim of the
+  call counts as prepared then;
+* a claim whose name is remembered with another UID is refused, and so is one that is being unprepared;
+* a claim is unprepared with its last pod, and forgotten when that succeeded;
+* pod-resources list the claims of pods with the devices that prepare answered, by name and without UID.
+
+Missing are: the API server's part (whether the pod may use the claim), several drivers for one claim, the wiping of slices,
+retries (a caller calls again), and the rule that the newest of several connected instances of a driver is called.
 """
 
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import grpc
 
 from dra_driver.kubelet import dra, dra_v1beta1, health_stream, pod_resources, registration
 from dra_driver.kubelet.pb import (
-    dra_health_v1_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
     pluginregistration_v1_pb2,
@@ -32,25 +41,68 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid
 
 CALL_SECONDS = 45.0
+GET_INFO_SECONDS = 1.0
+NOTIFY_SECONDS = 5.0
+V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
+HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 _SERVICES: Mapping[str, tuple[str, Any]] = {
-    "v1.DRAPlugin": (dra.SERVICE, dra_v1_pb2),
-    "v1beta1.DRAPlugin": (dra_v1beta1.SERVICE, dra_v1beta1_pb2),
+    V1: (dra.SERVICE, dra_v1_pb2),
+    V1BETA1: (dra_v1beta1.SERVICE, dra_v1beta1_pb2),
 }
-_FIRST_WITH_V1 = (1, 34)
-_NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
 class KubeletError(Exception):
-    """What a real kubelet would write into the pod's events."""
+    """What a real kubelet would write into the pod's events, or tell the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """In what the minor versions differ, as far as a driver notices."""
+
+    services: tuple[str, ...]  # the first entry of the driver's list that is one of these is called
+    health: tuple[str, ...] = ()  # in the kubelet's own order
+    asks_health_unannounced: bool = False
+    lists_claims: bool = False
+    # A repeated answer replaces the devices that are remembered, else it is added to them.
+    replaces_devices: bool = False
+    # Only a pod that the claim knows releases it, else any last one does.
+    needs_reference: bool = False
+
+
+VERSIONS: Mapping[str, Version] = {
+    # These two look for v1beta1 and would fall back to v1alpha3, which this one does not call.
+    "1.32": Version((V1BETA1,)),
+    "1.33": Version((V1BETA1,)),
+    "1.34": Version((V1, V1BETA1), lists_claims=True),
+    "1.35": Version((V1, V1BETA1), lists_claims=True),
+    "1.36": Version(
+        (V1, V1BETA1), (HEALTH_V1ALPHA1,), asks_health_unannounced=True, lists_claims=True
+    ),
+    "1.37": Version(
+        (V1, V1BETA1),
+        (HEALTH_V1, HEALTH_V1ALPHA1),
+        lists_claims=True,
+        replaces_devices=True,
+        needs_reference=True,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A registered driver: its name, socket, and the DRA service that is used."""
+    """A registered driver: its name, socket, and the services that are called ("" for no health stream)."""
 
     name: str
     endpoint: str
     service: str
+    health_service: str
+    socket: Path
+    inode: int
+
+    def is_there(self) -> bool:
+        """Whether the socket by which it registered is still the same."""
+        return _inode(self.socket) == self.inode
 
 
 @dataclass(slots=True)
@@ -61,19 +113,24 @@ class ClaimInfo:
     driver: str
     pods: set[str] = field(default_factory=set)
     prepared: bool = False
-    devices: tuple[dra_v1_pb2.Device, ...] = ()
+    unpreparing: bool = False
+    devices: tuple[Any, ...] = ()  # Device messages of the version that was called
 
 
 class FakeKubelet:
-    """One node's kubelet below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`."""
+    """One node's kubelet below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
+
+    `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text.
+    """
 
     def __init__(self, root: Path, *, version: str = "1.37") -> None:
         self.plugins_dir = root / "plugins"
         self.registry_dir = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
-        major, minor = version.split(".")[:2]
-        self.version = int(major), int(minor)
+        self.version = VERSIONS[version]
         self.claims: dict[ClaimUid, ClaimInfo] = {}
+        self.refuses = ""
+        self._mutex = Lock()  # of the claims and plugins; never held in a call
         self._plugins: dict[str, Plugin] = {}
         for folder in (self.plugins_dir, self.registry_dir):
             folder.mkdir(parents=True, exist_ok=True)
@@ -84,61 +141,81 @@ class FakeKubelet:
         """End the pod-resources server."""
         self._pods.stop(0)
 
+    def restart(self) -> None:
+        """Forget which claims are prepared and who is registered; remember the claims, as the checkpoint does."""
+        with self._mutex:
+            self._plugins.clear()
+            for info in self.claims.values():
+                info.prepared = info.unpreparing = False
+
     # Registration.
 
     def register(self, driver: str) -> Plugin | None:
-        """Look for the driver's registration socket once; None while it is not there or does not answer."""
-        for socket in sorted(self.registry_dir.glob("*.sock")):
-            info = self._get_info(socket)
+        """Look for the driver's registration socket once; None while it is not there or does not answer.
+
+        Raises KubeletError when the driver was refused, or did not accept that it is registered.
+        """
+        for socket in self._sockets():
+            inode = _inode(socket)
+            info = _get_info(socket)
             if info is not None and info.name == driver:
-                return self._register(socket, info)
+                plugin = self._register(socket, inode, info)
+                with self._mutex:
+                    self._plugins[driver] = plugin
+                return plugin
         return None
 
-    def _get_info(self, socket: Path) -> pluginregistration_v1_pb2.PluginInfo | None:
-        request = pluginregistration_v1_pb2.InfoRequest()
-        try:
-            found: pluginregistration_v1_pb2.PluginInfo = _call(
-                str(socket),
-                f"/{registration.SERVICE}/GetInfo",
-                request,
-                pluginregistration_v1_pb2.PluginInfo,
-                1.0,
-            )
-        except grpc.RpcError:
-            return None
-        return found
+    def _sockets(self) -> list[Path]:
+        """Sockets in the registry directory and below it, dot files apart."""
+        return [
+            path
+            for path in sorted(self.registry_dir.rglob("*"))
+            if _inode(path) and not path.name.startswith(".")
+        ]
 
-    def _register(self, socket: Path, info: pluginregistration_v1_pb2.PluginInfo) -> Plugin:
-        chosen = self._choose(info.supported_versions)
+    def _register(
+        self, socket: Path, inode: int, info: pluginregistration_v1_pb2.PluginInfo
+    ) -> Plugin:
+        offered = list(info.supported_versions)
+        chosen = next((name for name in offered if name in self.version.services), "")
+        error = self.refuses or _why_not(info, chosen, self.version.services)
         status = pluginregistration_v1_pb2.RegistrationStatus(
-            plugin_registered=chosen is not None,
-            error=""
-            if chosen
-            else f"none of the services {list(info.supported_versions)} is supported by this kubelet",
+            plugin_registered=not error, error=error
         )
-        _call(
-            str(socket),
-            f"/{registration.SERVICE}/NotifyRegistrationStatus",
-            status,
-            pluginregistration_v1_pb2.RegistrationStatusResponse,
-            5.0,
+        try:
+            _call(
+                str(socket),
+                f"/{registration.SERVICE}/NotifyRegistrationStatus",
+                status,
+                pluginregistration_v1_pb2.RegistrationStatusResponse,
+                NOTIFY_SECONDS,
+            )
+        except grpc.RpcError as answer:
+            raise KubeletError(
+                error or f"the driver did not accept its registration: {answer}"
+            ) from answer
+        if error:
+            raise KubeletError(error)
+        health = next(
+            (
+                name
+                for name in self.version.health
+                if name in offered or self.version.asks_health_unannounced
+            ),
+            "",
         )
-        if chosen is None:
-            raise KubeletError(status.error)
-        plugin = Plugin(info.name, info.endpoint, chosen)
-        self._plugins[info.name] = plugin
+        return Plugin(info.name, info.endpoint or str(socket), chosen, health, socket, inode)
+
+    def _plugin(self, driver: str) -> Plugin:
+        with self._mutex:
+            plugin = self._plugins.get(driver)
+            if plugin is not None and not plugin.is_there():
+                del self._plugins[driver]
+                plugin = None
+        plugin = plugin or self.register(driver)
+        if plugin is None:
+            raise KubeletError(f"DRA driver {driver} is not registered")
         return plugin
-
-    def _choose(self, offered: Sequence[str]) -> str | None:
-        if self.version < _FIRST_WITH_V1:
-            return "v1beta1.DRAPlugin" if "v1beta1.DRAPlugin" in offered else None
-        return next((name for name in offered if name in _SERVICES), None)
-
-    def restart(self) -> None:
-        """Forget which claims are prepared and who is registered; remember the claims, as the checkpoint does."""
-        self._plugins.clear()
-        for info in self.claims.values():
-            info.prepared = False
 
     # Claims.
 
@@ -147,77 +224,82 @@ class FakeKubelet:
     ) -> dict[ClaimUid, tuple[Any, ...]]:
         """What happens before the sandbox of `pod` ("namespace/name") is made; answers the devices of each claim."""
         refs = list(refs)
-        for ref in refs:
-            info = self.claims.setdefault(ref.uid, ClaimInfo(ref, driver))
-            info.pods.add(pod)
-        open_refs = [ref for ref in refs if not self.claims[ref.uid].prepared]
-        if open_refs:
-            response = self._claims_call(driver, "NodePrepareResources", open_refs, CALL_SECONDS)
-            _check("NodePrepareResources", open_refs, response.claims)
-            for ref in open_refs:
-                info = self.claims[ref.uid]
-                info.devices, info.prepared = tuple(response.claims[ref.uid].devices), True
-        return {ref.uid: self.claims[ref.uid].devices for ref in refs}
+        plugin = self._plugin(driver)
+        with self._mutex:
+            infos = [self._referenced(ref, driver, pod) for ref in refs]
+            waiting = [info for info in infos if not info.prepared]
+        if waiting:
+            entries = _claims_call(plugin, "NodePrepareResources", waiting)
+            with self._mutex:
+                for info, entry in _checked("NodePrepareResources", waiting, entries):
+                    kept = () if self.version.replaces_devices else info.devices
+                    info.devices = (*kept, *entry.devices)
+                for info in waiting:
+                    info.prepared = True
+        return {info.ref.uid: info.devices for info in infos}
 
     def unprepare(self, driver: str, refs: Iterable[ClaimRef], *, pod: str = "default/pod") -> None:
         """What happens after `pod` is gone: a claim goes with its last pod."""
-        leaving: list[ClaimRef] = []
-        for ref in refs:
-            info = self.claims.get(ref.uid)
-            if info is None:
-                continue
-            info.pods.discard(pod)
-            if not info.pods:
-                leaving.append(ref)
+        leaving: list[ClaimInfo] = []
+        with self._mutex:
+            for ref in refs:
+                info = self.claims.get(ref.uid)
+                if info is None or (self.version.needs_reference and pod not in info.pods):
+                    continue
+                if len(info.pods) > 1:
+                    info.pods.discard(pod)
+                else:
+                    info.unpreparing = True
+                    leaving.append(info)
         if leaving:
-            response = self._claims_call(driver, "NodeUnprepareResources", leaving, CALL_SECONDS)
-            _check("NodeUnprepareResources", leaving, response.claims)
-            for ref in leaving:
-                del self.claims[ref.uid]
+            entries = _claims_call(self._plugin(driver), "NodeUnprepareResources", leaving)
+            for _ in _checked("NodeUnprepareResources", leaving, entries):
+                pass
+            with self._mutex:
+                for info in leaving:
+                    del self.claims[info.ref.uid]
 
-    def cdi_ids(self, uid: ClaimUid) -> tuple[str, ...]:
-        """What the runtime gets for all requests of the claim."""
-        return tuple(cdi for device in self.claims[uid].devices for cdi in device.cdi_device_ids)
+    def cdi_ids(self, uid: ClaimUid, request: str = "") -> tuple[str, ...]:
+        """What the runtime gets for a container that names this request of the claim, or all of them."""
+        return tuple(
+            cdi
+            for device in self.claims[uid].devices
+            if not request or not device.request_names or request in device.request_names
+            for cdi in device.cdi_device_ids
+        )
 
-    def health(self, driver: str) -> Iterator[dra_health_v1_pb2.NodeWatchResourcesResponse]:
-        """The reports of the health stream, as long as the caller reads and the driver sends."""
-        name = "v1.DRAResourceHealth" if self.version >= (1, 37) else "v1alpha1.DRAResourceHealth"
-        messages: Any = health_stream.SERVICES[name]
-        with grpc.insecure_channel(
-            f"unix:{self._plugin(driver).endpoint}", options=_NO_PROXY
-        ) as channel:
+    def _referenced(self, ref: ClaimRef, driver: str, pod: str) -> ClaimInfo:
+        for known in self.claims.values():
+            same_name = (known.ref.namespace, known.ref.name) == (ref.namespace, ref.name)
+            if same_name and known.ref.uid != ref.uid:
+                raise KubeletError(
+                    f"old ResourceClaim with same name {ref.name} and different UID {known.ref.uid} "
+                    f"still exists (previous pod force-deleted?!)"
+                )
+        info = self.claims.setdefault(ref.uid, ClaimInfo(ref, driver))
+        if info.unpreparing:
+            raise KubeletError(f"ResourceClaim {ref.name} is being unprepared")
+        info.pods.add(pod)
+        return info
+
+    # Health.
+
+    def health(self, driver: str) -> Iterator[Any]:
+        """The reports of the health stream, as long as the caller reads and the driver sends.
+
+        Empty when this kubelet opens no stream to the driver.
+        """
+        plugin = self._plugin(driver)
+        if not plugin.health_service:
+            return
+        messages: Any = health_stream.SERVICES[plugin.health_service]
+        with grpc.insecure_channel(f"unix:{plugin.endpoint}", options=_OPTIONS) as channel:
             watch = channel.unary_stream(
-                f"/{name}/NodeWatchResources",
+                f"/{plugin.health_service}/NodeWatchResources",
                 request_serializer=messages.NodeWatchResourcesRequest.SerializeToString,
                 response_deserializer=messages.NodeWatchResourcesResponse.FromString,
             )
             yield from watch(messages.NodeWatchResourcesRequest())
-
-    def _claims_call(
-        self, driver: str, method: str, refs: Sequence[ClaimRef], seconds: float
-    ) -> Any:
-        plugin = self._plugin(driver)
-        name, messages = _SERVICES[plugin.service]
-        claims = [
-            messages.Claim(namespace=ref.namespace, name=ref.name, uid=ref.uid) for ref in refs
-        ]
-        request = getattr(messages, f"{method}Request")(claims=claims)
-        try:
-            return _call(
-                plugin.endpoint,
-                f"/{name}/{method}",
-                request,
-                getattr(messages, f"{method}Response"),
-                seconds,
-            )
-        except grpc.RpcError as error:
-            raise KubeletError(f"{method} failed: {error}") from error
-
-    def _plugin(self, driver: str) -> Plugin:
-        plugin = self._plugins.get(driver) or self.register(driver)
-        if plugin is None:
-            raise KubeletError(f"DRA driver {driver} is not registered")
-        return plugin
 
     # Pod resources.
 
@@ -232,17 +314,86 @@ class FakeKubelet:
         self, _request: object, _context: object
     ) -> podresources_v1_pb2.ListPodResourcesResponse:
         response = podresources_v1_pb2.ListPodResourcesResponse()
-        pods = sorted({pod for info in self.claims.values() for pod in info.pods})
-        for pod in pods:
-            namespace, _, name = pod.partition("/")
-            container = podresources_v1_pb2.ContainerResources(name="main")
-            if self.version >= _FIRST_WITH_V1:
+        with self._mutex:
+            for pod in sorted({pod for info in self.claims.values() for pod in info.pods}):
+                namespace, _, name = pod.partition("/")
                 held = [info for info in self.claims.values() if pod in info.pods]
-                container.dynamic_resources.extend(
-                    _dynamic_resource(info) for info in held
+                resources = map(_dynamic_resource, held if self.version.lists_claims else ())
+                container = podresources_v1_pb2.ContainerResources(
+                    name="main", dynamic_resources=resources
                 )
-            response.pod_resources.add(name=name, namespace=namespace, containers=[container])
+                response.pod_resources.add(name=name, namespace=namespace, containers=[container])
         return response
+
+
+def _inode(path: Path) -> int:
+    """Which socket it is; 0 when it is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0
+    return found.st_ino if stat.S_ISSOCK(found.st_mode) else 0
+
+
+def _get_info(socket: Path) -> pluginregistration_v1_pb2.PluginInfo | None:
+    try:
+        info: pluginregistration_v1_pb2.PluginInfo = _call(
+            str(socket),
+            f"/{registration.SERVICE}/GetInfo",
+            pluginregistration_v1_pb2.InfoRequest(),
+            pluginregistration_v1_pb2.PluginInfo,
+            GET_INFO_SECONDS,
+        )
+    except grpc.RpcError:
+        return None
+    return info
+
+
+def _why_not(info: pluginregistration_v1_pb2.PluginInfo, chosen: str, known: Sequence[str]) -> str:
+    if info.type != "DRAPlugin":
+        return f"RegisterPlugin error -- no handler registered for plugin type: {info.type}"
+    if chosen:
+        return ""
+    why = (
+        f"none of services supported by the plugin ({list(info.supported_versions)}) "
+        f"are supported by the kubelet ({list(known)})"
+        if info.supported_versions
+        else "empty list of supported gRPC services (aka supported versions)"
+    )
+    return f"RegisterPlugin error -- plugin validation failed with err: {why}"
+
+
+def _claims_call(plugin: Plugin, method: str, infos: Sequence[ClaimInfo]) -> Mapping[str, Any]:
+    name, messages = _SERVICES[plugin.service]
+    claims = [
+        messages.Claim(namespace=info.ref.namespace, name=info.ref.name, uid=info.ref.uid)
+        for info in infos
+    ]
+    request = getattr(messages, f"{method}Request")(claims=claims)
+    response = getattr(messages, f"{method}Response")
+    try:
+        answer = _call(plugin.endpoint, f"/{name}/{method}", request, response, CALL_SECONDS)
+    except grpc.RpcError as error:
+        raise KubeletError(f"{method}: {error}") from error
+    entries: Mapping[str, Any] = answer.claims
+    return entries
+
+
+def _checked(
+    method: str, infos: Sequence[ClaimInfo], entries: Mapping[str, Any]
+) -> Iterator[tuple[ClaimInfo, Any]]:
+    """Each good entry with its claim, until one that is none."""
+    asked = {str(info.ref.uid): info for info in infos}
+    for uid, entry in entries.items():
+        if uid not in asked:
+            raise KubeletError(f"{method} returned result for unknown claim UID {uid}")
+        if entry.error:
+            name = asked[uid].ref.name
+            raise KubeletError(f"{method} failed for ResourceClaim {name}: {entry.error}")
+        yield asked[uid], entry
+    skipped = len(asked) - len(entries)
+    if skipped:
+        raise KubeletError(f"{method} skipped {skipped} ResourceClaims")
 
 
 def _dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
@@ -264,22 +415,8 @@ def _dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
     )
 
 
-def _check(method: str, refs: Sequence[ClaimRef], entries: Mapping[str, Any]) -> None:
-    asked = {str(ref.uid): ref for ref in refs}
-    for uid, entry in entries.items():
-        if uid not in asked:
-            raise KubeletError(f"{method} returned result for unknown claim UID {uid}")
-        if entry.error:
-            raise KubeletError(
-                f"{method} failed for ResourceClaim {asked[uid].name}: {entry.error}"
-            )
-    skipped = len(asked) - len(entries)
-    if skipped:
-        raise KubeletError(f"{method} skipped {skipped} ResourceClaims")
-
-
 def _call(socket: str, method: str, request: Any, answer: Any, seconds: float) -> Any:
-    with grpc.insecure_channel(f"unix:{socket}", options=_NO_PROXY) as channel:
+    with grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
         call = channel.unary_unary(
             method,
             request_serializer=type(request).SerializeToString,
