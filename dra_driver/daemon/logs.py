@@ -106,6 +106,8 @@ def _pairs(event: DriverEvent) -> dict[str, object]:
             }
         elif isinstance(value, float):
             pairs[field.name] = round(value, 4)
-        elif value not in ("", ()):
+        elif isinstance(value, tuple):
+            pairs |= {field.name: ", ".join(value)} if value else {}
+        elif value != "":
             pairs[field.name] = value if isinstance(value, int | str) else str(value)
     return pairs

@@ -52,4 +52,6 @@ class Supervisor:
                 self._wait(self.stop, delay)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
             else:
+                if not self.stop.is_set():
+                    self._log.info("thread_ended", thread=name)
                 return

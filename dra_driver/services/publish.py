@@ -277,7 +277,7 @@ class Publisher:
         return {**present, **(self._last.devices if self._last else {})}
 
     def _allocated(self, names: frozenset[DeviceName]) -> frozenset[DeviceName]:
-        """Which of these devices a claim holds. Who cannot be asked may have said yes, so the answer is yes then."""
+        """Devices that a claim holds, these among them. Who cannot be asked may have said yes, so the answer is yes then."""
         try:
             here = self._inputs.prepared_here() & names
             if here == names:
@@ -295,7 +295,6 @@ class Publisher:
             for claim in claims
             for result in claim.results or ()
             if (result.driver, result.pool) == (self._place.driver, self._place.pool)
-            and result.device in names
         }
 
     def _tell_node(self, reason: str, message: str, *, key: tuple[str, str]) -> None:

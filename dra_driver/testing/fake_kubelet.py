@@ -12,7 +12,7 @@ gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
   not that they are prepared;
 * answers are checked entry by entry: an unknown UID or an error ends the call, then a missing entry does; no claim of the
   call counts as prepared then;
-* a claim whose name is remembered with another UID is refused, and so is one that is being unprepared;
+* a claim whose name is remembered with another UID is refused, and in 1.37 one that is being unprepared;
 * a claim is unprepared with its last pod, and forgotten when that succeeded;
 * pod-resources list the claims of pods with the devices that prepare answered, by name and without UID.
 
@@ -66,8 +66,8 @@ class Version:
     lists_claims: bool = False
     # A repeated answer replaces the devices that are remembered, else it is added to them.
     replaces_devices: bool = False
-    # Only a pod that the claim knows releases it, else any last one does.
-    needs_reference: bool = False
+    # Only a pod that the claim knows releases it, and no pod gets a claim whose release has begun.
+    guards_release: bool = False
 
 
 VERSIONS: Mapping[str, Version] = {
@@ -84,7 +84,7 @@ VERSIONS: Mapping[str, Version] = {
         (HEALTH_V1, HEALTH_V1ALPHA1),
         lists_claims=True,
         replaces_devices=True,
-        needs_reference=True,
+        guards_release=True,
     ),
 }
 
@@ -244,7 +244,7 @@ class FakeKubelet:
         with self._mutex:
             for ref in refs:
                 info = self.claims.get(ref.uid)
-                if info is None or (self.version.needs_reference and pod not in info.pods):
+                if info is None or (self.version.guards_release and pod not in info.pods):
                     continue
                 if len(info.pods) > 1:
                     info.pods.discard(pod)
@@ -277,7 +277,7 @@ class FakeKubelet:
                     f"still exists (previous pod force-deleted?!)"
                 )
         info = self.claims.setdefault(ref.uid, ClaimInfo(ref, driver))
-        if info.unpreparing:
+        if info.unpreparing and self.version.guards_release:
             raise KubeletError(f"ResourceClaim {ref.name} is being unprepared")
         info.pods.add(pod)
         return info

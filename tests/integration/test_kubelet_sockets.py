@@ -211,14 +211,18 @@ def test_a_fault_of_the_driver_becomes_an_entry_for_each_claim(
         kubelet.unprepare(DRIVER, [REF])
 
 
-def test_a_kubelet_that_refuses_is_heard(node: Node) -> None:
-    kubelet = FakeKubelet(node.root, version="1.20")
-    kubelet._choose = lambda _offered: None  # type: ignore[method-assign]  # a kubelet that knows none of our services
-    with pytest.raises(grpc.RpcError, match="registration refused by the kubelet"):
+def test_a_kubelet_that_refuses_is_heard(node: Node, kubelet: FakeKubelet) -> None:
+    kubelet.refuses = "no room for another driver"
+    with pytest.raises(KubeletError, match="no room for another driver") as refusal:
         kubelet.register(DRIVER)
+    assert isinstance(refusal.value.__cause__, grpc.RpcError)
     assert not node.server.registrar.registered
-    assert "none of the services" in node.server.registrar.reason
-    kubelet.close()
+    assert node.server.registrar.reason == (
+        "the kubelet refused the registration: no room for another driver"
+    )
+    kubelet.refuses = ""
+    assert kubelet.register(DRIVER) is not None
+    assert node.server.registrar.registered
 
 
 def test_a_removed_registration_socket_comes_back(node: Node, kubelet: FakeKubelet) -> None:

@@ -11,7 +11,9 @@ from dra_driver.model.quantity import Quantity
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9}
 BINARY = {"Ki": 1, "Mi": 2, "Gi": 3}
 SUFFIXES = st.sampled_from([*DECIMAL, *BINARY, "e3", "E-2", "e+1"])
-NUMBERS = st.decimals(min_value=-(10**6), max_value=10**6, places=4).map(lambda number: f"{number:f}")
+NUMBERS = st.decimals(min_value=-(10**6), max_value=10**6, places=4).map(
+    lambda number: f"{number:f}"
+)
 
 
 def value_of(number: str, suffix: str) -> Fraction:

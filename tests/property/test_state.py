@@ -2,6 +2,7 @@
 """The state file against a dictionary: any sequence of changes, some undone, some across a restart."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -28,12 +29,13 @@ ACTIONS = st.one_of(
 
 def a_row(name: str, devices) -> PreparedClaim:
     entries = tuple(
-        PreparedDevice(("r",), A_POOL, device, (), "", share, admin) for device, share, admin in devices
+        PreparedDevice(("r",), A_POOL, device, (), "", share, admin)
+        for device, share, admin in devices
     )
     return PreparedClaim(a_ref(name), Phase.STARTED, "boot-1", entries, name)
 
 
-class Aborted(Exception):
+class AbortedError(Exception):
     pass
 
 
@@ -62,9 +64,11 @@ def apply(store: StateStore, model: dict[str, PreparedClaim], action, *, abort: 
             transaction.set_phase(a_uid(name), Phase.PREPARED)
             if name in changed:
                 old = changed[name]
-                changed[name] = PreparedClaim(old.ref, Phase.PREPARED, "boot-1", old.devices, old.cdi_spec)
+                changed[name] = PreparedClaim(
+                    old.ref, Phase.PREPARED, "boot-1", old.devices, old.cdi_spec
+                )
         if abort:
-            raise Aborted
+            raise AbortedError
     model.clear()
     model.update(changed)
 
@@ -81,10 +85,8 @@ def test_the_file_says_what_a_dictionary_would(actions) -> None:
                 store.close()
                 store = StateStore(path, boot_id="boot-1")
                 continue
-            try:
+            with suppress(Permanent, AbortedError):
                 apply(store, model, action, abort=abort)
-            except (Permanent, Aborted):
-                pass
             with store.reading() as state:
                 assert {claim.ref.name: claim for claim in state.all_claims()} == model
                 assert state.owned_devices(A_POOL) == {

@@ -284,6 +284,13 @@ def test_watch_tells_each_change_of_the_file_once(faults: Path):
     assert wait.seconds == [POLL_SECONDS] * 5
 
 
+def test_a_file_that_was_there_at_the_scan_is_no_change(faults: Path):
+    faults.write_text("devices: {gpu-0: {vanished: true}}")
+    made, changes, _ = watched(faults, None, None)
+    made.scan()
+    assert list(changes) == []
+
+
 def test_a_change_between_the_scan_and_the_watch_is_not_missed(faults: Path):
     made, changes, _ = watched(faults, None, None)
     made.scan()

@@ -22,7 +22,9 @@ def test_the_text_is_canonical_and_whole() -> None:
         ),
         mounts=(Mount("/lib/a", "/lib/b"),),
     )
-    assert a_spec(edits=edits).to_json() == """\
+    assert (
+        a_spec(edits=edits).to_json()
+        == """\
 {
   "cdiVersion": "0.5.0",
   "devices": [
@@ -67,6 +69,7 @@ def test_the_text_is_canonical_and_whole() -> None:
   "kind": "vendor.com/claim"
 }
 """
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,10 @@ def test_the_text_is_canonical_and_whole() -> None:
     [
         (a_spec(), "0.3.0"),
         (a_spec("1u"), "0.5.0"),
-        (a_spec(edits=ContainerEdits(device_nodes=(DeviceNode("/dev/x", host_path="/dev/y"),))), "0.5.0"),
+        (
+            a_spec(edits=ContainerEdits(device_nodes=(DeviceNode("/dev/x", host_path="/dev/y"),))),
+            "0.5.0",
+        ),
         (a_spec(edits=ContainerEdits(device_nodes=(DeviceNode("/dev/x"),))), "0.3.0"),
         (a_spec("1u", kind="vendor.com/a.b"), "0.6.0"),
     ],
@@ -125,7 +131,9 @@ def test_a_device_without_edits_is_refused() -> None:
         CdiDevice("a", ContainerEdits())
 
 
-@pytest.mark.parametrize("kind", ["", "vendor", "/class", "vendor/", "1v/class", "v/1c", "v/c/d", "v./c", "v/c\n"])
+@pytest.mark.parametrize(
+    "kind", ["", "vendor", "/class", "vendor/", "1v/class", "v/1c", "v/c/d", "v./c", "v/c\n"]
+)
 def test_a_kind_is_vendor_and_class(kind: str) -> None:
     with pytest.raises(ValueError, match="write vendor/class"):
         a_spec(kind=kind)

@@ -10,5 +10,10 @@ def test_nobody_has_to_listen() -> None:
 
 
 def test_a_problem_names_device_field_finding_and_next_step() -> None:
-    problem = Problem("gpu-0", "attribute driverVersion", "'x' is no semver", "left out; fix the backend")
-    assert str(problem) == "device gpu-0: attribute driverVersion: 'x' is no semver; left out; fix the backend"
+    problem = Problem(
+        "gpu-0", "attribute driverVersion", "'x' is no semver", "left out; fix the backend"
+    )
+    assert (
+        str(problem)
+        == "device gpu-0: attribute driverVersion: 'x' is no semver; left out; fix the backend"
+    )

@@ -56,7 +56,27 @@ def test_the_value_is_exact_and_the_form_canonical(text: str, value: str, canoni
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "1 Gi", "Gi", "1gi", "1Kib", "1K", "1e", "1E+", "1ee3", "1e3Ki", "0x10", "1,5", "1_0", "٣", "--1", "1Gi\n", "1e99999999"]
+    "text",
+    [
+        "",
+        " ",
+        "1 Gi",
+        "Gi",
+        "1gi",
+        "1Kib",
+        "1K",
+        "1e",
+        "1E+",
+        "1ee3",
+        "1e3Ki",
+        "0x10",
+        "1,5",
+        "1_0",
+        "٣",
+        "--1",
+        "1Gi\n",
+        "1e99999999",
+    ],
 )
 def test_what_kubernetes_does_not_know_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantity|suffix"):

@@ -24,7 +24,7 @@ def test_without_configuration_there_is_an_empty_one() -> None:
     assert decoded(OWN) == DeviceConfig()
 
 
-@pytest.mark.parametrize("label", ["", "a", "a=b", "../../etc", "~ !\"$(x)`", "x" * 63])
+@pytest.mark.parametrize("label", ["", "a", "a=b", "../../etc", '~ !"$(x)`', "x" * 63])
 def test_printable_labels_are_taken_as_they_are(label: str) -> None:
     assert decoded(OWN | {"label": label}) == DeviceConfig(label=label)
 
@@ -40,7 +40,11 @@ def test_printable_labels_are_taken_as_they_are(label: str) -> None:
         (OWN | {"label": "x" * 64}, f"{PATH}.label", "longer than 63 bytes"),
         (OWN | {"label": "é" * 32}, f"{PATH}.label", "longer than 63 bytes"),
         (OWN | {"label": "\ud800"}, f"{PATH}.label", "'\\ud800': printable ASCII only"),
-        (OWN | {"label": "a\nLD_PRELOAD=x"}, f"{PATH}.label", "'a\\nLD_PRELOAD=x': printable ASCII only"),
+        (
+            OWN | {"label": "a\nLD_PRELOAD=x"},
+            f"{PATH}.label",
+            "'a\\nLD_PRELOAD=x': printable ASCII only",
+        ),
         (OWN | {"label": "a\0"}, f"{PATH}.label", "'a\\x00': printable ASCII only"),
         (OWN | {"label": "ü"}, f"{PATH}.label", "'\\xfc': printable ASCII only"),
         (OWN | {"label": "\x7f"}, f"{PATH}.label", "'\\x7f': printable ASCII only"),
@@ -80,7 +84,11 @@ def test_a_main_name_covers_its_alternatives(requests, request_name: str, label:
 
 
 def test_the_last_entry_that_covers_the_request_counts() -> None:
-    entries = [a_config(label="class"), a_config(label="claim", index=1), a_config(label="z", requests=["y"])]
+    entries = [
+        a_config(label="class"),
+        a_config(label="claim", index=1),
+        a_config(label="z", requests=["y"]),
+    ]
     assert config_for("gpu", entries, NO_KINDS) == DeviceConfig(label="claim")
 
 
@@ -115,7 +123,9 @@ TIME = {"SHARING_STRATEGY": "TimeSlicing", "TIMESLICE_INTERVAL": "Default"}
 )
 @pytest.mark.parametrize("version", EXAMPLE_API_VERSIONS)
 def test_the_example_devices_read_upstreams_configuration(version: str, sharing, expected) -> None:
-    parameters = THEIRS | {"apiVersion": version} | ({} if sharing is None else {"sharing": sharing})
+    parameters = (
+        THEIRS | {"apiVersion": version} | ({} if sharing is None else {"sharing": sharing})
+    )
     assert decoded(parameters, EXAMPLE) == DeviceConfig(sharing=expected)
 
 
@@ -129,8 +139,16 @@ def test_the_example_devices_share_by_time_unless_told_otherwise() -> None:
         ({"label": "x"}, f"{PATH}.label", "unknown field"),
         ({"sharing": []}, f"{PATH}.sharing", "list: must be an object"),
         ({"sharing": {}}, f"{PATH}.sharing.strategy", "unknown GPU sharing strategy: None"),
-        ({"sharing": {"strategy": "MPS\n"}}, f"{PATH}.sharing.strategy", "unknown GPU sharing strategy: 'MPS\\n'"),
-        ({"sharing": {"strategy": ["x"]}}, f"{PATH}.sharing.strategy", "unknown GPU sharing strategy: ['x']"),
+        (
+            {"sharing": {"strategy": "MPS\n"}},
+            f"{PATH}.sharing.strategy",
+            "unknown GPU sharing strategy: 'MPS\\n'",
+        ),
+        (
+            {"sharing": {"strategy": ["x"]}},
+            f"{PATH}.sharing.strategy",
+            "unknown GPU sharing strategy: ['x']",
+        ),
         ({"sharing": {"strategy": "TimeSlicing", "x": 1}}, f"{PATH}.sharing.x", "unknown field"),
         (
             {"sharing": {"strategy": "TimeSlicing", "spacePartitioningConfig": {}}},
@@ -154,7 +172,12 @@ def test_the_example_devices_share_by_time_unless_told_otherwise() -> None:
         ),
         *(
             (
-                {"sharing": {"strategy": "SpacePartitioning", "spacePartitioningConfig": {"partitionCount": count}}},
+                {
+                    "sharing": {
+                        "strategy": "SpacePartitioning",
+                        "spacePartitioningConfig": {"partitionCount": count},
+                    }
+                },
                 f"{PATH}.sharing.spacePartitioningConfig.partitionCount",
                 f"invalid partition count: {count!r}",
             )
@@ -167,5 +190,7 @@ def test_the_example_devices_share_by_time_unless_told_otherwise() -> None:
         ),
     ],
 )
-def test_wrong_upstream_configuration_is_refused_with_its_path(fields, path: str, found: str) -> None:
+def test_wrong_upstream_configuration_is_refused_with_its_path(
+    fields, path: str, found: str
+) -> None:
     assert decoded(THEIRS | fields, EXAMPLE) == BadConfig(path, found)

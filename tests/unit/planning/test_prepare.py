@@ -182,7 +182,9 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
             "ResourceClaim default/claim has no device of driver gpu.dra-driver.dev, only of: none",
         ),
         (
-            a_claim(results=[a_result(driver="b.io"), a_result(driver="a.io"), a_result(driver="b.io")]),
+            a_claim(
+                results=[a_result(driver="b.io"), a_result(driver="a.io"), a_result(driver="b.io")]
+            ),
             a_ref(),
             "ResourceClaim default/claim has no device of driver gpu.dra-driver.dev, only of: a.io, b.io",
         ),

@@ -3,7 +3,14 @@
 
 import pytest
 
-from dra_driver.model.plan import MarkStartedAgain, Plan, RemoveCdiSpec, ResetDevice, Step, WriteCdiSpec
+from dra_driver.model.plan import (
+    MarkStartedAgain,
+    Plan,
+    RemoveCdiSpec,
+    ResetDevice,
+    Step,
+    WriteCdiSpec,
+)
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.recover import plan_recovery
 from dra_driver.testing.builders import A_POOL, a_ref

@@ -81,6 +81,11 @@ class Node:
 
         return passes
 
+    def looks(self) -> None:
+        """The publisher is woken for no reason."""
+        self.publisher.wake()
+        self.publisher.step()
+
     def has(self, *indices: int) -> Step:
         """The backend now finds these devices."""
 
@@ -340,6 +345,15 @@ def test_what_was_half_written_is_finished_without_patience():
     assert node.told(SliceLost) == []
 
 
+def test_a_way_back_from_what_was_half_written_is_nobodys_disturbance():
+    node = Node(0)
+    node.follow(node.step)
+    node.api.fail("create", Temporary("down"))
+    node.follow(node.has(*range(65)), node.has(0))
+    assert node.stored() == {FIRST: spec(0, generation=2)}
+    assert node.told(SliceLost) == []
+
+
 def test_a_refusal_is_told_on_the_node_once_and_tried_again_slowly():
     node = Node(0)
     node.api.fail("create", *[Invalid("spec.devices[0].name: bad")] * 2)
@@ -388,7 +402,7 @@ def test_dropped_fields_are_told_once_and_then_taken_as_the_wish():
         return replace(written, devices=kept)
 
     node.api.stores = without_model
-    node.follow(node.step, *[node.after(100)] * 3)
+    node.follow(node.step, *[node.looks, node.after(100)] * 3)
     assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices.gpu-0.attributes.model",))]
     assert node.writes() == [f"create {FIRST}"]
     node.inventory = Inventory(devices(0, index=0, model="y"))
@@ -400,7 +414,7 @@ def test_dropped_fields_are_told_once_and_then_taken_as_the_wish():
 def test_a_server_that_stores_something_else_altogether_does_not_cause_a_loop():
     node = Node(0, 1)
     node.api.stores = lambda written: replace(written, devices=written.devices[::-1])
-    node.follow(node.step, *[node.after(100)] * 3)
+    node.follow(node.step, *[node.looks, node.after(100)] * 3)
     assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices",))]
     assert node.writes() == [f"create {FIRST}"]
 

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every API server does for `KubeApi`, and what the fake one must therefore do like the real one."""
+
+import threading
+from typing import Any, Protocol
+
+import pytest
+
+from dra_driver.kube.base import Conflict, Invalid, KubeApi, NodeEvent, NotFound
+from dra_driver.model.claim import AllocationResult, ClaimRef
+from dra_driver.model.device import Version
+from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PoolName
+from dra_driver.model.quantity import Quantity
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    PublishedDevice,
+    SliceSpec,
+    StoredSlice,
+    UpdateSlice,
+)
+
+Object = dict[str, Any]
+
+
+class ApiServer(Protocol):
+    """The fixture `server`."""
+
+    kube: KubeApi
+    driver: DriverName
+    node: NodeName
+    group: str
+
+    def call(
+        self, method: str, path: str, body: Object | bytes | None = None
+    ) -> tuple[int, Object]: ...
+    def made(self, path: str, obj: Object) -> Object: ...
+    def served(self, obj: Object) -> Object: ...
+    def slice(self, name: str, **spec: Any) -> Object: ...
+
+
+GPU = PublishedDevice(
+    DeviceName("gpu-0"),
+    {"ecc": False, "index": 0, "model": "Example", "driverVersion": Version("1.2.3")},
+    {"memory": Quantity.parse("80Gi"), "fraction": Quantity.parse("1500m")},
+)
+
+
+def spec(server: ApiServer, generation: int = 1) -> SliceSpec:
+    return SliceSpec(PoolName(server.node), generation, 1, (GPU,))
+
+
+def created(server: ApiServer, number: int = 0) -> StoredSlice:
+    name = f"{server.node}-{number}"
+    stored = server.kube.apply_slice_change(CreateSlice(name, spec(server)))
+    assert stored is not None
+    return stored
+
+
+# Slices
+
+
+def test_a_slice_is_stored_as_it_was_written(server: ApiServer) -> None:
+    stored = created(server)
+    assert (stored.name, stored.spec) == (f"{server.node}-0", spec(server))
+    assert server.kube.list_slices().slices == (stored,)
+
+
+def test_other_slices_are_not_listed(server: ApiServer) -> None:
+    server.made(
+        f"{server.group}/resourceslices", server.slice(f"{server.node}-x", nodeName="other")
+    )
+    assert server.kube.list_slices().slices == ()
+
+
+def test_an_update_takes_effect_and_moves_the_version(server: ApiServer) -> None:
+    first = created(server)
+    second = server.kube.apply_slice_change(UpdateSlice(first, spec(server, 2)))
+    assert second is not None
+    assert (second.uid, second.spec) == (first.uid, spec(server, 2))
+    assert second.resource_version != first.resource_version
+    assert server.kube.list_slices().slices == (second,)
+
+
+def test_an_update_that_changes_nothing_keeps_the_version(server: ApiServer) -> None:
+    stored = created(server)
+    assert server.kube.apply_slice_change(UpdateSlice(stored, stored.spec)) == stored
+
+
+def test_creating_what_exists_is_a_conflict(server: ApiServer) -> None:
+    created(server)
+    with pytest.raises(Conflict, match="already exists"):
+        created(server)
+
+
+def test_updating_what_changed_is_a_conflict(server: ApiServer) -> None:
+    first = created(server)
+    server.kube.apply_slice_change(UpdateSlice(first, spec(server, 2)))
+    with pytest.raises(Conflict, match="the object has been modified"):
+        server.kube.apply_slice_change(UpdateSlice(first, spec(server, 3)))
+
+
+def test_updating_what_is_gone_is_not_found(server: ApiServer) -> None:
+    stored = created(server)
+    server.kube.apply_slice_change(DeleteSlice(stored))
+    with pytest.raises(NotFound, match=f'"{stored.name}" not found'):
+        server.kube.apply_slice_change(UpdateSlice(stored, spec(server, 2)))
+
+
+def test_updating_what_was_made_anew_is_a_conflict(server: ApiServer) -> None:
+    first = created(server)
+    server.kube.apply_slice_change(DeleteSlice(first))
+    second = created(server)
+    mixed = StoredSlice(second.name, first.uid, second.resource_version, second.spec)
+    with pytest.raises(Conflict):
+        server.kube.apply_slice_change(UpdateSlice(mixed, spec(server, 2)))
+
+
+def test_deleting_what_changed_is_a_conflict(server: ApiServer) -> None:
+    first = created(server)
+    server.kube.apply_slice_change(UpdateSlice(first, spec(server, 2)))
+    with pytest.raises(Conflict, match="ResourceVersion in the precondition"):
+        server.kube.apply_slice_change(DeleteSlice(first))
+
+
+def test_deleting_what_was_made_anew_is_a_conflict(server: ApiServer) -> None:
+    first = created(server)
+    server.kube.apply_slice_change(DeleteSlice(first))
+    second = created(server)
+    with pytest.raises(Conflict, match="UID in the precondition"):
+        server.kube.apply_slice_change(DeleteSlice(first))
+    assert server.kube.list_slices().slices == (second,)
+
+
+def test_deleting_what_is_gone_is_done(server: ApiServer) -> None:
+    stored = created(server)
+    assert server.kube.apply_slice_change(DeleteSlice(stored)) is None
+    assert server.kube.apply_slice_change(DeleteSlice(stored)) is None
+    assert server.kube.list_slices().slices == ()
+
+
+def test_a_slice_keeps_its_pool(server: ApiServer) -> None:
+    stored = created(server)
+    moved = SliceSpec(PoolName("another"), 1, 1, ())
+    with pytest.raises(Invalid, match=r"spec\.pool\.name: .*field is immutable"):
+        server.kube.apply_slice_change(UpdateSlice(stored, moved))
+
+
+@pytest.mark.parametrize("field", ["driver", "nodeName"])
+def test_a_slice_keeps_its_driver_and_node(server: ApiServer, field: str) -> None:
+    stored = created(server)
+    body = server.served(server.slice(stored.name, **{field: "another.example.com"}))
+    status, answer = server.call("PUT", f"{server.group}/resourceslices/{stored.name}", body)
+    assert status == 422, answer
+    assert f"spec.{field}" in [cause["field"] for cause in answer["details"]["causes"]]
+
+
+def test_a_name_that_is_no_subdomain_is_invalid(server: ApiServer) -> None:
+    with pytest.raises(Invalid, match=r"metadata\.name: Invalid value"):
+        server.kube.apply_slice_change(CreateSlice("Under_score", spec(server)))
+
+
+def test_quantities_come_back_in_canonical_form(server: ApiServer) -> None:
+    devices = [{"name": "gpu-0", "capacity": {"memory": {"value": "81920Mi"}}}]
+    body = server.slice(f"{server.node}-0", devices=devices)
+    answer = server.made(f"{server.group}/resourceslices", body)
+    assert "81920Mi" not in str(answer["spec"])
+    (stored,) = server.kube.list_slices().slices
+    assert str(stored.spec.devices[0].capacity["memory"]) == "80Gi"
+
+
+def test_what_is_no_quantity_is_a_bad_request(server: ApiServer) -> None:
+    devices = [{"name": "gpu-0", "capacity": {"memory": {"value": "much"}}}]
+    body = server.served(server.slice(f"{server.node}-0", devices=devices))
+    status, answer = server.call("POST", f"{server.group}/resourceslices", body)
+    assert (status, answer["reason"]) == (400, "BadRequest")
+
+
+def test_a_collection_is_deleted_by_node(server: ApiServer) -> None:
+    created(server)
+    server.made(
+        f"{server.group}/resourceslices", server.slice(f"{server.node}-x", nodeName="other")
+    )
+    selector = f"fieldSelector=spec.nodeName%3D{server.node}"
+    assert server.call("DELETE", f"{server.group}/resourceslices?{selector}")[0] == 200
+    assert server.kube.list_slices().slices == ()
+    assert server.call("GET", f"{server.group}/resourceslices/{server.node}-x")[0] == 200
+
+
+# Watches
+
+
+def test_a_watch_reports_each_change_after_its_version(server: ApiServer) -> None:
+    created(server, 9)
+    version = server.kube.list_slices().resource_version
+    stop = threading.Event()
+    events = server.kube.watch_slices(version, stop)
+    first = created(server)
+    second = server.kube.apply_slice_change(UpdateSlice(first, spec(server, 2)))
+    assert second is not None
+    server.kube.apply_slice_change(DeleteSlice(second))
+    added, modified, deleted = (next(_without_bookmarks(events)) for _ in range(3))
+    assert (added.type, added.slice) == ("ADDED", first)
+    assert added.resource_version == first.resource_version
+    assert (modified.type, modified.slice) == ("MODIFIED", second)
+    assert deleted.slice is not None
+    assert (deleted.type, deleted.slice.name, deleted.slice.spec) == (
+        "DELETED",
+        first.name,
+        second.spec,
+    )
+    assert int(deleted.resource_version) > int(second.resource_version)
+    stop.set()
+    assert list(_without_bookmarks(events)) == []
+
+
+def test_a_watch_sees_nothing_of_others(server: ApiServer) -> None:
+    version = server.kube.list_slices().resource_version
+    events = server.kube.watch_slices(version, threading.Event())
+    server.made(
+        f"{server.group}/resourceslices", server.slice(f"{server.node}-x", nodeName="other")
+    )
+    mine = created(server)
+    assert next(_without_bookmarks(events)).slice == mine
+
+
+def _without_bookmarks(events: Any) -> Any:
+    return (event for event in events if event.type != "BOOKMARK")
+
+
+# Claims
+
+
+def claim(server: ApiServer, name: str) -> Object:
+    requests = [{"name": "main", "exactly": {"deviceClassName": "any.example.com"}}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "labels": {"test": server.node}},
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+def allocated(server: ApiServer, name: str, device: str) -> Object:
+    claims = f"{server.group}/namespaces/default/resourceclaims"
+    obj = server.made(claims, claim(server, name))
+    result = {"request": "main", "driver": server.driver, "pool": server.node, "device": device}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    code, answer = server.call("PUT", f"{claims}/{name}/status", {**obj, "status": status})
+    assert code == 200, answer
+    return answer
+
+
+def test_an_allocated_claim_is_read(server: ApiServer) -> None:
+    name = f"{server.node}-a"
+    uid = ClaimUid(allocated(server, name, "gpu-7")["metadata"]["uid"])
+    found = server.kube.get_claim(ClaimRef("default", name, uid))
+    result = AllocationResult("main", server.driver, PoolName(server.node), DeviceName("gpu-7"))
+    assert (found.ref, found.results) == (ClaimRef("default", name, uid), (result,))
+
+
+def test_a_claim_without_an_allocation_has_no_results(server: ApiServer) -> None:
+    name = f"{server.node}-a"
+    server.made(f"{server.group}/namespaces/default/resourceclaims", claim(server, name))
+    assert server.kube.get_claim(ClaimRef("default", name, ClaimUid(""))).results is None
+
+
+@pytest.mark.parametrize("namespace", ["default", "no-such-namespace"])
+def test_a_claim_that_is_not_there_is_not_found(server: ApiServer, namespace: str) -> None:
+    with pytest.raises(
+        NotFound, match=f"get resourceclaims {namespace}/nowhere at .*: the server answered 404"
+    ):
+        server.kube.get_claim(ClaimRef(namespace, "nowhere", ClaimUid("u")))
+
+
+def test_allocated_claims_are_found(server: ApiServer) -> None:
+    allocated(server, f"{server.node}-a", "gpu-0")
+    allocated(server, f"{server.node}-b", "gpu-1")
+    server.made(
+        f"{server.group}/namespaces/default/resourceclaims", claim(server, f"{server.node}-c")
+    )
+    found = server.kube.allocated_claims(PoolName(server.node))
+    assert sorted(result.device for entry in found for result in entry.results or ()) == [
+        "gpu-0",
+        "gpu-1",
+    ]
+    assert server.kube.allocated_claims(PoolName("another")) == ()
+
+
+def test_a_claims_spec_is_immutable(server: ApiServer) -> None:
+    path = f"{server.group}/namespaces/default/resourceclaims"
+    obj = server.made(path, claim(server, f"{server.node}-a"))
+    obj["spec"] = {"devices": {}}
+    status, answer = server.call("PUT", f"{path}/{server.node}-a", obj)
+    assert (status, answer["reason"]) == (422, "Invalid")
+
+
+def test_a_claims_status_is_written_under_its_own_path_only(server: ApiServer) -> None:
+    path = f"{server.group}/namespaces/default/resourceclaims"
+    obj = allocated(server, f"{server.node}-a", "gpu-0")
+    status, answer = server.call("PUT", f"{path}/{server.node}-a", {**obj, "status": {}})
+    assert status == 200
+    assert answer["status"] == obj["status"]
+
+
+def test_a_finalizer_keeps_an_object_until_it_is_taken_away(server: ApiServer) -> None:
+    path = f"{server.group}/namespaces/default/resourceclaims"
+    obj = claim(server, f"{server.node}-a")
+    obj["metadata"]["finalizers"] = ["example.com/hold"]
+    server.made(path, obj)
+    server.call("DELETE", f"{path}/{server.node}-a")
+    status, held = server.call("GET", f"{path}/{server.node}-a")
+    assert status == 200
+    assert "deletionTimestamp" in held["metadata"]
+    del held["metadata"]["finalizers"]
+    assert server.call("PUT", f"{path}/{server.node}-a", held)[0] == 200
+    assert server.call("GET", f"{path}/{server.node}-a")[0] == 404
+
+
+def test_lists_come_in_pages(server: ApiServer) -> None:
+    for letter in "abc":
+        allocated(server, f"{server.node}-{letter}", "gpu-0")
+    path = f"{server.group}/namespaces/default/resourceclaims?labelSelector=test%3D{server.node}&limit=2"
+    _status, first = server.call("GET", path)
+    _status, second = server.call("GET", f"{path}&continue={first['metadata']['continue']}")
+    names = [item["metadata"]["name"] for item in [*first["items"], *second["items"]]]
+    assert names == [f"{server.node}-{letter}" for letter in "abc"]
+    assert "continue" not in second["metadata"]
+    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
+
+
+# Requests that are wrong
+
+
+def test_an_unknown_continue_token_is_a_bad_request(server: ApiServer) -> None:
+    status, answer = server.call("GET", f"{server.group}/resourceslices?limit=1&continue=nonsense")
+    assert (status, answer["reason"]) == (400, "BadRequest")
+
+
+def test_an_unknown_field_selector_is_a_bad_request(server: ApiServer) -> None:
+    path = f"{server.group}/resourceslices?fieldSelector=spec.unknown%3Dx"
+    status, answer = server.call("GET", path)
+    assert (status, answer["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"kind":"Pod","apiVersion":"v1"}'])
+def test_a_body_that_is_no_slice_is_a_bad_request(server: ApiServer, body: bytes) -> None:
+    status, answer = server.call("POST", f"{server.group}/resourceslices", body)
+    assert (status, answer["reason"]) == (400, "BadRequest")
+
+
+def test_a_name_that_differs_from_the_path_is_a_bad_request(server: ApiServer) -> None:
+    stored = created(server)
+    body = server.served(server.slice("another"))
+    status, answer = server.call("PUT", f"{server.group}/resourceslices/{stored.name}", body)
+    assert (status, answer["reason"]) == (400, "BadRequest")
+
+
+def test_a_missing_object_is_told_from_a_missing_path(server: ApiServer) -> None:
+    status, answer = server.call("GET", f"{server.group}/resourceslices/nowhere")
+    assert (status, answer["details"]["kind"]) == (404, "resourceslices")
+    status, answer = server.call("GET", "/apis/resource.k8s.io/v1alpha1/resourceslices")
+    assert (status, answer["details"]) == (404, {})
+    status, answer = server.call("GET", f"{server.group}/nonsense")
+    assert (status, answer["details"]) == (404, {})
+
+
+# The Node
+
+
+def test_an_event_is_written_about_the_node(server: ApiServer) -> None:
+    server.kube.emit_event(NodeEvent("Normal", "Tested", "by the contract"))
+    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{server.node}"
+    _status, answer = server.call("GET", path)
+    (event,) = [item for item in answer["items"] if item["reason"] == "Tested"]
+    _status, node = server.call("GET", f"/api/v1/nodes/{server.node}")
+    assert event["involvedObject"]["uid"] == node["metadata"]["uid"]
+    assert (event["type"], event["message"]) == ("Normal", "by the contract")
+    assert event["source"] == {"component": server.driver, "host": server.node}
+
+
+def test_a_node_without_a_kubelet_has_no_version(server: ApiServer) -> None:
+    assert server.kube.kubelet_version() == ""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: subcommands, flags and exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dra_driver import __version__
+from dra_driver.cli.main import COMMANDS, main, parser
+from dra_driver.cli.run import settings_from
+from dra_driver.config import OPTIONS
+
+
+def test_every_command_is_in_the_help(capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"{name} " in text for name in COMMANDS)
+
+
+def test_every_setting_is_a_flag_of_run(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = capsys.readouterr().out
+    assert all(option.flag in text and f"[{option.variable}]" in text for option in OPTIONS)
+
+
+def test_the_version_is_the_packages(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dra-driver {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["run", "--no-such-flag"], ["devices", "extra"]]
+)
+def test_wrong_usage_is_exit_code_2(capsys, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert "usage: dra-driver" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_and_exit_code_1(capsys, tmp_path: Path) -> None:
+    missing = tmp_path / "none.yaml"
+    assert main(["devices", "--config", str(missing)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dra-driver: cannot read config file {missing}: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_flags_reach_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("cdi_dir: /from/file\n")
+    flags = ["--node-name", "n1", "--backend-option", "a=1", "--backend-option", "b=2"]
+    chosen = parser().parse_args(["run", "--config", str(file), *flags])
+    settings = settings_from(chosen)
+    assert settings.node.name == "n1"
+    assert settings.cdi_dir == Path("/from/file")
+    assert {"a": "1", "b": "2"}.items() <= settings.backend.options.items()
+
+
+def test_the_help_loads_no_server_and_no_client() -> None:
+    script = (
+        "import sys\nfrom dra_driver.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'grpc', 'urllib3', 'prometheus_client', 'structlog'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One line for each event, for machines and for people."""
+
+import json
+import typing
+
+import pytest
+
+from dra_driver.daemon.logs import log_events, make_logger
+from dra_driver.model.events import (
+    ClaimPrepared,
+    ClaimUnprepared,
+    DeviceVanished,
+    DriverEvent,
+    FieldsDropped,
+    PublicationProblem,
+    Published,
+    PublishFailed,
+    Recovered,
+    SliceLost,
+    SliceWritten,
+    ThreadFailed,
+)
+from dra_driver.model.slices import Problem
+from dra_driver.testing.builders import a_ref
+
+CLAIM = {"claim_namespace": "default", "claim_name": "claim", "claim_uid": "uid-claim"}
+LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
+    (ClaimPrepared(a_ref(), 0.123456), "info", "claim_prepared", CLAIM | {"seconds": 0.1235}),
+    (
+        ClaimPrepared(a_ref(), 0.0, "no"),
+        "warning",
+        "claim_not_prepared",
+        CLAIM | {"seconds": 0.0, "error": "no"},
+    ),
+    (ClaimUnprepared(a_ref(), 1.0), "info", "claim_unprepared", CLAIM | {"seconds": 1.0}),
+    (
+        ClaimUnprepared(a_ref(), 1.0, "no"),
+        "warning",
+        "claim_not_unprepared",
+        CLAIM | {"seconds": 1.0, "error": "no"},
+    ),
+    (SliceWritten("s", "create"), "info", "slice_written", {"name": "s", "action": "create"}),
+    (
+        SliceLost("s", 1.0),
+        "warning",
+        "slice_deleted_by_somebody_else",
+        {"name": "s", "delay_seconds": 1.0},
+    ),
+    (
+        PublishFailed("503", 2.0),
+        "warning",
+        "publish_failed",
+        {"reason": "503", "delay_seconds": 2.0},
+    ),
+    (Published(8, 1), "info", "published", {"devices": 8, "slices": 1}),
+    (
+        PublicationProblem(Problem("gpu-0", "a", "b", "c")),
+        "warning",
+        "left_out_of_slice",
+        {"problem": "device gpu-0: a: b; c"},
+    ),
+    (
+        FieldsDropped("s", ("a", "b")),
+        "warning",
+        "fields_dropped_by_api_server",
+        {"name": "s", "fields": "a, b"},
+    ),
+    (FieldsDropped("s", ()), "warning", "fields_dropped_by_api_server", {"name": "s"}),
+    (
+        DeviceVanished("gpu-0", kept=False),
+        "warning",
+        "device_vanished",
+        {"device": "gpu-0", "kept": False},
+    ),
+    (Recovered(0, 1, 2), "info", "recovered", {"rewritten": 0, "released": 1, "removed_files": 2}),
+    (
+        ThreadFailed("publish", "x", 1.0),
+        "error",
+        "thread_failed",
+        {"thread": "publish", "error": "x", "delay_seconds": 1.0},
+    ),
+]
+
+
+def test_the_table_below_knows_every_event() -> None:
+    assert {type(event) for event, *_ in LINES} == set(typing.get_args(DriverEvent))
+
+
+@pytest.mark.parametrize(("event", "level", "name", "pairs"), LINES)
+def test_each_event_is_one_line_of_json(capsys, event, level: str, name: str, pairs) -> None:
+    log_events(make_logger(level="info", form="json"))(event)
+    captured = capsys.readouterr()
+    line = json.loads(captured.err)
+    assert captured.out == ""
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": name, "level": level} | pairs
+
+
+def test_lines_below_the_level_are_not_written(capsys) -> None:
+    log = make_logger(level="warning", form="json")
+    log_events(log)(Published(1, 1))
+    log.debug("x")
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_line_carries_the_traceback(capsys) -> None:
+    log = make_logger(level="info", form="json")
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        log.exception("thread_error", thread="x")
+    line = json.loads(capsys.readouterr().err)
+    assert line["event"] == "thread_error"
+    assert "KeyError: 'lost'" in line["exception"]
+
+
+def test_people_read_words(capsys) -> None:
+    log_events(make_logger(level="info", form="console"))(ClaimPrepared(a_ref(), 0.5))
+    line = capsys.readouterr().err
+    assert "claim_prepared" in line
+    assert "claim_name=claim" in line
+    assert "\x1b" not in line  # no colours where nobody looks
+
+
+def test_a_hostile_text_stays_on_its_line(capsys) -> None:
+    for form in ("json", "console"):
+        log_events(make_logger(level="info", form=form))(
+            ClaimPrepared(a_ref(), 0.5, "a\nlevel=info forged")
+        )
+        assert len(capsys.readouterr().err.splitlines()) == 1, form

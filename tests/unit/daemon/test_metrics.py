@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each event adds to the metrics."""
+
+import pytest
+from prometheus_client import generate_latest
+
+from dra_driver.daemon.metrics import Metrics
+from dra_driver.model.events import (
+    ClaimPrepared,
+    ClaimUnprepared,
+    DeviceVanished,
+    FieldsDropped,
+    PublicationProblem,
+    Published,
+    PublishFailed,
+    Recovered,
+    SliceLost,
+    SliceWritten,
+    ThreadFailed,
+)
+from dra_driver.model.slices import Problem
+from dra_driver.testing.builders import a_ref
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    found = [
+        line.rpartition(" ")
+        for line in lines
+        if not line.startswith("#") and "_created" not in line
+    ]
+    return {name: float(value) for name, _, value in found}
+
+
+@pytest.mark.parametrize(
+    ("event", "changed"),
+    [
+        (SliceWritten("s", "update"), {'slice_writes_total{action="update"}': 1}),
+        (SliceLost("s", 1.0), {"slices_lost_total": 1}),
+        (PublishFailed("x", 1.0), {"publish_failures_total": 1}),
+        (Published(8, 2), {"published_devices": 8, "published_slices": 2}),
+        (PublicationProblem(Problem("d", "", "", "")), {"attributes_dropped_total": 1}),
+        (FieldsDropped("s", ("a", "b")), {"fields_dropped_total": 2}),
+        (DeviceVanished("d", kept=True), {"devices_vanished_total": 1}),
+        (
+            Recovered(1, 2, 3),
+            {
+                'recoveries_total{what="rewritten"}': 1,
+                'recoveries_total{what="released"}': 2,
+                'recoveries_total{what="removed_file"}': 3,
+            },
+        ),
+        (ThreadFailed("t", "x", 1.0), {'thread_failures_total{thread="t"}': 1}),
+    ],
+)
+def test_each_event_counts(event, changed: dict[str, float]) -> None:
+    metrics = Metrics()
+    before = samples(metrics)
+    metrics(event)
+    after = samples(metrics)
+    assert {name: value for name, value in after.items() if before.get(name) != value} == {
+        f"dra_driver_{name}": value for name, value in changed.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"), [(ClaimPrepared, "prepare"), (ClaimUnprepared, "unprepare")]
+)
+def test_claims_count_by_result_and_duration(kind, verb: str) -> None:
+    metrics = Metrics()
+    zero = {
+        f'dra_driver_{verb}_claims_total{{result="{result}"}}': 0.0
+        for result in ("success", "error")
+    }
+    assert zero.items() <= samples(metrics).items()
+    metrics(kind(a_ref(), 0.003))
+    metrics(kind(a_ref(), 20.0, "no"))
+    found = samples(metrics)
+    name = f"dra_driver_{verb}_claim_duration_seconds"
+    expected = {
+        f'dra_driver_{verb}_claims_total{{result="success"}}': 1,
+        f'dra_driver_{verb}_claims_total{{result="error"}}': 1,
+        f'{name}_bucket{{le="0.0025"}}': 0,
+        f'{name}_bucket{{le="0.005"}}': 1,
+        f'{name}_bucket{{le="15.0"}}': 1,
+        f'{name}_bucket{{le="35.0"}}': 2,
+        f"{name}_count": 2,
+        f"{name}_sum": 20.003,
+    }
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_two_processes_parts_do_not_share_a_registry() -> None:
+    one, two = Metrics(), Metrics()
+    one(SliceLost("s", 1.0))
+    assert samples(two)["dra_driver_slices_lost_total"] == 0

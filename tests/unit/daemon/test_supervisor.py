@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No thread dies silently, and none starts in a hot loop."""
+
+from threading import Event, current_thread
+
+import pytest
+import structlog
+from structlog.testing import CapturingLogger
+
+from dra_driver.daemon.supervisor import Supervisor
+from dra_driver.model.events import DriverEvent, ThreadFailed
+
+DEADLINE = 30  # seconds, against hanging only
+
+
+class Told:
+    """Collects events and sets an event at each."""
+
+    def __init__(self) -> None:
+        self.events: list[DriverEvent] = []
+
+    def __call__(self, event: DriverEvent) -> None:
+        self.events.append(event)
+
+
+@pytest.fixture
+def captured() -> CapturingLogger:
+    return CapturingLogger()
+
+
+def a_supervisor(captured: CapturingLogger, told: Told, pauses: list[float]) -> Supervisor:
+    def wait(stop: Event, seconds: float) -> bool:
+        pauses.append(seconds)
+        return stop.is_set()
+
+    log = structlog.wrap_logger(captured, processors=[])
+    return Supervisor(log, told, wait=wait)
+
+
+def test_a_thread_runs_under_its_name_until_it_is_asked_to_stop(captured: CapturingLogger) -> None:
+    told, names, running = Told(), [], Event()
+    supervisor = a_supervisor(captured, told, [])
+
+    def run(stop: Event) -> None:
+        names.append(current_thread().name)
+        running.set()
+        stop.wait(DEADLINE)
+
+    supervisor.start("publish", run)
+    assert running.wait(DEADLINE)
+    assert supervisor.end(seconds=DEADLINE) == ()
+    assert (names, told.events, captured.calls) == (["publish"], [], [])
+
+
+def test_a_thread_that_fails_is_told_and_starts_again_later_and_later(
+    captured: CapturingLogger,
+) -> None:
+    told, pauses, tries, recovered = Told(), [], [], Event()
+    supervisor = a_supervisor(captured, told, pauses)
+
+    def run(stop: Event) -> None:
+        tries.append(len(tries))
+        if len(tries) <= 8:
+            raise KeyError(len(tries))
+        recovered.set()
+        stop.wait(DEADLINE)
+
+    supervisor.start("publish", run)
+    assert recovered.wait(DEADLINE)
+    supervisor.end(seconds=DEADLINE)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert told.events == [
+        ThreadFailed("publish", f"KeyError: {number}", delay)
+        for number, delay in enumerate(pauses, start=1)
+    ]
+    assert len(captured.calls) == 8
+
+
+def test_a_thread_that_fails_while_the_process_ends_does_not_start_again(
+    captured: CapturingLogger,
+) -> None:
+    told, tries = Told(), []
+    supervisor = a_supervisor(captured, told, [])
+    begun = Event()
+
+    def run(stop: Event) -> None:
+        tries.append(1)
+        begun.set()
+        stop.wait(DEADLINE)
+        raise OSError("the connection closed")
+
+    supervisor.start("watch", run)
+    assert begun.wait(DEADLINE)
+    assert supervisor.end(seconds=DEADLINE) == ()
+    assert tries == [1]
+
+
+def test_a_thread_that_has_nothing_more_to_do_ends(captured: CapturingLogger) -> None:
+    told, done = Told(), Event()
+    supervisor = a_supervisor(captured, told, [])
+    supervisor.start("once", lambda stop: done.set())
+    assert done.wait(DEADLINE)
+    supervisor._threads[0].join(DEADLINE)
+    assert supervisor.end(seconds=DEADLINE) == ()
+    assert [(call.method_name, call.args) for call in captured.calls] == [
+        ("info", ("thread_ended",))
+    ]
+    assert told.events == []
+
+
+def test_a_thread_that_does_not_stop_is_named(captured: CapturingLogger) -> None:
+    supervisor = a_supervisor(captured, Told(), [])
+    go_on = Event()
+    supervisor.start("stuck", lambda stop: go_on.wait(DEADLINE) and None)
+    assert supervisor.end(seconds=0.0) == ("stuck",)
+    go_on.set()
+    assert supervisor.end(seconds=DEADLINE) == ()

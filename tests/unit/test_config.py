@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings: which source wins, and what is said about a wrong one."""
+
+from pathlib import Path
+
+import pytest
+
+from dra_driver.config import (
+    OPTIONS,
+    BackendSettings,
+    KubeletSettings,
+    LogSettings,
+    NodeSettings,
+    Settings,
+    load,
+)
+from dra_driver.errors import Fatal
+
+NODE = {"node_name": "node-1"}
+
+
+def from_file(tmp_path: Path, text: str, flags=NODE, environment=None) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load(flags, environment or {}, path)
+
+
+def test_everything_but_the_node_name_has_a_default() -> None:
+    assert load(NODE, {}) == Settings(
+        node=NodeSettings("node-1", "gpu.dra-driver.dev", Path("/proc/sys/kernel/random/boot_id")),
+        kubelet=KubeletSettings(
+            Path("/var/lib/kubelet/plugins"),
+            Path("/var/lib/kubelet/plugins_registry"),
+            Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        ),
+        backend=BackendSettings("simulated", {"profile": "h100x8"}),
+        log=LogSettings("info", "json"),
+        kubeconfig=None,
+        cdi_dir=Path("/var/run/cdi"),
+        state_dir=Path("/var/lib/kubelet/plugins/gpu.dra-driver.dev"),
+        http_address=("", 9410),
+    )
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    text = "log_level: error\nlog_format: console\ncdi_dir: /file\n"
+    environment = {"DRA_DRIVER_LOG_LEVEL": "debug", "DRA_DRIVER_CDI_DIR": "/environment"}
+    settings = from_file(tmp_path, text, NODE | {"log_level": "warning"}, environment)
+    assert settings.log == LogSettings("warning", "console")
+    assert settings.cdi_dir == Path("/environment")
+
+
+def test_names_have_variables_that_others_know() -> None:
+    settings = load({}, {"NODE_NAME": "n2", "KUBECONFIG": "/k"})
+    assert (settings.node.name, settings.kubeconfig) == ("n2", Path("/k"))
+
+
+def test_every_option_has_a_flag_and_a_variable_of_its_own() -> None:
+    assert len({option.flag for option in OPTIONS}) == len(OPTIONS)
+    assert len({option.variable for option in OPTIONS}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", None),
+        (":0", ("", 0)),
+        ("127.0.0.1:80", ("127.0.0.1", 80)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_an_address_is_host_and_port_or_nothing(text: str, address) -> None:
+    assert load(NODE | {"http_address": text}, {}).http_address == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["backend_option: {a: 1, b: x=y}", "backend_option: [a=1, b=x=y]"],
+)
+def test_backend_options_come_as_a_mapping_or_a_list(tmp_path: Path, text: str) -> None:
+    settings = from_file(tmp_path, f"{text}\nbackend: mine\n")
+    assert settings.backend == BackendSettings("mine", {"a": "1", "b": "x=y"})
+
+
+def test_backend_options_come_from_every_source(tmp_path: Path) -> None:
+    variable = {"DRA_DRIVER_BACKEND_OPTION": "a=1,b=2"}
+    own = {"backend": "mine"}
+    assert load(NODE | own, variable).backend.options == {"a": "1", "b": "2"}
+    assert load(NODE | own, {"DRA_DRIVER_BACKEND_OPTION": ""}).backend.options == {}
+    assert load(NODE | own | {"backend_option": ["c=3"]}, variable).backend.options == {"c": "3"}
+    assert from_file(tmp_path, "backend_option: a=1", NODE | own).backend.options == {"a": "1"}
+
+
+def test_the_simulated_backend_is_told_profile_and_faults_unless_its_options_say() -> None:
+    chosen = {"simulated_profile": "mixed", "simulated_faults": "/f"}
+    assert load(NODE | chosen, {}).backend.options == {"profile": "mixed", "faults": "/f"}
+    option = {"backend_option": ["profile=example"]}
+    assert load(NODE | chosen | option, {}).backend.options == {
+        "profile": "example",
+        "faults": "/f",
+    }
+
+
+def test_the_state_may_live_elsewhere() -> None:
+    assert load(NODE | {"state_dir": "/state"}, {}).state_dir == Path("/state")
+
+
+def test_an_empty_value_in_the_file_is_no_value(tmp_path: Path) -> None:
+    settings = from_file(tmp_path, "kubeconfig:\nlog_level: null\n")
+    assert (settings.kubeconfig, settings.log.level) == (None, "info")
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    assert from_file(tmp_path, "") == load(NODE, {})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {},
+            "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)",
+        ),
+        (
+            {"node_name": "Node_1"},
+            "flag --node-name is 'Node_1': must be a lower-case DNS name of at most 253 characters",
+        ),
+        (
+            NODE | {"driver_name": "a" * 64},
+            f"flag --driver-name is '{'a' * 64}': must be a lower-case DNS name of at most 63 characters",
+        ),
+        (
+            NODE | {"driver_name": "../x"},
+            "flag --driver-name is '../x': must be a lower-case DNS name of at most 63 characters",
+        ),
+        (NODE | {"cdi_dir": "run/cdi"}, "flag --cdi-dir is 'run/cdi': must be an absolute path"),
+        (
+            NODE | {"log_level": "loud"},
+            "flag --log-level is 'loud': must be one of debug, info, warning, error",
+        ),
+        (
+            NODE | {"http_address": "80"},
+            "flag --http-address is '80': must be HOST:PORT, :PORT for every address, or empty for none",
+        ),
+        (
+            NODE | {"http_address": ":65536"},
+            "flag --http-address is ':65536': must be HOST:PORT, :PORT for every address, or empty for none",
+        ),
+        (NODE | {"backend_option": ["x"]}, "flag --backend-option is ['x']: must be KEY=VALUE"),
+        (NODE | {"backend_option": ["=x"]}, "flag --backend-option is ['=x']: must be KEY=VALUE"),
+        (
+            NODE | {"plugins_dir": "/" + "p" * 100},
+            f"socket path /{'p' * 100}/gpu.dra-driver.dev/dra.sock is longer than 107 bytes; "
+            "shorten --driver-name, --plugins-dir or --registry-dir",
+        ),
+    ],
+)
+def test_a_wrong_flag_is_named_with_what_it_must_be(flags, message: str) -> None:
+    with pytest.raises(Fatal) as caught:
+        load(flags, {})
+    assert str(caught.value) == message
+
+
+def test_a_wrong_variable_and_a_wrong_key_are_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        Fatal,
+        match="^environment variable DRA_DRIVER_LOG_FORMAT is 'xml': must be one of json, console$",
+    ):
+        load(NODE, {"DRA_DRIVER_LOG_FORMAT": "xml"})
+    with pytest.raises(
+        Fatal, match=r"config.yaml, key log_format is 'xml': must be one of json, console$"
+    ):
+        from_file(tmp_path, "log_format: xml")
+    with pytest.raises(Fatal, match=r"config.yaml, key backend_option is 5: must be KEY=VALUE$"):
+        from_file(tmp_path, "backend_option: 5")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read config file .*No such file"),
+        (b"\xff\xfe\xff", "cannot read config file "),
+        (b"a: [", "cannot read config file "),
+        (b"- a", "must be a YAML mapping of option names, not a list"),
+        (
+            b"node-name: x\n1: y",
+            "has unknown keys: 1, node-name; known are backend, backend_option, ",
+        ),
+    ],
+)
+def test_a_file_that_is_no_config_file_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Fatal, match=message) as caught:
+        load(NODE, {}, path)
+    assert str(path) in str(caught.value)
