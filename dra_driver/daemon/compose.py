@@ -20,6 +20,7 @@ from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
+from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
@@ -48,7 +49,8 @@ from dra_driver.services.watch_health import HealthFeed
 
 STATE_FILE = "state.db"
 LOCK_DIRECTORY = "locks"
-WORKERS = 16
+FETCHERS = 8
+WORKERS = 32
 SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # between tries while something could not be asked
 
 Point = Callable[[str], None]
@@ -94,72 +96,63 @@ def inspect_node(settings: Settings) -> NodeFound:
     return NodeFound(inventory, claims, plan_pool(inventory, kept=()).problems)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What everything else stands on: the doors, the files of this node, and who hears what happens."""
+
+    settings: Settings
+    place: NodePlace
+    kube: HttpKubeApi
+    backend: Backend
+    inventory: InventoryFeed
+    health: HealthFeed
+    store: StateStore
+    cdi: CdiDirectory
+    log: FilteringBoundLogger
+    observe: Observer
+    point: Point
+
+
 def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> Daemon:
     """Make all parts; nothing runs yet. Raises Fatal when a part cannot be made."""
     metrics = Metrics()
-    observe = _both(log_events(log), metrics)
-    place = _place(settings)
-    kube = HttpKubeApi(
-        connect(settings.kubeconfig), driver=settings.node.driver, node=settings.node.name
-    )
-    backend = make_backend(settings)
-    inventory = InventoryFeed(backend, log=log)
-    health = HealthFeed(inventory.current, place.pool)
-    store = _open_state(settings, point)
-    if store.quarantined is not None:
-        log.error(
-            "state_file_damaged",
-            set_aside_as=str(store.quarantined),
-            next_step="keep it; the state is rebuilt",
-        )
-    cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
-    workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
-    parts = _node_parts(
-        settings, store, cdi, (kube, backend, inventory), workers=workers, told=(observe, point)
-    )
-    publisher = Publisher(
-        kube,
-        PublisherInputs(inventory.current, lambda: _owned(store, place.pool), health.set_kept),
-        place=place,
-        observe=observe,
-        log=log,
-    )
-    inventory.subscribe(health.wake)
-    inventory.subscribe(publisher.wake)
-    unprepare = UnprepareClaims(parts)
-
-    def unprepare_and_look(refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Refusal | None]:
-        answers = unprepare(refs)
-        publisher.released()  # a vanished device that this claim held may leave its slice now
-        return answers
-
+    ground = _ground(settings, log, _both(log_events(log), metrics), point)
+    # Two pools: claims that are being read never wait for a device that takes its time.
+    fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="fetch")
+    workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
+    parts = _node_parts(ground, workers)
+    publisher = _publisher(ground)
     checks: dict[str, Check] = {}
     kubelet = KubeletServer(
         _sockets(settings),
-        driver=place.driver,
-        calls=(PrepareClaims(parts, kube.get_claim, workers), unprepare_and_look),
-        feed=health,
+        driver=ground.place.driver,
+        calls=(PrepareClaims(parts, ground.kube.get_claim, fetchers), _unprepare(parts, publisher)),
+        feed=ground.health,
         checks=checks,
         log=log,
     )
     checks |= _checks(kubelet, publisher)
-    sweep = Sweep(parts, store, cdi.documents, lambda: kube.allocated_claims(place.pool))
+    documents = ground.cdi.documents
+    sweep = Sweep(
+        parts, ground.store, documents, lambda: ground.kube.allocated_claims(ground.place.pool)
+    )
 
     def recover_local() -> Mapping[ClaimUid, DriverError]:
-        cdi.prepare()
-        return recover(parts, store, cdi.documents, boot_id=store.boot_id)
+        ground.cdi.prepare()
+        return recover(parts, ground.store, documents, boot_id=ground.store.boot_id)
 
     def close() -> None:
-        workers.shutdown(wait=False, cancel_futures=True)
-        store.close()
+        for pool in (fetchers, workers):
+            pool.shutdown(wait=False, cancel_futures=True)
+        ground.store.close()
 
     return Daemon(
         kubelet=kubelet,
-        inventory=inventory,
+        inventory=ground.inventory,
         http=_http(settings, metrics, checks),
-        supervisor=Supervisor(log, observe),
+        supervisor=Supervisor(log, ground.observe),
         threads={
-            "inventory": inventory.run,
+            "inventory": ground.inventory.run,
             "publish": publisher.run,
             "watch": publisher.watch,
             "registration": kubelet.run,
@@ -170,34 +163,78 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     )
 
 
-def _node_parts(
-    settings: Settings,
-    store: StateStore,
-    cdi: CdiDirectory,
-    sources: tuple[HttpKubeApi, Backend, InventoryFeed],
-    *,
-    workers: ThreadPoolExecutor,
-    told: tuple[Observer, Point],
-) -> NodeParts:
-    kube, backend, inventory = sources
-    observe, point = told
+def _ground(
+    settings: Settings, log: FilteringBoundLogger, observe: Observer, point: Point
+) -> _Ground:
+    place = _place(settings)
+    kube = HttpKubeApi(connect(settings.kubeconfig), driver=place.driver, node=settings.node.name)
+    backend = make_backend(settings)
+    inventory = InventoryFeed(backend, log=log)
+    health = HealthFeed(inventory.current, place.pool)
+    inventory.subscribe(health.wake)
+    store = _open_state(settings, point)
+    if store.quarantined is not None:
+        log.error(
+            "state_file_damaged",
+            set_aside_as=str(store.quarantined),
+            next_step="keep it; the state is rebuilt",
+        )
+    cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
+    return _Ground(
+        settings, place, kube, backend, inventory, health, store, cdi, log, observe, point
+    )
+
+
+def _node_parts(ground: _Ground, workers: ThreadPoolExecutor) -> NodeParts:
+    settings = ground.settings
     locks = Locks(settings.state_dir / LOCK_DIRECTORY)
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return locks.held(names, until=until, purpose=purpose)
 
-    hands = Hands(cdi=cdi, configure=backend.configure, reset=backend.reset, lock=lock, point=point)
-    pods = PodResources(settings.kubelet.pod_resources_socket, kube.kubelet_version)
-    return NodeParts(
-        place=_place(settings),
-        inventory=inventory.current,
-        store=store,
-        cdi=cdi,
-        executor=Executor(hands, workers),
-        releasable=Releasable(settings.node.driver, pods, kube.get_claim),
+    backend = ground.backend
+    hands = Hands(
+        cdi=ground.cdi,
+        configure=backend.configure,
+        reset=backend.reset,
         lock=lock,
-        observe=observe,
+        point=ground.point,
     )
+    pods = PodResources(settings.kubelet.pod_resources_socket, ground.kube.kubelet_version)
+    return NodeParts(
+        place=ground.place,
+        inventory=ground.inventory.current,
+        store=ground.store,
+        cdi=ground.cdi,
+        executor=Executor(hands, workers),
+        releasable=Releasable(ground.place.driver, pods, ground.kube.get_claim),
+        lock=lock,
+        observe=ground.observe,
+    )
+
+
+def _publisher(ground: _Ground) -> Publisher:
+    def owned() -> frozenset[DeviceName]:
+        with ground.store.reading() as state:
+            return state.owned_devices(ground.place.pool)
+
+    inputs = PublisherInputs(ground.inventory.current, owned, ground.health.set_kept)
+    publisher = Publisher(
+        ground.kube, inputs, place=ground.place, observe=ground.observe, log=ground.log
+    )
+    ground.inventory.subscribe(publisher.wake)
+    return publisher
+
+
+def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
+    unprepare = UnprepareClaims(parts)
+
+    def unprepare_and_look(refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Refusal | None]:
+        answers = unprepare(refs)
+        publisher.released()  # a vanished device that one of these held may leave its slice now
+        return answers
+
+    return unprepare_and_look
 
 
 def _checks(kubelet: KubeletServer, publisher: Publisher) -> Mapping[str, Check]:
@@ -233,11 +270,6 @@ def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:
         log.info("sweep_incomplete", still_open=still_open, again_in_seconds=seconds)
         if stop.wait(seconds):
             return
-
-
-def _owned(store: StateStore, pool: PoolName) -> frozenset[DeviceName]:
-    with store.reading() as state:
-        return state.owned_devices(pool)
 
 
 def _open_state(settings: Settings, point: Point = never) -> StateStore:

@@ -14,6 +14,7 @@ import grpc
 
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
+from dra_driver.kubelet.sockets import text_of
 from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.state import HeldDevice, Unknown
 
@@ -47,7 +48,7 @@ class PodResources:
                 f"is the kubelet running and --pod-resources-socket right?"
             )
         except grpc.RpcError as error:
-            return Unknown(f"the kubelet did not answer on {self._socket}: {_text(error)}")
+            return Unknown(f"the kubelet did not answer on {self._socket}: {text_of(error)}")
         held = frozenset(_held(response))
         self._has_listed = self._has_listed or bool(held)
         if self._has_listed:
@@ -104,8 +105,3 @@ def _held(response: pb.ListPodResourcesResponse) -> list[HeldDevice]:
         for claim in container.dynamic_resources
         for device in claim.claim_resources
     ]
-
-
-def _text(error: grpc.RpcError) -> str:
-    code, details = getattr(error, "code", None), getattr(error, "details", None)
-    return f"{code().name}: {details()}" if code and details else str(error)

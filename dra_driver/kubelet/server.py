@@ -15,7 +15,7 @@ from dra_driver.kubelet.health_check import Check, HealthCheck
 from dra_driver.kubelet.health_stream import SERVICES, STREAM_LIMIT, HealthFeed, HealthStream
 from dra_driver.kubelet.pb import dra_v1_pb2, pluginregistration_v1_pb2
 from dra_driver.kubelet.registration import Registrar
-from dra_driver.kubelet.sockets import SocketServer
+from dra_driver.kubelet.sockets import SocketServer, text_of
 from dra_driver.model.ids import DriverName
 
 UNARY_WORKERS = 6
@@ -112,5 +112,5 @@ def _probe(socket: Path, method: str, request: bytes) -> str:
             )
             call(request, timeout=_PROBE_SECONDS)
     except grpc.RpcError as error:
-        return f"socket {socket} does not answer: {error}"
+        return f"socket {socket} does not answer: {text_of(error)}"
     return ""

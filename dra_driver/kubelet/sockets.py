@@ -53,6 +53,13 @@ def service(name: str, methods: dict[str, Handler]) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(name, methods)
 
 
+def text_of(error: Exception) -> str:
+    """What became of a call, in one line."""
+    if isinstance(error, grpc.Call):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)
+
+
 class SocketServer:
     """A gRPC server on the unix socket `path`, with `workers` threads. It listens from `start` to `stop`."""
 

@@ -86,9 +86,11 @@ def _canonical_binary(value: int) -> str:
 def _canonical_decimal(nanos: int, *, exponent_form: bool) -> str:
     if nanos == 0:
         return "0"
-    for suffix, power in reversed(_DECIMAL.items()):
-        step = 10 ** (power + 9)
-        if nanos % step == 0:
-            shown = f"e{power}" if exponent_form and power else suffix
-            return f"{nanos // step}{shown}"
-    raise AssertionError(nanos)  # a billionth divides every value
+    # The last step, a billionth, divides every value.
+    suffix, power = next(
+        (suffix, power)
+        for suffix, power in reversed(_DECIMAL.items())
+        if nanos % 10 ** (power + 9) == 0
+    )
+    shown = f"e{power}" if exponent_form and power else suffix
+    return f"{nanos // 10 ** (power + 9)}{shown}"

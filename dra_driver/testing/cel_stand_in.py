@@ -4,7 +4,8 @@
 Kubernetes evaluates selectors with cel-go and libraries of its own. cel-python knows the language's core, checks no
 types and differs in places, so this stand-in gives three kinds of answer and never a guess:
 
-- true or false, where both implementations agree;
+- true or false, as Kubernetes answers, provided that it takes the expression at all: without a type check the stand-in
+  may answer where the API server had refused (`true || "text"`);
 - `SelectorError`: Kubernetes too would fail here, most often on an attribute that the device lacks (in a real cluster
   that ends the scheduling of the whole pod, whatever other devices there are);
 - `CannotEvaluate`: this stand-in does not know. That holds for optionals (`.?`), `cel.bind`, the string, list, set,
@@ -12,11 +13,13 @@ types and differs in places, so this stand-in gives three kinds of answer and ne
 
 Known here: the core's operators, macros and string functions, quantities and semantic versions. No cost is counted.
 
-One effect reaches beyond this module: the first `Selector` makes cel-python raise the interpreter's recursion limit for
-the whole process. Neither the daemon nor anything that it imports uses this module.
+Two effects reach beyond this module: the first `Selector` makes cel-python raise the interpreter's recursion limit for
+the whole process, and cel-python's loggers are silenced, since they report errors that are answers here. Neither the
+daemon nor anything that it imports uses this module.
 """
 
 import importlib
+import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -40,6 +43,8 @@ _MEMBERS = _QUANTITY_MEMBERS | _ORDER_MEMBERS | _TEXT_MEMBERS | _MACROS | {*_VER
 _MACRO_ARGUMENTS = 2
 _ODD_SHAPES = ("member_object", "dot_ident", "dot_ident_arg")
 _DEVICE_FIELDS = frozenset(("driver", "attributes", "capacity", "allowMultipleAllocations"))
+# What cel-python lets through instead of an error of its own, for example of a macro over something that is no list.
+_SLIPS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _INT64 = 2**63
 _NANO = 10**9
 
@@ -86,6 +91,11 @@ class Selector:
             result = self._program.evaluate({"device": value})
         except self._celpy.CELEvalError as error:
             raise self._translated(error, str(device.get("name"))) from error
+        except _SLIPS as error:
+            raise CannotEvaluate(
+                f"selector {self.expression!r} on device {device.get('name')}: cel-python itself failed ({error!r});"
+                " ask a real cluster"
+            ) from error
         if not isinstance(result, self._celpy.celtypes.BoolType):
             raise SelectorError(
                 f"selector {self.expression!r} on device {device.get('name')}: the result is"
@@ -111,6 +121,7 @@ class Selector:
 
 def _load() -> Any:
     try:
+        logging.getLogger("celpy").setLevel(logging.CRITICAL)
         return importlib.import_module("celpy")
     except ImportError as error:
         raise Fatal(

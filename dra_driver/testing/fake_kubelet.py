@@ -36,7 +36,7 @@ from dra_driver.kubelet.pb import (
     pluginregistration_v1_pb2,
     podresources_v1_pb2,
 )
-from dra_driver.kubelet.sockets import SocketServer, service, unary
+from dra_driver.kubelet.sockets import SocketServer, service, text_of, unary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid
 
@@ -192,7 +192,7 @@ class FakeKubelet:
             )
         except grpc.RpcError as answer:
             raise KubeletError(
-                error or f"the driver did not accept its registration: {answer}"
+                error or f"the driver did not accept its registration: {text_of(answer)}"
             ) from answer
         if error:
             raise KubeletError(error)
@@ -374,7 +374,7 @@ def _claims_call(plugin: Plugin, method: str, infos: Sequence[ClaimInfo]) -> Map
     try:
         answer = _call(plugin.endpoint, f"/{name}/{method}", request, response, CALL_SECONDS)
     except grpc.RpcError as error:
-        raise KubeletError(f"{method}: {error}") from error
+        raise KubeletError(f"{method}: rpc error: {text_of(error)}") from error
     entries: Mapping[str, Any] = answer.claims
     return entries
 

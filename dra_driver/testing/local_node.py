@@ -103,8 +103,8 @@ class LocalNode:
         self.workers = ThreadPoolExecutor(WORKERS)
         hands = Hands(
             cdi=self.cdi,
-            configure=lambda device, config: self.configure(device, config),
-            reset=lambda device: self.reset(device),
+            configure=self._configure,
+            reset=self._reset,
             lock=lock,
             clock=clock,
             sleep=sleep,
@@ -116,12 +116,22 @@ class LocalNode:
             store=self.store,
             cdi=self.cdi,
             executor=Executor(hands, self.workers),
-            releasable=Releasable(A_PLACE.driver, lambda: self.held, lambda ref: self.fetch(ref)),
+            releasable=Releasable(A_PLACE.driver, lambda: self.held, self._fetch),
             lock=lock,
             observe=self.events.append,
             clock=clock,
             sleep=sleep,
         )
+
+    # The attributes are looked up at each call: a test sets them at any time.
+    def _fetch(self, ref: ClaimRef) -> Claim:
+        return self.fetch(ref)
+
+    def _configure(self, device: Device, config: DeviceConfig) -> None:
+        self.configure(device, config)
+
+    def _reset(self, device: DeviceName) -> None:
+        self.reset(device)
 
     def add(self, *claims: Claim) -> tuple[ClaimRef, ...]:
         """Put claims on the API server; answers what the kubelet will ask for."""
@@ -140,7 +150,7 @@ class LocalNode:
 
     def prepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Answer]:
         """One NodePrepareResources call."""
-        return PrepareClaims(self.parts, lambda ref: self.fetch(ref), self.workers)(refs)
+        return PrepareClaims(self.parts, self._fetch, self.workers)(refs)
 
     def unprepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Refusal | None]:
         """One NodeUnprepareResources call."""

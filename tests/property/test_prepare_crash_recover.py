@@ -69,7 +69,7 @@ def call(node: LocalNode, verb: str, refs) -> None:
     reboot=st.booleans(),
 )
 def test_a_crash_a_start_and_a_retry_reach_the_disk_of_no_crash(
-    before, interrupted, after, name: str, count: int, again: str, reboot: bool
+    *, before, interrupted, after, name: str, count: int, again: str, reboot: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         smooth, crashing = a_node(Path(one)), a_node(Path(two))

@@ -150,8 +150,10 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         (NODE | {"backend_option": ["=x"]}, "flag --backend-option is ['=x']: must be KEY=VALUE"),
         (
             NODE | {"plugins_dir": "/" + "p" * 100},
-            f"socket path /{'p' * 100}/gpu.dra-driver.dev/dra.sock is longer than 107 bytes; "
-            "shorten --driver-name, --plugins-dir or --registry-dir",
+            (
+                f"socket path /{'p' * 100}/gpu.dra-driver.dev/dra.sock is longer than 107 bytes; "
+                "shorten --driver-name, --plugins-dir or --registry-dir"
+            ),
         ),
     ],
 )

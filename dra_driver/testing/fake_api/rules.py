@@ -19,6 +19,7 @@ MAX_DEVICES = 128
 MAX_DEVICES_WITH_TAINTS = 64
 MAX_ATTRIBUTES_AND_CAPACITY = 32
 MAX_TEXT_BYTES = 64
+MAX_NAME = 253
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -219,6 +220,14 @@ RULES: tuple[Rule, ...] = (
 def check_slice(spec: Spec) -> list[Cause]:
     """Every cause to refuse this slice; none when it is fine."""
     return [cause for rule in RULES for cause in rule(spec)]
+
+
+def check_name(name: str) -> list[Cause]:
+    """Causes to refuse an object's name; the real server's rule for every kind that the fake keeps."""
+    if _SUBDOMAIN.fullmatch(name) and len(name) <= MAX_NAME:
+        return []
+    why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+    return [_invalid("metadata.name", name, why)]
 
 
 def normalise_slice(spec: Spec) -> str | None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dra_driver.testing.fake_api.kinds import KINDS, Kind, Object
-from dra_driver.testing.fake_api.rules import Cause, check_slice, normalise_slice
+from dra_driver.testing.fake_api.rules import Cause, check_name, check_slice, normalise_slice
 
 Matcher = Callable[[Object], bool]
 
@@ -246,17 +246,15 @@ class Store:
                 "Invalid",
                 f"{kind.name} is invalid: metadata.name: Required value: name or generateName is required",
             )
+        causes = check_name(name)
         for path in self.dropped_fields:
             drop_field(obj, path.split("."))
-        if kind.plural != "resourceslices":
-            return
-        if wrong := normalise_slice(obj.setdefault("spec", {})):
-            raise Refused(
-                400,
-                "BadRequest",
-                f'ResourceSlice in version "v1" cannot be handled as a ResourceSlice: {wrong}',
-            )
-        if causes := check_slice(obj["spec"]):
+        if kind.plural == "resourceslices":
+            if wrong := normalise_slice(obj.setdefault("spec", {})):
+                why = f"ResourceSlice cannot be handled as a ResourceSlice: {wrong}"
+                raise Refused(400, "BadRequest", why)
+            causes += check_slice(obj["spec"])
+        if causes:
             raise invalid(kind, name, causes)
 
     def _compare(self, kind: Kind, present: Object, wanted: Object) -> None:

@@ -71,6 +71,6 @@ def test_the_help_loads_no_server_and_no_client() -> None:
         "print(sorted({'grpc', 'urllib3', 'prometheus_client', 'structlog'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -102,8 +102,8 @@ def test_a_thread_that_has_nothing_more_to_do_ends(captured: CapturingLogger) ->
     assert done.wait(DEADLINE)
     supervisor._threads[0].join(DEADLINE)
     assert supervisor.end(seconds=DEADLINE) == ()
-    assert [(call.method_name, call.args) for call in captured.calls] == [
-        ("info", ("thread_ended",))
+    assert [(call.method_name, call.kwargs) for call in captured.calls] == [
+        ("info", {"thread": "once", "event": "thread_ended"})
     ]
     assert told.events == []
 

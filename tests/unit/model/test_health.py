@@ -19,4 +19,5 @@ def test_a_message_that_is_no_text_is_made_one() -> None:
 
 
 def test_a_device_that_nothing_checks_is_unknown_and_says_so() -> None:
-    assert UNCHECKED == Health(HealthStatus.UNKNOWN, "nothing checks the health of this device")
+    expected = Health(HealthStatus.UNKNOWN, "nothing checks the health of this device")
+    assert expected == UNCHECKED

@@ -19,5 +19,5 @@ def test_inventories_of_the_same_devices_are_equal() -> None:
 
 
 def test_two_devices_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="found twice: a, b$"):
+    with pytest.raises(ValueError, match=r"found twice: a, b$"):
         Inventory(tuple(a_device(name) for name in ("b", "a", "b", "a", "c")))

@@ -79,7 +79,7 @@ def test_the_value_is_exact_and_the_form_canonical(text: str, value: str, canoni
     ],
 )
 def test_what_kubernetes_does_not_know_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="quantity|suffix"):
+    with pytest.raises(ValueError, match=r"quantity|suffix"):
         Quantity.parse(text)
 
 

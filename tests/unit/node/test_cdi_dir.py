@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our files in the CDI directory, beside those of others."""
 
-import os
 import re
 from pathlib import Path
 
@@ -61,7 +60,10 @@ def test_what_a_killed_process_left_half_written_is_removed_at_start(cdi: CdiDir
     (directory / f".{PREFIX}u2.json.abc.tmp").write_text("{")
     (directory / ".another-driver_u2.json.abc.tmp").write_text("{")
     cdi.prepare()
-    assert sorted(os.listdir(directory)) == [".another-driver_u2.json.abc.tmp", f"{PREFIX}u1.json"]
+    assert sorted(path.name for path in directory.iterdir()) == [
+        ".another-driver_u2.json.abc.tmp",
+        f"{PREFIX}u1.json",
+    ]
 
 
 def test_a_document_that_is_no_text_counts_as_empty_and_is_written_over(cdi: CdiDirectory) -> None:

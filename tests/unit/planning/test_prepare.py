@@ -163,8 +163,10 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
         (
             a_claim(uid="new"),
             a_ref(uid="old"),
-            "ResourceClaim default/claim was replaced: the pod was scheduled with uid old, the API server has new; "
-            "delete the pod, its successor gets the new claim",
+            (
+                "ResourceClaim default/claim was replaced: the pod was scheduled with uid old, the API server has new; "
+                "delete the pod, its successor gets the new claim"
+            ),
         ),
         (
             a_claim(uid="../x"),
@@ -196,27 +198,35 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
         (
             a_claim(results=[a_result(share="a=b\n../")]),
             a_ref(),
-            "ResourceClaim default/claim: share ID 'a=b\\n../' of device gpu-0 is none of the scheduler's; "
-            "delete and create the claim again",
+            (
+                "ResourceClaim default/claim: share ID 'a=b\\n../' of device gpu-0 is none of the scheduler's; "
+                "delete and create the claim again"
+            ),
         ),
         (
             a_claim(results=[a_result(pool="node-2")]),
             a_ref(),
-            "ResourceClaim default/claim is allocated from pool node-2, this node's pool is node-1; "
-            "the pod cannot run here, delete it",
+            (
+                "ResourceClaim default/claim is allocated from pool node-2, this node's pool is node-1; "
+                "the pod cannot run here, delete it"
+            ),
         ),
         (
             a_claim(results=[a_result("gpu-9")]),
             a_ref(),
-            "device gpu-9 of ResourceClaim default/claim is not found on this node (any more); "
-            "`dra-driver devices` shows what is; delete the pod and the claim, so that the scheduler chooses another device",
+            (
+                "device gpu-9 of ResourceClaim default/claim is not found on this node (any more); "
+                "`dra-driver devices` shows what is; delete the pod and the claim, so that the scheduler chooses another device"
+            ),
         ),
         (
             a_claim(configs=[a_config({"kind": "X"}, index=2)]),
             a_ref(),
-            "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[2].opaque.parameters: "
-            "apiVersion None, kind 'X': this driver reads gpu.dra-driver.dev/v1alpha1 DeviceConfig; "
-            "correct it in the claim or its DeviceClass and create the claim again",
+            (
+                "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[2].opaque.parameters: "
+                "apiVersion None, kind 'X': this driver reads gpu.dra-driver.dev/v1alpha1 DeviceConfig; "
+                "correct it in the claim or its DeviceClass and create the claim again"
+            ),
         ),
     ],
 )

@@ -106,6 +106,7 @@ def told_by(script: str, directory: Path):
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     if done.returncode and "unshare" in done.stderr:
         pytest.skip(f"this machine gives no namespaces to this user: {done.stderr.strip()}")
@@ -121,8 +122,10 @@ def test_a_full_cdi_directory_refuses_the_claim_and_leaves_no_half_file(tmp_path
     assert told_by(BEGIN + FULL_CDI + END, tmp_path) == {
         "before": ["done"],
         "trouble": [
-            "cannot prepare claim default/new (uid uid-new): "
-            f"cannot write {file_of(tmp_path, 'uid-new')}: the disk is full; free space, the kubelet tries again"
+            (
+                "cannot prepare claim default/new (uid uid-new): "
+                f"cannot write {file_of(tmp_path, 'uid-new')}: the disk is full; free space, the kubelet tries again"
+            )
         ],
         "half done": [],
         "after": ["done"],
@@ -136,10 +139,14 @@ def test_a_read_only_cdi_directory_refuses_prepare_and_unprepare(tmp_path: Path)
     assert told_by(BEGIN + READ_ONLY_CDI + END, tmp_path) == {
         "before": ["done"],
         "trouble": [
-            "cannot prepare claim default/new (uid uid-new): "
-            f"cannot write {file_of(tmp_path, 'uid-new')}: the filesystem is read-only; mount it writable",
-            "cannot unprepare claim default/old (uid uid-old): "
-            f"cannot remove {file_of(tmp_path, 'uid-old')}: the filesystem is read-only; mount it writable",
+            (
+                "cannot prepare claim default/new (uid uid-new): "
+                f"cannot write {file_of(tmp_path, 'uid-new')}: the filesystem is read-only; mount it writable"
+            ),
+            (
+                "cannot unprepare claim default/old (uid uid-old): "
+                f"cannot remove {file_of(tmp_path, 'uid-old')}: the filesystem is read-only; mount it writable"
+            ),
         ],
         "half done": [],
         "after": ["done"],
@@ -153,8 +160,10 @@ def test_a_full_state_disk_refuses_the_whole_reservation(tmp_path: Path) -> None
     assert told_by(BEGIN + FULL_STATE + END, tmp_path) == {
         "before": ["done"],
         "trouble": [
-            f"cannot write state file {tmp_path}/state.db: database or disk is full; "
-            "free space on its disk, the kubelet tries again"
+            (
+                f"cannot write state file {tmp_path}/state.db: database or disk is full; "
+                "free space on its disk, the kubelet tries again"
+            )
         ],
         "half done": [],
         "after": ["done"],

@@ -167,8 +167,10 @@ def test_the_call_is_told_to_the_observer_with_one_event_for_each_claim(new_node
     [
         (
             a_claim(uid="another"),
-            "ResourceClaim default/claim was replaced: the pod was scheduled with uid uid-claim, the API server has another; "
-            "delete the pod, its successor gets the new claim",
+            (
+                "ResourceClaim default/claim was replaced: the pod was scheduled with uid uid-claim, the API server has another; "
+                "delete the pod, its successor gets the new claim"
+            ),
         ),
         (
             Claim(a_ref()),
@@ -180,13 +182,17 @@ def test_the_call_is_told_to_the_observer_with_one_event_for_each_claim(new_node
         ),
         (
             a_claim(results=[a_result("gpu-99")]),
-            "device gpu-99 of ResourceClaim default/claim is not found on this node (any more); `dra-driver devices` shows what is; "
-            "delete the pod and the claim, so that the scheduler chooses another device",
+            (
+                "device gpu-99 of ResourceClaim default/claim is not found on this node (any more); `dra-driver devices` shows what is; "
+                "delete the pod and the claim, so that the scheduler chooses another device"
+            ),
         ),
         (
             a_claim(configs=[a_config(label="two\nlines")]),
-            "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[0].opaque.parameters.label: "
-            "'two\\nlines': printable ASCII only; correct it in the claim or its DeviceClass and create the claim again",
+            (
+                "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[0].opaque.parameters.label: "
+                "'two\\nlines': printable ASCII only; correct it in the claim or its DeviceClass and create the claim again"
+            ),
         ),
     ],
 )

@@ -143,11 +143,15 @@ def test_a_claim_that_cannot_be_taken_up_is_named_with_the_reason(node: LocalNod
     rival, lost = node.add(a_claim("rival"), a_claim("lost", results=[a_result("gpu-99")]))
     node.held = frozenset({held_by(owner), held_by(rival), held_by(lost, "gpu-99")})
     assert node.sweep() == (
-        "claim default/rival (uid uid-rival) is not in the state and cannot be taken up: "
-        "its device gpu-0 is prepared for claim default/owner (uid uid-owner)",
-        "claim default/lost (uid uid-lost) is not in the state and cannot be taken up: "
-        "device gpu-99 of ResourceClaim default/lost is not found on this node (any more); `dra-driver devices` shows what is; "
-        "delete the pod and the claim, so that the scheduler chooses another device",
+        (
+            "claim default/rival (uid uid-rival) is not in the state and cannot be taken up: "
+            "its device gpu-0 is prepared for claim default/owner (uid uid-owner)"
+        ),
+        (
+            "claim default/lost (uid uid-lost) is not in the state and cannot be taken up: "
+            "device gpu-99 of ResourceClaim default/lost is not found on this node (any more); `dra-driver devices` shows what is; "
+            "delete the pod and the claim, so that the scheduler chooses another device"
+        ),
     )
 
 
@@ -201,8 +205,10 @@ def test_an_api_server_that_does_not_answer_is_not_asked_about_every_claim(node:
 
     node.fetch = fetch
     assert node.sweep() == (
-        "claim default/c0 (uid uid-c0) cannot be checked: "
-        "the API server cannot tell whether it still exists: connection refused",
+        (
+            "claim default/c0 (uid uid-c0) cannot be checked: "
+            "the API server cannot tell whether it still exists: connection refused"
+        ),
     )
     assert asked == [refs[0]]
     assert node.disk() == before

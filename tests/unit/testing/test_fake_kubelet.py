@@ -198,7 +198,9 @@ def test_a_driver_that_does_not_accept_is_not_registered(
     driver: ScriptedDriver, kubelet: FakeKubelet
 ) -> None:
     driver.accepts = False
-    with pytest.raises(KubeletError, match="did not accept its registration"):
+    with pytest.raises(
+        KubeletError, match=r"^the driver did not accept its registration: INTERNAL: not now$"
+    ):
         kubelet.prepare(DRIVER, [ONE])
     assert driver.told == [(True, "")]
     assert kubelet.claims == {}
@@ -338,7 +340,7 @@ def test_a_call_that_fails_as_a_whole_is_named(
 ) -> None:
     kubelet.register(DRIVER)
     driver.endpoint.stop(0)
-    with pytest.raises(KubeletError, match="NodePrepareResources: .*UNAVAILABLE"):
+    with pytest.raises(KubeletError, match=r"^NodePrepareResources: rpc error: UNAVAILABLE: "):
         kubelet.prepare(DRIVER, [ONE])
 
 
