@@ -45,7 +45,7 @@ from dra_driver.model.slices import (
 PAGE_OBJECTS = 500
 WATCH_SECONDS = (300, 600)
 SILENT_WATCH_SECONDS = 30.0
-LIST_ATTEMPTS = 3
+LIST_RETRIES = 2
 
 _random_between = random.SystemRandom().randint
 _Answer = TypeVar("_Answer")
@@ -143,13 +143,12 @@ class HttpKubeApi:
             raise
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
-        for attempts_left in reversed(range(LIST_ATTEMPTS)):
+        for _ in range(LIST_RETRIES):
             try:
                 return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
-            except Expired:  # the list changed too much between two pages: from the start again
-                if not attempts_left:
-                    raise
-        raise AssertionError
+            except Expired:
+                continue  # claims changed too much between two pages: from the start again
+        return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
 
     def kubelet_version(self) -> str:
         if not self._kubelet_version:

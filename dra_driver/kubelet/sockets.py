@@ -72,6 +72,10 @@ class SocketServer:
                 f"shorten --driver-name, --plugins-dir or --registry-dir"
             )
         self.path = path
+        # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of its
+        # own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
+        name = blake2s(os.fsencode(path.name), digest_size=2).hexdigest()
+        self._bound = path.with_name(f".{name}")
         self._handlers = tuple(handlers)
         self._workers = workers
         self._name = name
@@ -112,10 +116,7 @@ class SocketServer:
             running.pool.shutdown(wait=False)
 
     def _listen(self) -> "_Running":
-        # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of its
-        # own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
-        name = blake2s(os.fsencode(self.path.name), digest_size=2).hexdigest()
-        bound = self.path.with_name(f".{name}")
+        bound = self._bound
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix=self._name)
         server = grpc.server(pool, handlers=list(self._handlers), options=_OPTIONS)
         running = _Running(server, pool)

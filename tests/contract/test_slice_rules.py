@@ -130,7 +130,7 @@ ACCEPTED: list[Object] = [
     devices(64, taints=[TAINT]),
     {"devices": [device(attributes=numbered(31), capacity={"memory": {"value": "80Gi"}})]},
     {"devices": [{"name": "g" * 63}, {"name": "0"}]},
-    attributes(**{"a" * 32: {"int": 1}, f"{'a' * 63}/_x": {"bool": False}}),
+    attributes(**{"a" * 32: {"int": 1}}, **{f"{'a' * 63}/_x": {"bool": False}}),
     attributes(x={"string": "ä" * 32}, y={"string": ""}, z={"version": f"1.0.0-{'a' * 58}"}),
     attributes(x={"version": "1.0.0-rc.1+build.07"}, y={"int": -(2**63)}, z={"int": 2**63 - 1}),
     {"pool": {**POOL, "name": "a/b.c", "generation": 0}},

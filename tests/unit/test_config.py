@@ -166,7 +166,7 @@ def test_a_wrong_flag_is_named_with_what_it_must_be(flags, message: str) -> None
 def test_a_wrong_variable_and_a_wrong_key_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         Fatal,
-        match="^environment variable DRA_DRIVER_LOG_FORMAT is 'xml': must be one of json, console$",
+        match=r"^environment variable DRA_DRIVER_LOG_FORMAT is 'xml': must be one of json, console$",
     ):
         load(NODE, {"DRA_DRIVER_LOG_FORMAT": "xml"})
     with pytest.raises(

@@ -115,6 +115,12 @@ def test_a_damaged_authority_is_named_and_taken_up_when_repaired(tls: Path, tmp_
     assert len(context.current().get_ca_certs()) == 1
 
 
+def test_an_authority_that_vanished_is_named(tmp_path: Path) -> None:
+    context = TlsContext(TlsFiles(ca_file=tmp_path / "ca.crt"))
+    with pytest.raises(Temporary, match=r"from .*/ca\.crt: .*No such file"):
+        context.current()
+
+
 def test_a_key_that_does_not_fit_is_reported(tls: Path) -> None:
     files = TlsFiles(
         ca_file=tls / "ca.crt",

@@ -171,14 +171,14 @@ def test_an_update_of_what_somebody_changed_is_a_conflict(kube: HttpKubeApi, api
 
 def test_creating_what_exists_is_a_conflict(kube: HttpKubeApi) -> None:
     created(kube)
-    with pytest.raises(Conflict, match="already exists"):
+    with pytest.raises(Conflict, match=r"already exists"):
         created(kube)
 
 
 def test_a_deletion_spares_what_somebody_changed(kube: HttpKubeApi, api: FakeApi) -> None:
     stored = created(kube)
     kube.apply_slice_change(UpdateSlice(stored, NEXT))
-    with pytest.raises(Conflict, match="ResourceVersion in the precondition"):
+    with pytest.raises(Conflict, match=r"ResourceVersion in the precondition"):
         kube.apply_slice_change(DeleteSlice(stored))
     assert len(api.objects("resourceslices")) == 1
 
@@ -187,7 +187,7 @@ def test_a_deletion_spares_what_was_made_anew(kube: HttpKubeApi, api: FakeApi) -
     stored = created(kube)
     api.remove("resourceslices", NAME)
     created(kube)
-    with pytest.raises(Conflict, match="UID in the precondition"):
+    with pytest.raises(Conflict, match=r"UID in the precondition"):
         kube.apply_slice_change(DeleteSlice(stored))
 
 
@@ -282,7 +282,7 @@ def test_a_list_of_claims_that_expires_between_pages_starts_again(
 
 def test_a_list_of_claims_that_keeps_expiring_is_given_up(kube: HttpKubeApi, api: FakeApi) -> None:
     api.faults.status(410, verb="list", resource="resourceclaims", times=3)
-    with pytest.raises(Expired, match="list resourceclaims of all namespaces"):
+    with pytest.raises(Expired, match=r"list resourceclaims of all namespaces"):
         kube.allocated_claims(POOL)
 
 
@@ -352,14 +352,14 @@ def test_a_watch_from_a_forgotten_version_is_expired(kube: HttpKubeApi, api: Fak
 
 def test_a_watch_refused_with_410_is_expired(kube: HttpKubeApi, api: FakeApi) -> None:
     api.faults.status(410, verb="watch")
-    with pytest.raises(Expired, match="list again"):
+    with pytest.raises(Expired, match=r"list again"):
         next(kube.watch_slices("1", threading.Event()))
 
 
 def test_another_error_event_is_temporary(kube: HttpKubeApi, api: FakeApi) -> None:
     line = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is away"}}\n'
     api.faults.add(WatchLine(line), verb="watch")
-    with pytest.raises(Temporary, match="500: etcd is away; .* retried later"):
+    with pytest.raises(Temporary, match=r"500: etcd is away; .* retried later"):
         next(kube.watch_slices("1", threading.Event()))
 
 
@@ -398,14 +398,14 @@ def test_garbage_in_a_watch_is_temporary_and_shown(
     kube: HttpKubeApi, api: FakeApi, line: bytes
 ) -> None:
     api.faults.add(WatchLine(line), verb="watch")
-    with pytest.raises(Temporary, match="sent no JSON object: .*; check that the address"):
+    with pytest.raises(Temporary, match=r"sent no JSON object: .*; check that the address"):
         next(kube.watch_slices("1", threading.Event()))
 
 
 def test_a_watch_is_not_started_through_a_dead_connection(kube: HttpKubeApi, api: FakeApi) -> None:
     kube.served_version()
     api.faults.add(Reset(), verb="watch")
-    with pytest.raises(Temporary, match="check that the API server runs"):
+    with pytest.raises(Temporary, match=r"check that the API server runs"):
         next(kube.watch_slices("1", threading.Event()))
 
 
@@ -452,7 +452,7 @@ def test_an_event_that_could_not_be_written_is_written_the_next_time(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
     api.faults.status(403, resource="events")
-    with pytest.raises(Invalid, match="allow verb 'create' on resource 'events'"):
+    with pytest.raises(Invalid, match=r"allow verb 'create' on resource 'events'"):
         kube.emit_event(LOST)
     kube.emit_event(LOST)
     kube.emit_event(LOST)

@@ -245,6 +245,15 @@ def test_a_program_without_a_token_is_temporary(write: Write, tmp_path: Path) ->
     assert str(caught.value).endswith(f"; try kubectl --kubeconfig {path} auth whoami")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_login_that_fails_is_temporary(write: Write, tmp_path: Path) -> None:
+    path = write(config(user=program(tmp_path, "token")))
+    credentials = read(path).credentials
+    path.unlink()
+    with pytest.raises(Temporary, match=r"logging in failed: .*; try kubectl .* auth whoami"):
+        credentials.headers()
+
+
 def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
     def missing() -> Any:
         raise ModuleNotFoundError("No module named 'kubernetes'")

@@ -99,7 +99,7 @@ def test_a_time_to_come_back_after_the_deadline_is_passed_on(
 ) -> None:
     api.faults.status(503, retry_after=60)
     with pytest.raises(
-        Temporary, match="list nodes at .* 503: the server is currently unable"
+        Temporary, match=r"list nodes at .* 503: the server is currently unable"
     ) as caught:
         transport.request(NODES)
     assert caught.value.retry_after_seconds == 60
@@ -144,7 +144,7 @@ def test_connections_are_used_again(transport: Transport, api: FakeApi) -> None:
 def test_a_redirect_is_not_followed(transport: Transport, api: FakeApi) -> None:
     api.faults.add(Answer(302, {"Location": "http://192.0.2.1/"}))
     with pytest.raises(
-        Permanent, match="302: an empty body; a Kubernetes API server does not redirect"
+        Permanent, match=r"302: an empty body; a Kubernetes API server does not redirect"
     ):
         transport.request(NODES)
 
@@ -168,7 +168,7 @@ def test_a_success_without_a_json_object_is_temporary(
     transport: Transport, api: FakeApi, body: bytes
 ) -> None:
     api.faults.add(Answer(200, body=body))
-    with pytest.raises(Temporary, match="list nodes at .* sent no JSON object"):
+    with pytest.raises(Temporary, match=r"list nodes at .* sent no JSON object"):
         transport.request(NODES)
 
 
@@ -212,7 +212,7 @@ def test_an_answer_that_trickles_is_given_up_at_the_deadline(time: Time) -> None
 
 def test_an_answer_without_end_is_not_kept_in_memory(transport: Transport, api: FakeApi) -> None:
     api.faults.add(Answer(200, body=b" " * (LARGEST_BODY_BYTES + 1)))
-    with pytest.raises(Temporary, match="the answer did not end within"):
+    with pytest.raises(Temporary, match=r"the answer did not end within"):
         transport.request(NODES)
 
 
@@ -223,7 +223,7 @@ def test_a_silent_server_is_given_up(time: Time) -> None:
             Connection(url), sleep=time.sleep, clock=time.clock, deadline_seconds=0.05
         )
         with pytest.raises(
-            Temporary, match="no answer: .*; the server took the request and was silent"
+            Temporary, match=r"no answer: .*; the server took the request and was silent"
         ):
             silent.request(CREATE)
         silent.close()
@@ -310,7 +310,7 @@ def test_a_certificate_for_another_name_is_refused(
     transport = make_transport(Connection(secure_api.url, tls=trusting(tls), source="/k"))
     with pytest.raises(
         Temporary,
-        match="no answer: .*127.0.0.1.*; check the certificate authority, the server name .* in /k",
+        match=r"no answer: .*127.0.0.1.*; check the certificate authority, the server name .* in /k",
     ):
         transport.request(CREATE)
 
@@ -321,7 +321,7 @@ def test_an_unknown_authority_is_refused(
     context = TlsContext(TlsFiles(ca_file=tls / "other-ca.crt"))
     transport = make_transport(Connection(secure_api.url, tls=context, tls_server_name=NAME))
     with pytest.raises(
-        Temporary, match="CERTIFICATE_VERIFY_FAILED.*; check the certificate authority"
+        Temporary, match=r"CERTIFICATE_VERIFY_FAILED.*; check the certificate authority"
     ):
         transport.request(CREATE)
 
@@ -370,7 +370,7 @@ def test_a_server_that_wants_a_client_certificate_refuses_without(
     make_transport: MakeTransport, certified_api: FakeApi, tls: Path
 ) -> None:
     connection = Connection(certified_api.url, tls=trusting(tls), tls_server_name=NAME)
-    with pytest.raises(Temporary, match="create nodes node-2 at .*: no answer: "):
+    with pytest.raises(Temporary, match=r"create nodes node-2 at .*: no answer: "):
         make_transport(connection).request(CREATE)
 
 

@@ -150,6 +150,31 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
     os.close(stale)
 
 
+class OvertakenLocks(Locks):
+    """Its first file is removed between open and flock, as a holder does that lets go in that moment."""
+
+    overtaken = False
+
+    def _open(self, path: Path) -> int:
+        handle = super()._open(path)
+        if not self.overtaken:
+            self.overtaken = True
+            path.unlink()
+        return handle
+
+
+def test_a_waiter_that_was_overtaken_locks_the_file_that_others_see(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    overtaken = OvertakenLocks(tmp_path / "locks", clock=clock, sleep=clock.sleep)
+    with (
+        overtaken.held(["a"], until=clock() + 1, purpose="x"),
+        pytest.raises(Temporary),
+        manual(tmp_path, clock).held(["a"], until=0, purpose="y"),
+    ):
+        raise AssertionError
+
+
 def test_a_holder_that_could_not_write_its_name_is_still_waited_for(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When an answer of the kubelet's pod-resources counts, and what it says."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dra_driver.errors import Temporary
+from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
+from dra_driver.kubelet.pod_resources import PodResources
+from dra_driver.kubelet.sockets import SocketServer, service, unary
+from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
+from dra_driver.model.state import HeldDevice, Unknown
+
+
+class Kubelet:
+    """A pod-resources server that says what the test wants."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.response = pb.ListPodResourcesResponse()
+        self.fails = False
+        methods = {"List": unary(self.answer, pb.ListPodResourcesRequest)}
+        handlers = [service("v1.PodResourcesLister", methods)]
+        self.server = SocketServer(socket, handlers, workers=1, name="pods")
+
+    def answer(
+        self, _request: pb.ListPodResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.ListPodResourcesResponse:
+        if self.fails:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        return self.response
+
+    def holds(self, *devices: pb.ClaimResource) -> None:
+        claim = pb.DynamicResource(
+            claim_name="one", claim_namespace="default", claim_resources=devices
+        )
+        container = pb.ContainerResources(name="main", dynamic_resources=[claim])
+        plain = pb.ContainerResources(name="side", cpu_ids=[1, 2])
+        pod = pb.PodResources(name="a", namespace="default", containers=[plain, container])
+        self.response = pb.ListPodResourcesResponse(pod_resources=[pod])
+
+
+@pytest.fixture
+def kubelet(root: Path) -> Iterator[Kubelet]:
+    found = Kubelet(root / "kubelet.sock")
+    found.server.start()
+    yield found
+    found.server.stop(0)
+
+
+def unavailable() -> str:
+    raise Temporary("the API server does not answer")
+
+
+def test_every_device_of_every_driver_is_named(kubelet: Kubelet) -> None:
+    kubelet.holds(
+        pb.ClaimResource(
+            cdi_devices=[pb.CDIDevice(name="a/b=c"), pb.CDIDevice(name="a/b=d")],
+            driver_name="gpu.example.com",
+            pool_name="node1",
+            device_name="gpu-0",
+            share_id="s-1",
+        ),
+        pb.ClaimResource(driver_name="nic.example.com", pool_name="node1", device_name="nic-0"),
+    )
+    assert PodResources(kubelet.socket, lambda: "")() == frozenset(
+        {
+            HeldDevice(
+                *("default", "one", DriverName("gpu.example.com"), PoolName("node1")),
+                *(DeviceName("gpu-0"), ShareId("s-1"), ("a/b=c", "a/b=d")),
+            ),
+            HeldDevice(
+                *("default", "one", DriverName("nic.example.com"), PoolName("node1")),
+                DeviceName("nic-0"),
+            ),
+        }
+    )
+
+
+@pytest.mark.parametrize("version", ["v1.34.0", "1.35.1", "v1.36.0-rc.1", "v1.37.1+k3s1", "v2.0.0"])
+def test_no_claims_from_a_kubelet_that_lists_them_means_none(
+    kubelet: Kubelet, version: str
+) -> None:
+    assert PodResources(kubelet.socket, lambda: version)() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"),
+    [
+        (lambda: "v1.33.9", "v1.33.9"),
+        (lambda: "v1.4.0", "v1.4.0"),
+        (lambda: "v0.99.0", "v0.99.0"),
+        (lambda: "canary", "canary"),
+        (lambda: "", "version unknown"),
+        (unavailable, "version unknown"),
+    ],
+)
+def test_no_claims_from_any_other_kubelet_mean_nothing(
+    kubelet: Kubelet, version: Callable[[], str], shown: str
+) -> None:
+    # A pod without claims in the answer is no proof either.
+    kubelet.response.pod_resources.add(name="a", namespace="default")
+    assert PodResources(kubelet.socket, version)() == Unknown(
+        f"this kubelet ({shown}) does not list claims; 1.34 and newer do"
+    )
+
+
+def test_a_kubelet_that_named_a_claim_once_is_believed_ever_after(kubelet: Kubelet) -> None:
+    ask = PodResources(kubelet.socket, lambda: "v1.33.0")  # with the feature gate turned on
+    assert isinstance(ask(), Unknown)
+    kubelet.holds(pb.ClaimResource(driver_name="nic.example.com"))
+    assert isinstance(ask(), frozenset)
+    kubelet.response = pb.ListPodResourcesResponse()
+    assert ask() == frozenset()
+
+
+def test_a_call_that_fails_is_unknown_and_the_next_one_counts(kubelet: Kubelet) -> None:
+    ask = PodResources(kubelet.socket, lambda: "v1.37.0")
+    kubelet.fails = True
+    assert ask() == Unknown(
+        f"the kubelet did not answer on {kubelet.socket}: RESOURCE_EXHAUSTED: rejected by rate limit"
+    )
+    kubelet.fails = False
+    assert ask() == frozenset()
+
+
+def test_more_pods_than_grpc_takes_by_default_are_read(kubelet: Kubelet) -> None:
+    kubelet.response.pod_resources.extend(
+        pb.PodResources(name="x" * 1000, namespace="default") for _ in range(6000)
+    )
+    assert PodResources(kubelet.socket, lambda: "v1.37.0")() == frozenset()
+
+
+def test_a_socket_that_is_not_there_is_named(root: Path) -> None:
+    hint = "is the kubelet running and --pod-resources-socket right?"
+    none, odd = root / "kubelet.sock", root / ("x" * 300)
+    assert PodResources(none, lambda: "v1.37.0")() == Unknown(
+        f"no socket {none}: No such file or directory; {hint}"
+    )
+    assert PodResources(odd, lambda: "v1.37.0")() == Unknown(
+        f"no socket {odd}: File name too long; {hint}"
+    )
+
+
+def test_a_socket_without_a_kubelet_is_unknown(kubelet: Kubelet, root: Path) -> None:
+    dead = root / "dead.sock"
+    kubelet.socket.rename(dead)
+    kubelet.server.stop(0)
+    held = PodResources(dead, lambda: "v1.37.0")()
+    assert isinstance(held, Unknown)
+    assert held.reason.startswith(f"the kubelet did not answer on {dead}: UNAVAILABLE: ")
