@@ -11,6 +11,8 @@ from typing import TypeVar
 from onenode import build, preflight
 
 T = TypeVar("T")
+# tests/contract asks the cluster's API server and is run inside it, by tests/e2e/test_contract.py.
+TESTS = ("tests/e2e", "tests/contract/test_protos.py", "tests/unit")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -24,7 +26,7 @@ def _pytest() -> int:
         "pytest",
         *options,
         *deadline,
-        *(sys.argv[1:] or ["tests/e2e"]),
+        *(sys.argv[1:] or TESTS),
     )
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 

@@ -95,11 +95,11 @@ class ApiServer:
         self.kube.close()
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(params=["v1", "v1beta1", pytest.param("real", marks=pytest.mark.real)])
 def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
-    """The fake API server, then the real one."""
-    if request.param == "fake":
-        with FakeApi() as api:
+    """The fake API server with the newest and the oldest wire version, and the real one."""
+    if request.param != "real":
+        with FakeApi([request.param]) as api:
             api.put("namespaces", {"metadata": {"name": "default"}})
             yield from _prepared(Connection(api.url))
         return

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -31,7 +32,8 @@ def registrar(root: Path) -> Iterator[Registrar]:
 
 
 def get_info(registrar: Registrar) -> pb.PluginInfo:
-    return call(registrar, "GetInfo", pb.InfoRequest(), pb.PluginInfo)  # type: ignore[return-value]  # by the class
+    info: pb.PluginInfo = call(registrar, "GetInfo", pb.InfoRequest(), pb.PluginInfo)
+    return info
 
 
 def notify(registrar: Registrar, *, registered: bool, error: str = "") -> None:
@@ -39,13 +41,13 @@ def notify(registrar: Registrar, *, registered: bool, error: str = "") -> None:
     call(registrar, "NotifyRegistrationStatus", status, pb.RegistrationStatusResponse)
 
 
-def call(registrar: Registrar, method: str, request: object, response: type) -> object:
+def call(registrar: Registrar, method: str, request: Any, response: Any) -> Any:
     options = (("grpc.use_local_subchannel_pool", 1),)
     with grpc.insecure_channel(f"unix:{registrar.path}", options=options) as channel:
         function = channel.unary_unary(
             f"/pluginregistration.Registration/{method}",
-            request_serializer=type(request).SerializeToString,  # type: ignore[attr-defined]  # a message
-            response_deserializer=response.FromString,  # type: ignore[attr-defined]  # a message class
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString,
         )
         return function(request, timeout=HANG_SECONDS)
 

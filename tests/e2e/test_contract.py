@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the fake API server, held against this cluster's kube-apiserver."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from onenode.cluster import Cluster
+
+pytestmark = pytest.mark.real
+CONTRACT = Path(__file__).resolve().parents[1] / "contract"
+
+
+def test_the_real_api_server_keeps_the_rules_that_the_fake_enforces(cluster: Cluster) -> None:
+    # The API server's address exists only inside the cluster's namespaces, so its tests run there.
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "real", "-p", "no:cacheprovider"]
+    files = [str(CONTRACT / name) for name in ("test_kube_api.py", "test_slice_rules.py")]
+    kubeconfig = f"KUBE_CONTRACT_KUBECONFIG={cluster.root}/admin.kubeconfig"
+    output = cluster.output_of(["env", kubeconfig, *command, *files], check=False)
+    last = output.strip().splitlines()[-1]
+    assert " passed" in last, output
+    assert all(word not in last for word in ("failed", "error", "skipped")), output
