@@ -18,7 +18,7 @@ PATH_LIMIT_BYTES = 107  # a unix socket's path without the closing NUL
 DIRECTORY_MODE = 0o750
 SOCKET_MODE = 0o600
 GRACE_SECONDS = 45.0  # the kubelet waits so long for an answer
-# A client that is gone without a word (a killed kubelet, a frozen one) is noticed after about 40 s.
+# A killed client is noticed at once, a frozen one by these pings (measured: after 80 s).
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),

@@ -20,14 +20,9 @@ def _pytest() -> int:
     options = ("-m", "real", "-p", "no:randomly", "-p", "no:cacheprovider", "--durations=0")
     # A hung cluster ends by the deadlines of its own waits; this is the last resort.
     deadline = ("--timeout=600", "-o", "timeout_func_only=true")
-    command = (
-        sys.executable,
-        "-m",
-        "pytest",
-        *options,
-        *deadline,
-        *(sys.argv[1:] or TESTS),
-    )
+    asked = sys.argv[1:]
+    where = () if any(argument.startswith("tests") for argument in asked) else TESTS
+    command = (sys.executable, "-m", "pytest", *options, *deadline, *asked, *where)
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 

@@ -6,6 +6,7 @@ put in with `nsenter`, which stays outside as the parent of the real process; si
 to that child, by the number it has outside.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -47,6 +48,30 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in listing.split()]
 
 
+def hold_mount_point(folder: Path) -> int:
+    """Make the folder, if it is not there, and keep other clusters from removing it.
+
+    A folder that one cluster removes takes away every mount that another cluster has on it, which
+    would then write into the machine's own folders. So each holds a shared lock on it.
+    """
+    while True:
+        folder.mkdir(exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if folder.stat().st_ino == os.fstat(held).st_ino:
+                return held
+        os.close(held)  # somebody removed it before it was locked
+
+
+def release_mount_point(folder: Path, held: int) -> None:
+    """Remove the folder if it is empty and no other cluster holds it."""
+    with suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.rmdir()
+    os.close(held)
+
+
 class Program:
     """One program inside the namespaces: a Popen whose signals reach the program itself."""
 
@@ -82,15 +107,13 @@ class Namespaces:
         self.root = root
         self._unshare: subprocess.Popen[bytes] | None = None
         self._init_pid = 0
-        self._made_folders: list[Path] = []
+        self._mount_points: list[int] = []
 
     def open(self) -> None:
         """Make them, with an empty kubelet folder, /run and /var/log."""
         for folder, below_root in init.NODE_FOLDERS.items():
             (self.root / below_root).mkdir(parents=True, exist_ok=True)
-            if not folder.exists():  # a mount needs something to lie on
-                folder.mkdir()
-                self._made_folders.append(folder)
+            self._mount_points.append(hold_mount_point(folder))
         flags = ("--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
         self._unshare = subprocess.Popen(
             ["unshare", *flags, sys.executable, str(INIT), str(self.root)],
@@ -122,9 +145,9 @@ class Namespaces:
         if self._unshare.stdout is not None:
             self._unshare.stdout.close()
         self._unshare = None
-        for folder in self._made_folders:
-            with suppress(OSError):  # somebody uses it now
-                folder.rmdir()
+        for folder, held in zip(init.NODE_FOLDERS, self._mount_points, strict=True):
+            release_mount_point(folder, held)
+        self._mount_points.clear()
 
     def enter_command(self, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` inside."""

@@ -145,8 +145,9 @@ def test_an_exception_becomes_the_entry_of_each_claim_and_a_log_line(call: Any) 
 
 def test_an_answer_that_cannot_be_encoded_fails_its_call_only_by_entries() -> None:
     broken = PreparedDevice((), PoolName("node1"), DeviceName("\udcff"), (), "GPU-0")
-    entries = prepare(Answers({ONE.uid: (broken,), TWO.uid: (WHOLE,)}))
-    assert list(entries) == ["uid-1", "uid-2"]
+    with capture_logs():
+        entries = prepare(Answers({ONE.uid: (broken,), TWO.uid: (WHOLE,)}))
+    assert set(entries) == {"uid-1", "uid-2"}
     (error,) = {entry.error for entry in entries.values()}
     assert error.startswith("internal error of the driver: Unicode")
 

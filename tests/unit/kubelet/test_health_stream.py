@@ -23,6 +23,15 @@ ILL = Health(HealthStatus.UNHEALTHY, "XID 79")
 OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 
+def drain(reports: Any) -> None:
+    """Read until the driver ended the stream: as cancelled, or without error where its worker was quicker."""
+    try:
+        for _ in reports:
+            pass
+    except grpc.RpcError:
+        assert reports.code() is grpc.StatusCode.CANCELLED
+
+
 class Feed:
     """A feed that the test moves; it counts who waits."""
 
@@ -169,9 +178,7 @@ def test_one_stream_too_many_ends_the_oldest(bed: Bed) -> None:
     for _ in range(STREAM_LIMIT):
         streams.append(bed.open())
         next(streams[-1])
-    with pytest.raises(grpc.RpcError) as error:
-        list(streams[0])
-    assert error.value.code() is grpc.StatusCode.CANCELLED
+    drain(streams[0])
     bed.feed.until_waiting(STREAM_LIMIT)
     assert bed.stream.streams == STREAM_LIMIT
     bed.feed.tell(entry("gpu-9", ILL))
@@ -202,7 +209,6 @@ def test_the_end_comes_at_once_for_all_and_for_those_to_come(bed: Bed) -> None:
         next(reports)
     bed.stream.end()
     for reports in (*streams, bed.open()):
-        with pytest.raises(grpc.RpcError):
-            list(reports)
+        drain(reports)
     bed.feed.until_waiting(0)
     assert bed.stream.streams == 0

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver devices`: the table for people, the documents for machines."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dra_driver.cli.main import main
+from dra_driver.model.ids import DriverName, PoolName
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.state import StateStore
+from dra_driver.planning.prepare import NodePlace
+from dra_driver.testing.builders import a_ref
+
+PLACE = NodePlace(DriverName("gpu.dra-driver.dev"), PoolName("node-1"))
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    boot_id = tmp_path / "boot_id"
+    boot_id.write_text("boot-1")
+    state = ["--state-dir", str(tmp_path / "state"), "--boot-id-file", str(boot_id)]
+    return ["devices", "--node-name", "node-1", "--simulated-profile", "b580x2", *state]
+
+
+def hold(tmp_path: Path, device: str) -> None:
+    store = StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")
+    held = PreparedDevice(("gpu",), PLACE.pool, device, (), "uuid")  # type: ignore[arg-type]
+    with store.transaction("started") as transaction:
+        transaction.start(PreparedClaim(a_ref("mine"), Phase.STARTED, "boot-1", (held,), ""))
+    store.close()
+
+
+def test_the_table_has_a_row_for_each_device(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-1")
+    assert main(arguments) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"]
+    assert first.split()[:7] == ["gpu-0", "Intel", "Arc", "B580", "12216Mi", "Unknown", "-"]
+    assert second.split()[6] == f"{a_ref('mine').namespace}/mine"
+
+
+def test_a_look_makes_no_state_file(arguments: list[str], tmp_path: Path) -> None:
+    assert main(arguments) == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_machines_get_a_document_for_each_device(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-0")
+    assert main([*arguments, "--json"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["capacity"] == {"memory": "12216Mi"}
+    assert first["attributes"]["driverVersion"] == second["attributes"]["driverVersion"]
+    assert first["health"]["status"] == "UNKNOWN"
+    claim = a_ref("mine")
+    assert first["claims"] == [
+        {"namespace": claim.namespace, "name": "mine", "uid": claim.uid, "phase": "Started"}
+    ]
+    assert second["claims"] == []
+
+
+def test_a_node_without_devices_is_told_so(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("devices: {gpu-0: {vanished: true}, gpu-1: {vanished: true}}\n")
+    assert main([*arguments, "--simulated-faults", str(faults)]) == 0
+    assert capsys.readouterr().out.startswith("no devices found")
