@@ -14,7 +14,7 @@ from pathlib import Path
 from dra_driver.errors import DriverError, Permanent, Temporary
 
 TEMPORARY_SUFFIX = ".tmp"  # not .json or .yaml: no CDI reader looks at it
-FAILPOINTS = ("rename.before", "rename.after")
+FAILPOINTS = ("rename.file.before", "rename.file.after")
 
 _NEXT_STEPS = {
     errno.ENOSPC: "the disk is full; free space, the kubelet tries again",
@@ -42,10 +42,10 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(file.fileno(), 0o644)
-        point("rename.before")
+        point("rename.file.before")
         _rename(temporary, path)
         temporary = None
-        point("rename.after")
+        point("rename.file.after")
     except OSError as error:
         raise translated(error, f"cannot write {path}") from error
     finally:

@@ -29,7 +29,11 @@ from dra_driver.node.files import never, translated
 SCHEMA = 1
 BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
 COMMITS = ("started", "prepared", "released", "recovered")
-FAILPOINTS = tuple(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after"))
+FAILPOINTS = (
+    *(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after")),
+    "rename.damaged.before",
+    "rename.damaged.after",
+)
 
 _MIGRATIONS = (
     """
@@ -197,7 +201,7 @@ class StateStore:
             except sqlite3.DatabaseError as error:
                 if _code(error) not in _DAMAGED:
                     raise
-                self.quarantined = _set_aside(self.path, self._guard)
+                self.quarantined = _set_aside(self.path, self._guard, self._point)
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -251,7 +255,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     db.execute("COMMIT")
 
 
-def _set_aside(path: Path, guard: int) -> Path:
+def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> Path:
     """Rename the damaged file and its companions; answers the new name."""
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -266,7 +270,9 @@ def _set_aside(path: Path, guard: int) -> Path:
         for suffix in ("-wal", "-shm", ""):
             companion = path.with_name(path.name + suffix)
             if companion.exists():
+                point("rename.damaged.before")
                 companion.replace(aside.with_name(aside.name + suffix))
+                point("rename.damaged.after")
         fcntl.flock(guard, fcntl.LOCK_SH)
     except OSError as error:
         raise translated(error, f"cannot set the damaged state file {path} aside") from error

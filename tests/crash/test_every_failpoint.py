@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
 
-Each failpoint is reached by one of three stories: a claim is prepared, a claim is unprepared, the driver starts after a
-reboot. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Each failpoint is reached by one of four stories: a claim is prepared, a claim is unprepared, the driver starts after a
+reboot, the driver finds its state file damaged. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
 Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
 """
 
@@ -21,6 +21,8 @@ UNPREPARING = ("RemoveCdiSpec", "ResetDevice", "Forget", "released")
 
 def story_of(failpoint: str) -> str:
     subject = failpoint.split(".")[1]
+    if subject == "damaged":
+        return "damage"
     if subject in RECOVERING:
         return "reboot"
     return "unprepare" if subject in UNPREPARING else "prepare"
@@ -126,8 +128,36 @@ def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
     assert node.rows() == {claim.uid: ("Prepared", "boot-1+")}
 
 
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "damage"]
+)
+def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    node.start_registered()
+    before = node.kubelet.prepare(DRIVER, [claim], pod="default/running")
+    file = node.cdi_files()
+    node.stop()
+    damaged = b"no database" * 1000
+    node.state_file.write_bytes(damaged)
+
+    node.start(die_at=failpoint, report=tmp_path / "report")
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    wait_for(
+        lambda: node.owners() == {"gpu-0": claim.uid}, "the running pod's claim, taken up again"
+    )
+    assert node.state_file.with_name("state.db.damaged-1").read_bytes() == damaged
+    assert node.cdi_files() == file
+    node.kubelet.restart()
+    node.register()
+    assert node.kubelet.prepare(DRIVER, [claim], pod="default/running") == before
+
+
 def test_each_failpoint_has_a_story() -> None:
-    assert {story_of(point) for point in FAILPOINTS} == {"prepare", "unprepare", "reboot"}
+    assert {story_of(point) for point in FAILPOINTS} == {"prepare", "unprepare", "reboot", "damage"}
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 
 

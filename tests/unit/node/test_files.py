@@ -29,7 +29,7 @@ def test_the_old_content_stands_until_the_rename(tmp_path: Path) -> None:
         seen.append((name, path.read_text(), others))
 
     write_atomic(path, "new", point=point)
-    assert seen == [("rename.before", "old", [True]), ("rename.after", "new", [])]
+    assert seen == [("rename.file.before", "old", [True]), ("rename.file.after", "new", [])]
     assert tuple(name for name, _, _ in seen) == FAILPOINTS
 
 

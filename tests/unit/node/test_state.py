@@ -133,7 +133,7 @@ def test_every_commit_has_a_failpoint_on_both_sides(path: Path) -> None:
         for name in COMMITS:
             with store.transaction(name):
                 pass
-    assert points.passed == FAILPOINTS
+    assert points.passed == tuple(name for name in FAILPOINTS if name.startswith("commit."))
 
 
 @pytest.mark.parametrize(("when", "kept"), [("before", ()), ("after", (a_row(),))])
