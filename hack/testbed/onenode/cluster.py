@@ -178,10 +178,7 @@ class Cluster:
         before = self._kubelet_started()
         self.stop_kubelet()
         self.start_kubelet()
-        wait_until(
-            lambda: self._kubelet_started() not in ("", before), "the kubelet to start again"
-        )
-        self.wait_node_ready()
+        self._wait_kubelet(before)
 
     def start_containerd(self) -> None:
         """Start containerd and give it the image, which a fresh one does not have."""
@@ -206,9 +203,16 @@ class Cluster:
         self._new_boot_id()
         self.start_containerd()
         self.start_kubelet()
-        wait_until(
-            lambda: self._kubelet_started() not in ("", before), "the kubelet after the boot"
-        )
+        self._wait_kubelet(before)
+
+    def _wait_kubelet(self, before: str) -> None:
+        """Wait for a kubelet that differs from the one `before`, and until it has heard of its pods.
+
+        The node's condition Ready says nothing here: it is left over from the kubelet before.
+        """
+        log = f"{self.root}/log/kubelet.log"
+        wait_until(lambda: self._kubelet_started() not in ("", before), f"a new kubelet ({log})")
+        wait_until(self._kubelet_knows_its_pods, f"the kubelet to hear of its pods ({log})")
         self.wait_node_ready()
 
     def wait_node_ready(self) -> None:
@@ -231,6 +235,14 @@ class Cluster:
         selector = "reason=Starting,involvedObject.kind=Node"
         arguments = ("--namespace", "default", "--field-selector", selector)
         return self.kubectl("get", "events", *arguments, "-o", f"jsonpath={path}", check=False)
+
+    def _kubelet_knows_its_pods(self) -> bool:
+        node = node_files.NODE
+        bound = self.get("pods", "--all-namespaces", "--field-selector", f"spec.nodeName={node}")
+        path = f"/api/v1/nodes/{node}/proxy/pods"
+        answer = json.loads(self.kubectl("get", "--raw", path, check=False) or "{}")
+        known = {pod["metadata"]["uid"] for pod in answer.get("items") or []}
+        return "items" in answer and {pod["metadata"]["uid"] for pod in bound["items"]} <= known
 
     def _has_default_account(self) -> bool:
         return "default" in self.kubectl(

@@ -36,9 +36,13 @@ def test_a_stream_that_ended_by_itself_need_not_be_stopped(api: FakeApi) -> None
 
 def test_the_stopper_ends_with_its_stream(api: FakeApi) -> None:
     transport = Transport(Connection(api.url))
-    lines = read_lines(transport.open_watch(WATCH, read_timeout_seconds=60), Event())
+    response = transport.open_watch(WATCH, read_timeout_seconds=60)
+    before = set(threading.enumerate())
+    api.put("nodes", {"metadata": {"name": "node-2"}})
+    lines = read_lines(response, Event())
     next(lines)
-    (stopper,) = [thread for thread in threading.enumerate() if thread.name == "watch-stopper"]
+    started = set(threading.enumerate()) - before
+    (stopper,) = [thread for thread in started if thread.name == "watch-stopper"]
     lines.close()  # type: ignore[attr-defined]  # typed as an Iterator, it is a generator
     stopper.join(60)
     assert not stopper.is_alive()
