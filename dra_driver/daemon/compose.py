@@ -144,6 +144,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     def close() -> None:
         for pool in (fetchers, workers):
             pool.shutdown(wait=False, cancel_futures=True)
+        ground.kube.close()
         ground.store.close()
 
     return Daemon(

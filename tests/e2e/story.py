@@ -18,6 +18,7 @@ LOCAL_MAJORS = {*range(60, 64), *range(120, 128)}  # numbers that Linux leaves t
 API = "resource.k8s.io/v1"
 # Every character device of the container as "path major minor", the numbers in hexadecimal.
 LOOK = "env; find /dev -type c -exec stat -c '/dev-node %n %t %T' {} +"
+SAID = "story-said-all"  # what a shell in a container says last
 FIRST = "c0"  # the name of a pod's first container
 NODE_LINE = re.compile(r"^/dev-node (\S+) ([0-9a-f]+) ([0-9a-f]+)$", re.MULTILINE)
 
@@ -184,8 +185,14 @@ class Story:
 
     def shell(self, pod: str, script: str, *, container: str = FIRST) -> str:
         """What a shell in the container says, errors included; its exit status does not matter."""
-        shell = ("--", "sh", "-c", f"( {script} ) 2>&1; true")
-        return self._kubectl("exec", pod, "-c", container, *shell)
+        shell = ("--", "sh", "-c", f"( {script} ) 2>&1; echo; echo {SAID}")
+
+        def said() -> str:
+            # A kubelet that has just started does not know its pods for a moment, and refuses.
+            text = self._kubectl("exec", pod, "-c", container, *shell, check=False)
+            return text if SAID in text else ""
+
+        return wait_until(said, f"a shell in container {container} of pod {pod}")
 
     def seen_by(self, pod: str, *, container: str = FIRST) -> Seen:
         """Look around inside a container."""
