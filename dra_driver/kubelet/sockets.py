@@ -74,8 +74,8 @@ class SocketServer:
         self.path = path
         # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of its
         # own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
-        name = blake2s(os.fsencode(path.name), digest_size=2).hexdigest()
-        self._bound = path.with_name(f".{name}")
+        digest = blake2s(os.fsencode(path.name), digest_size=2).hexdigest()
+        self._bound = path.with_name(f".{digest}")
         self._handlers = tuple(handlers)
         self._workers = workers
         self._name = name
