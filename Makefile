@@ -14,6 +14,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate-protos --check
 	$(BIN)/python hack/generate-docs --check

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything of `make e2e`: `python hack/testbed/e2e.py [arguments of pytest]`."""
 
+import os
 import subprocess
 import sys
 import time
@@ -17,13 +18,24 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def _pytest() -> int:
-    options = ("-m", "real", "-p", "no:randomly", "-p", "no:cacheprovider", "--durations=0")
+    options = (
+        "-m",
+        "real",
+        "-p",
+        "onenode.no_skips",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+        "--durations=0",
+    )
     # A hung cluster ends by the deadlines of its own waits; this is the last resort.
     deadline = ("--timeout=600", "-o", "timeout_func_only=true")
     asked = sys.argv[1:]
     where = () if any(argument.startswith("tests") for argument in asked) else TESTS
     command = (sys.executable, "-m", "pytest", *options, *deadline, *asked, *where)
-    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}  # for the plugin
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 
 
 def _timed(phase: str, work: Callable[[], T]) -> T:

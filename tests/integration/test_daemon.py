@@ -4,7 +4,7 @@
 import json
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -318,10 +318,8 @@ def test_an_expired_token_is_read_again(node: NodeProcess) -> None:
     assert node.kubelet.prepare(DRIVER, [claim])[claim.uid]
 
 
-def test_probes_and_metrics_answer_on_one_port(node: NodeProcess) -> None:
-    node.api.faults.status(403, verb="create", resource="resourceslices", times=1)
-    node.start("--http-address", "127.0.0.1:0")
-
+def http_of(node: NodeProcess) -> Callable[[str], tuple[int, str]]:
+    """Requests to the driver's own port: status and text."""
     line = wait_for(
         lambda: [line for line in node.log().splitlines() if '"http"' in line], "the port"
     )[0]
@@ -334,15 +332,34 @@ def test_probes_and_metrics_answer_on_one_port(node: NodeProcess) -> None:
         except HTTPError as error:
             return error.code, error.read().decode()
 
+    return get
+
+
+def test_probes_and_metrics_answer_on_one_port(node: NodeProcess) -> None:
+    node.api.faults.status(403, verb="create", resource="resourceslices", times=1)
+    node.start("--http-address", "127.0.0.1:0")
+    get = http_of(node)
     code, reasons = get("/readyz")
     assert code == 503
     assert "not registered" in reasons
     node.register()
     wait_for(lambda: get("/livez") == (200, "ok\n"), "liveness")
+    wait_for(lambda: "publish_failed" in node.log(), "the refused slice")
     assert "slices of this node have not been written" in get("/readyz")[1]
     text = get("/metrics")[1]
     assert "dra_driver_publish_failures_total 1.0" in text
     assert get("/other")[0] == 404
+
+
+def test_an_outage_of_the_api_server_leaves_a_ready_driver_ready(node: NodeProcess) -> None:
+    node.start("--http-address", "127.0.0.1:0")
+    get = http_of(node)
+    node.register()
+    wait_for(lambda: get("/readyz") == (200, "ok\n"), "readiness")
+    node.api.close()
+    wait_for(lambda: "publish_failed" in node.log(), "the outage to be noticed")
+    assert get("/readyz") == (200, "ok\n")
+    assert get("/livez") == (200, "ok\n")
 
 
 def test_a_second_signal_is_not_needed(node: NodeProcess) -> None:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What writers of backends and tests import, with the types that they may rely on; checked by mypy, never run."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event
+from typing import assert_type
+
+from dra_driver.backends.base import Backend, BackendContext, BackendFactory
+from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.device import AttributeValue, Device
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.testing.builders import a_claim, a_device, an_inventory
+from dra_driver.testing.failpoints import FAILPOINTS, Failpoints
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_kubelet import FakeKubelet, Plugin
+
+
+class Cards:
+    """A backend needs no base class: these four methods are one."""
+
+    def __init__(self, context: BackendContext) -> None:
+        self.node_name: str = context.node_name
+
+    def scan(self) -> Inventory:
+        return Inventory((Device(DeviceName("card-0"), "uuid"),))
+
+    def watch(self, stop: Event) -> Iterator[None]:
+        return iter(())
+
+    def configure(self, device: Device, config: DeviceConfig) -> None: ...
+
+    def reset(self, device: DeviceName) -> None: ...
+
+
+factory: BackendFactory = Cards
+backend: Backend = Cards(BackendContext("node-1"))
+assert_type(backend.scan().by_name, Mapping[DeviceName, Device])
+assert_type(a_device().attributes, Mapping[str, AttributeValue])
+assert_type(a_claim(), Claim)
+assert_type(a_claim().ref, ClaimRef)
+assert_type(an_inventory().devices, tuple[Device, ...])
+assert_type(FAILPOINTS, tuple[str, ...])
+assert_type(Failpoints().passed, tuple[str, ...])
+assert_type(FakeKubelet(Path()).register("gpu.dra-driver.dev"), Plugin | None)
+assert_type(FakeApi().url, str)
