@@ -74,7 +74,7 @@ class Registrar:
 
     def ensure(self) -> bool:
         """Make the socket anew if somebody removed it; answers whether that was needed."""
-        if self._server.is_there():
+        if not self._server.is_removed():
             return False
         # To the kubelet a removed socket is a driver that left. It may find the new one at once.
         self._note(NOT_YET)

@@ -88,17 +88,23 @@ class SocketServer:
             self._running = self._listen()
 
     def ensure(self) -> bool:
-        """Listen anew if somebody removed or replaced the socket; answers whether that was needed.
+        """Listen anew if somebody removed the socket; answers whether that was needed.
 
-        Calls that came in by the old socket may end as `stop` would let them. Nothing happens before `start` and after
-        `stop`.
+        Calls that came in by the old socket may end as `stop` would let them. A socket that another process put into its
+        place stays: two that take it from each other would serve nobody. Nothing happens before `start` and after `stop`.
         """
         with self._mutex:
-            if self._running is None or self._running.is_at(self.path):
+            old = self._running
+            if old is None or self.path.exists():
                 return False
-            old, self._running = self._running, self._listen()
+            self._running = self._listen()
         old.server.stop(GRACE_SECONDS)  # its threads end with it
         return True
+
+    def is_removed(self) -> bool:
+        """Whether `ensure` has something to do."""
+        with self._mutex:
+            return self._running is not None and not self.path.exists()
 
     def is_there(self) -> bool:
         """Whether the path leads to this server."""
@@ -122,7 +128,6 @@ class SocketServer:
         running = _Running(server, pool)
         try:
             self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            bound.unlink(missing_ok=True)
             server.add_insecure_port(f"unix:{bound}")
             # Not by umask, which is the whole process's: another thread may be making a file now.
             bound.chmod(SOCKET_MODE)

@@ -262,12 +262,18 @@ class Cluster:
 
     def _remove_cgroups(self) -> None:
         """Containers that were killed leave empty cgroups behind."""
-        for cgroup in sorted(_container_cgroups() - self._cgroups_before, reverse=True):
+        made = _container_cgroups() - self._cgroups_before
+        # Of two clusters at once the last one removes the folders above, whoever made them.
+        for cgroup in sorted(made.union(_cgroup_roots()), reverse=True):
             with suppress(OSError):
                 cgroup.rmdir()
 
 
+def _cgroup_roots() -> list[Path]:
+    """Where containerd puts the cgroups of the kubelet's containers."""
+    return [*Path("/sys/fs/cgroup").glob("k8s.io"), *Path("/sys/fs/cgroup").glob("*/k8s.io")]
+
+
 def _container_cgroups() -> set[Path]:
-    """The cgroups that containerd makes for the kubelet's containers, and all below them."""
-    roots = [*Path("/sys/fs/cgroup").glob("k8s.io"), *Path("/sys/fs/cgroup").glob("*/k8s.io")]
-    return {cgroup for root in roots for cgroup in (root, *root.rglob("*/"))}
+    """Those cgroups and all below them."""
+    return {cgroup for root in _cgroup_roots() for cgroup in (root, *root.rglob("*/"))}

@@ -30,8 +30,8 @@ def naming(name: str) -> Handler:
     return unary(lambda _request, _context: pb.PluginInfo(name=name), pb.InfoRequest)
 
 
-def server(path: Path, handler: Handler, workers: int = 2) -> SocketServer:
-    return SocketServer(path, [service("a.Service", {"Ask": handler})], workers=workers, name="x")
+def server(path: Path, handler: Handler) -> SocketServer:
+    return SocketServer(path, [service("a.Service", {"Ask": handler})], workers=2, name="x")
 
 
 def names_in(folder: Path) -> list[str]:
@@ -95,6 +95,7 @@ def test_a_successor_keeps_its_socket_when_its_predecessor_ends(root: Path) -> N
     first.start()
     second.start()
     assert not first.is_there()
+    assert not first.ensure()
     first.stop(0)
     assert ask(path) == "second"
     second.stop(0)
@@ -119,22 +120,23 @@ def test_ensure_makes_a_removed_socket_anew(root: Path) -> None:
 def test_ensure_lets_calls_by_the_old_socket_end(root: Path) -> None:
     begun, go_on = Event(), Event()
 
-    def slow(_request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:
-        begun.set()
-        assert go_on.wait(HANG_SECONDS)
-        return pb.PluginInfo(name="slow")
+    def slow_at_first(_request: pb.InfoRequest, context: grpc.ServicerContext) -> pb.PluginInfo:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(HANG_SECONDS)
+        return pb.PluginInfo(name="alive" if context.is_active() else "cancelled")
 
     path = root / "dra.sock"
-    one = server(path, unary(slow, pb.InfoRequest))
+    one = server(path, unary(slow_at_first, pb.InfoRequest))
     one.start()
     with ThreadPoolExecutor(1) as pool:
         old = pool.submit(ask, path)
         assert begun.wait(HANG_SECONDS)
         path.unlink()
         assert one.ensure()
+        assert [ask(path) for _ in range(10)] == ["alive"] * 10
         go_on.set()
-        assert old.result(HANG_SECONDS) == "slow"
-        assert ask(path) == "slow"
+        assert old.result(HANG_SECONDS) == "alive"
     one.stop(0)
 
 
