@@ -43,9 +43,10 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
 def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
     """Bring the parts up. What fails here is Fatal, except what the API server could cure later."""
     # Metrics and liveness first: an operator wants to look at a start that hangs.
-    if daemon.http is not None:
-        log.info("http", port=daemon.http.port)
-        daemon.supervisor.start("http", lambda _stop: daemon.http.serve() if daemon.http else None)
+    http = daemon.http
+    if http is not None:
+        log.info("http", port=http.port)
+        daemon.supervisor.start("http", lambda _stop: http.serve())
     # State and CDI files agree before anybody can ask for a claim.
     for uid, error in daemon.recover().items():
         log.warning("not_recovered", claim_uid=uid, error=str(error))
