@@ -2,10 +2,13 @@
 """The real `dra-driver run` between a kubelet's side and an API server: what it publishes, prepares, reports, survives."""
 
 import json
+import signal
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.error import HTTPError
 
@@ -13,7 +16,7 @@ import pytest
 import yaml
 
 from dra_driver.kubelet.pb import dra_health_v1_pb2 as health_pb
-from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_api import FakeApi, Hold
 from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
 
@@ -362,7 +365,28 @@ def test_an_outage_of_the_api_server_leaves_a_ready_driver_ready(node: NodeProce
     assert get("/livez") == (200, "ok\n")
 
 
-def test_a_second_signal_is_not_needed(node: NodeProcess) -> None:
+def test_the_first_signal_asks_and_the_second_forces(node: NodeProcess) -> None:
+    node.start_registered()
+    claim = node.claim("one", ["gpu-0"])
+    never = Event()
+    node.api.faults.add(Hold(never), verb="get", resource="resourceclaims")
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(node.kubelet.prepare, DRIVER, [claim])
+        wait_for(
+            lambda: any(entry.resource == "resourceclaims" for entry in node.api.requests),
+            "the claim's reading, which never ends",
+        )
+        assert node.process is not None
+        node.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: '"stopping"' in node.log(), "the first signal")
+        assert node.process.poll() is None  # the running call may still end
+        assert node.stop() == 130
+        never.set()
+        with pytest.raises(KubeletError):
+            call.result()
+
+
+def test_a_graceful_stop_keeps_what_running_pods_have(node: NodeProcess) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [claim])
