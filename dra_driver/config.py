@@ -193,6 +193,14 @@ class KubeletSettings:
         """The driver's own directory below the kubelet's."""
         return self.plugins_dir / driver
 
+    def endpoint(self, driver: DriverName) -> Path:
+        """The socket that the kubelet calls."""
+        return self.plugin_dir(driver) / "dra.sock"
+
+    def registration(self, driver: DriverName) -> Path:
+        """The socket by which the kubelet finds the driver."""
+        return self.registry_dir / f"{driver}-reg.sock"
+
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
@@ -250,10 +258,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         registry_dir=values["registry_dir"],
         pod_resources_socket=values["pod_resources_socket"],
     )
-    for socket in (
-        kubelet.plugin_dir(driver) / "dra.sock",
-        kubelet.registry_dir / f"{driver}-reg.sock",
-    ):
+    for socket in (kubelet.endpoint(driver), kubelet.registration(driver)):
         if len(str(socket).encode()) > SOCKET_PATH_LIMIT:
             raise Fatal(
                 f"socket path {socket} is longer than {SOCKET_PATH_LIMIT} bytes; shorten --driver-name, --plugins-dir or --registry-dir"

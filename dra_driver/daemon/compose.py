@@ -289,8 +289,8 @@ def _place(settings: Settings) -> NodePlace:
 def _sockets(settings: Settings) -> KubeletSockets:
     driver = settings.node.driver
     return KubeletSockets(
-        endpoint=settings.kubelet.plugin_dir(driver) / "dra.sock",
-        registration=settings.kubelet.registry_dir / f"{driver}-reg.sock",
+        endpoint=settings.kubelet.endpoint(driver),
+        registration=settings.kubelet.registration(driver),
     )
 
 

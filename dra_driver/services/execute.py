@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
 from threading import Lock
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
@@ -43,6 +43,7 @@ from dra_driver.model.state import Phase, PreparedClaim
 CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
 PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
+Done = TypeVar("Done")
 Mark = MarkStarted | MarkPrepared | MarkStartedAgain | Forget
 Work = ConfigureDevice | WriteCdiSpec | RemoveCdiSpec | ResetDevice
 
@@ -156,17 +157,12 @@ class Executor:
                 self._patiently(step, plan, until)
 
     def _patiently(self, step: Work, plan: Plan, until: float) -> None:
-        pauses = chain(PAUSE_SECONDS, repeat(PAUSE_SECONDS[-1]))
-        while True:
-            try:
-                self._around(step, partial(self._perform, step, plan, until))
-            except Temporary as error:
-                pause = max(next(pauses), error.retry_after_seconds or 0.0)
-                if self._hands.clock() + pause >= until:
-                    raise
-                self._hands.sleep(pause)
-            else:
-                return
+        patiently(
+            partial(self._around, step, partial(self._perform, step, plan, until)),
+            until=until,
+            clock=self._hands.clock,
+            sleep=self._hands.sleep,
+        )
 
     def _perform(self, step: Work, plan: Plan, until: float) -> None:
         hands = self._hands
@@ -193,6 +189,28 @@ class Executor:
         self._hands.point(f"step.{name}.before")
         act()
         self._hands.point(f"step.{name}.after")
+
+
+def patiently(
+    act: Callable[[], Done],
+    *,
+    until: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Done:
+    """Act, and again after a growing pause while that fails temporarily and a next try would begin before `until`.
+
+    No sooner than the error asks for. Raises the last error.
+    """
+    pauses = chain(PAUSE_SECONDS, repeat(PAUSE_SECONDS[-1]))
+    while True:
+        try:
+            return act()
+        except Temporary as error:
+            pause = max(next(pauses), error.retry_after_seconds or 0.0)
+            if clock() + pause >= until:
+                raise
+            sleep(pause)
 
 
 def _unforeseen(plan: Plan, error: Exception) -> Permanent:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from dra_driver.errors import DriverError, Temporary
+from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Observer, ignore
 from dra_driver.model.ids import ClaimUid, DeviceKey
@@ -26,7 +27,7 @@ from dra_driver.model.plan import Conflict, Decision, MarkPrepared, Plan, Refusa
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.prepare import NodePlace, is_safe_uid, own_keys, plan_prepare
 from dra_driver.planning.unprepare import plan_unprepare
-from dra_driver.services.execute import CALL_SECONDS, PAUSE_SECONDS, CdiFiles, Executor, Marks
+from dra_driver.services.execute import CALL_SECONDS, CdiFiles, Executor, Marks, patiently
 from dra_driver.services.release import Releasable
 
 Answer = tuple[PreparedDevice, ...] | Refusal
@@ -152,21 +153,13 @@ class PrepareClaims:
         )
 
     def _fetch_one(self, ref: ClaimRef, until: float) -> Claim | Refusal:
-        tries = 0
-        while True:
-            try:
-                return self._fetch(ref)
-            except Temporary as error:
-                pause = max(
-                    PAUSE_SECONDS[min(tries, len(PAUSE_SECONDS) - 1)],
-                    error.retry_after_seconds or 0.0,
-                )
-                if self._parts.clock() + pause >= until:
-                    return Refusal(f"cannot read claim {ref}: {error}")
-                self._parts.sleep(pause)
-                tries += 1
-            except DriverError as error:
-                return Refusal(f"cannot read claim {ref}: {error}")
+        parts = self._parts
+        try:
+            return patiently(
+                partial(self._fetch, ref), until=until, clock=parts.clock, sleep=parts.sleep
+            )
+        except DriverError as error:
+            return Refusal(f"cannot read claim {ref}: {error}")
 
     def _reserve(self, claims: Mapping[ClaimRef, Claim]) -> Mapping[ClaimUid, Plan | Refusal]:
         """Decide and reserve; a conflict is looked into outside the transaction, then everything is decided again."""

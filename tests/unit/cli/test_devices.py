@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.cli.main import main
-from dra_driver.model.ids import DriverName, PoolName
+from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
@@ -26,7 +26,7 @@ def arguments(tmp_path: Path) -> list[str]:
 
 def hold(tmp_path: Path, device: str) -> None:
     store = StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")
-    held = PreparedDevice(("gpu",), PLACE.pool, device, (), "uuid")  # type: ignore[arg-type]
+    held = PreparedDevice(("gpu",), PLACE.pool, DeviceName(device), (), "uuid")
     with store.transaction("started") as transaction:
         transaction.start(PreparedClaim(a_ref("mine"), Phase.STARTED, "boot-1", (held,), ""))
     store.close()
