@@ -2,23 +2,17 @@
 """Where do the cluster's binaries come from?
 
 From source, through the Go module system, for no release archive and no container registry is
-needed then. Each product is a folder of the cache, named after what it is, its version and a hash
-of everything that decides its contents; a folder that exists is complete, because it is filled
-elsewhere and renamed into place. Two builds at once are harmless: the second rename finds the
-folder there and throws its own copy away.
+needed then.
 """
 
-import hashlib
-import json
-import os
 import re
 import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from onenode.products import BuildError, build_commands, cache_folder, go, product, upstream_go_mod
+
+__all__ = ["Binaries", "build", "cache_folder"]
 
 KUBERNETES = "1.37.1"
 CONTAINERD = "2.2.9"
@@ -30,6 +24,7 @@ COMPONENTS = (
     "kubectl",
     "kubelet",
 )
+CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 CONTAINERD_COMMANDS = ("containerd", "containerd-shim-runc-v2", "ctr")
 MAIN_GO = Path(__file__).resolve().parents[1] / "kubernetes" / "main.go"
 # k8s.io/kubernetes requires its staging modules at v0.0.0: no such release exists of most of them.
@@ -47,26 +42,6 @@ class Binaries:
     def path(self) -> str:
         """The two folders as a PATH of the shell."""
         return f"{self.kubernetes}:{self.containerd}"
-
-
-class BuildError(Exception):
-    """A build step failed; the message holds the end of what it said."""
-
-
-def cache_folder() -> Path:
-    """Where everything that can be built again is kept, outside the clone."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "dra-driver" / "testbed"
-
-
-def _go(*arguments: str, cwd: Path) -> str:
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
-    ended = subprocess.run(
-        ["go", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    if ended.returncode != 0:
-        raise BuildError(f"`go {' '.join(arguments)}` in {cwd} failed:\n{ended.stderr[-3000:]}")
-    return ended.stdout
 
 
 def kubernetes_go_mod(version: str, upstream: str) -> str:
@@ -93,10 +68,8 @@ def kubernetes_go_mod(version: str, upstream: str) -> str:
 
 def build_kubernetes(version: str, source: Path, target: Path) -> None:
     """One static binary, and a link to it for each component."""
-    module = f"k8s.io/kubernetes@v{version}"
-    (source / "go.mod").write_text("module empty\n")
-    upstream = Path(json.loads(_go("mod", "download", "-json", module, cwd=source))["GoMod"])
-    (source / "go.mod").write_text(kubernetes_go_mod(version, upstream.read_text()))
+    upstream = upstream_go_mod("k8s.io/kubernetes", version, source)
+    (source / "go.mod").write_text(kubernetes_go_mod(version, upstream))
     shutil.copy(MAIN_GO, source)
     major, minor, _ = version.split(".")
     stamp = "k8s.io/component-base/version"
@@ -104,64 +77,22 @@ def build_kubernetes(version: str, source: Path, target: Path) -> None:
         f"-s -w -X {stamp}.gitVersion=v{version}"
         f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
     )
-    _go("build", f"-ldflags={flags}", "-o", str(target / "kubernetes"), ".", cwd=source)
+    go("build", f"-ldflags={flags}", "-o", str(target / "kubernetes"), ".", cwd=source)
     for component in COMPONENTS:
         (target / component).symlink_to("kubernetes")
 
 
-def build_containerd(version: str, source: Path, target: Path) -> None:
-    """containerd, its runc shim and ctr."""
-    module = "github.com/containerd/containerd/v2"
-    packages = [f"{module}/cmd/{command}" for command in CONTAINERD_COMMANDS]
-    upstream = json.loads(
-        _go("mod", "download", "-json", f"{module}@v{version}", cwd=_empty(source))
-    )
-    go = re.search(r"^go (\S+)", Path(upstream["GoMod"]).read_text(), re.MULTILINE)
-    if go is None:
-        raise BuildError(f"the go.mod of {module} v{version} names no Go version")
-    lines = ("module containerd", f"go {go[1]}", f"require {module} v{version}")
-    (source / "go.mod").write_text("\n".join(lines) + "\n")
-    flags = f"-ldflags=-s -w -X {module}/version.Version=v{version}"
-    _go("build", flags, "-o", f"{target}/", *packages, cwd=source)
-
-
-def _empty(source: Path) -> Path:
-    (source / "go.mod").write_text("module empty\n")
-    return source
-
-
-def _product_folder(what: str, version: str) -> Path:
-    inputs = hashlib.sha256()
-    for part in (_go("version", cwd=Path("/")).encode(), MAIN_GO.read_bytes(), _recipe()):
-        inputs.update(part)
-    return cache_folder() / f"{what}-{version}-{inputs.hexdigest()[:12]}"
-
-
-def _recipe() -> bytes:
-    return Path(__file__).read_bytes()
-
-
-def product(what: str, version: str, make: Callable[[str, Path, Path], None]) -> Path:
-    """The folder of one product, built now if it is not there."""
-    folder = _product_folder(what, version)
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as temporary:
-        source, target = Path(temporary, "source"), Path(temporary, "target")
-        source.mkdir()
-        target.mkdir()
-        make(version, source, target)
-        with suppress(OSError):  # "not empty": somebody else was first, and theirs is as good
-            target.rename(folder)
-    if not folder.is_dir():
-        raise BuildError(f"{folder} could not be put into place; is the cache writable?")
-    return folder
-
-
 def build(kubernetes: str = KUBERNETES, containerd: str = CONTAINERD) -> Binaries:
     """Everything that a cluster of this Kubernetes release runs."""
+    recipe = MAIN_GO.read_bytes() + Path(__file__).read_bytes()
+    commands = tuple(f"{CONTAINERD_MODULE}/cmd/{command}" for command in CONTAINERD_COMMANDS)
+    stamp = f"-s -w -X {CONTAINERD_MODULE}/version.Version=v{containerd}"
+    make_containerd = build_commands(CONTAINERD_MODULE, containerd, commands, ldflags=stamp)
+
+    def make_kubernetes(source: Path, target: Path) -> None:
+        build_kubernetes(kubernetes, source, target)
+
     return Binaries(
-        kubernetes=product("kubernetes", kubernetes, build_kubernetes),
-        containerd=product("containerd", containerd, build_containerd),
+        kubernetes=product("kubernetes", kubernetes, make_kubernetes, recipe=recipe),
+        containerd=product("containerd", containerd, make_containerd, recipe=stamp.encode()),
     )
