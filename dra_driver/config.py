@@ -5,9 +5,11 @@
 are made from it. A flag wins over the environment, the environment over the file, the file over the default.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ LARGEST_PORT = 65535
 SOCKET_PATH_LIMIT = 107  # bytes of a unix socket's path, without the closing NUL
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,12 @@ def _optional_path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
+def _pod_uid(text: str) -> str:
+    if text and not _POD_UID.fullmatch(text):
+        raise ValueError("must be a pod's metadata.uid")
+    return text
+
+
 def _address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
@@ -105,6 +114,14 @@ OPTIONS: tuple[Option, ...] = (
         DEFAULT_DRIVER_NAME,
         "Name under which the driver registers and publishes.",
         _subdomain(63),
+    ),
+    Option(
+        "pod_uid",
+        "",
+        "The driver pod's UID, part of its sockets' names then, so that an update can run two processes side by side; "
+        "needs kubelet 1.33 or later. Empty: one process, fixed names.",
+        _pod_uid,
+        env="POD_UID",
     ),
     Option(
         "kubeconfig",
@@ -188,6 +205,7 @@ class KubeletSettings:
     plugins_dir: Path
     registry_dir: Path
     pod_resources_socket: Path
+    pod_uid: str = ""
 
     def plugin_dir(self, driver: DriverName) -> Path:
         """The driver's own directory below the kubelet's."""
@@ -195,11 +213,21 @@ class KubeletSettings:
 
     def endpoint(self, driver: DriverName) -> Path:
         """The socket that the kubelet calls."""
-        return self.plugin_dir(driver) / "dra.sock"
+        return self._named(self.plugin_dir(driver), "dra", ".sock")
 
     def registration(self, driver: DriverName) -> Path:
         """The socket by which the kubelet finds the driver."""
-        return self.registry_dir / f"{driver}-reg.sock"
+        return self._named(self.registry_dir, driver, "-reg.sock")
+
+    def _named(self, folder: Path, before: str, after: str) -> Path:
+        """With the pod's UID, if there is one; with a digest of it where the path would be too long for a socket."""
+        if not self.pod_uid:
+            return folder / f"{before}{after}"
+        path = folder / f"{before}-{self.pod_uid}{after}"
+        if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+            return path
+        digest = blake2s(self.pod_uid.encode(), digest_size=4).hexdigest()
+        return folder / f"{before}-{digest}{after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +285,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         plugins_dir=values["plugins_dir"],
         registry_dir=values["registry_dir"],
         pod_resources_socket=values["pod_resources_socket"],
+        pod_uid=values["pod_uid"],
     )
     for socket in (kubelet.endpoint(driver), kubelet.registration(driver)):
         if len(str(socket).encode()) > SOCKET_PATH_LIMIT:

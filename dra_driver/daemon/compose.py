@@ -14,7 +14,9 @@ from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.registry import load_backend
 from dra_driver.config import Settings
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
+from dra_driver.daemon.leadership import Leadership
 from dra_driver.daemon.logs import log_events
+from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
@@ -34,6 +36,7 @@ from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
+from dra_driver.node.peers import Peers
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.slices import plan_pool
@@ -49,11 +52,13 @@ from dra_driver.services.watch_health import HealthFeed
 
 STATE_FILE = "state.db"
 LOCK_DIRECTORY = "locks"
+PEER_DIRECTORY = "peers"
 FETCHERS = 8
 WORKERS = 32
 SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # between tries while something could not be asked
 
 Point = Callable[[str], None]
+Duty = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,8 @@ class Daemon:
     inventory: InventoryFeed
     http: HttpEndpoint | None
     supervisor: Supervisor
-    threads: Mapping[str, Callable[[Event], None]]
+    membership: Membership
+    threads: Mapping[str, Duty]
     recover: Callable[[], Mapping[ClaimUid, DriverError]]
     close: Callable[[], None]
 
@@ -108,6 +114,7 @@ class _Ground:
     health: HealthFeed
     store: StateStore
     cdi: CdiDirectory
+    locks: Locks
     log: FilteringBoundLogger
     observe: Observer
     point: Point
@@ -122,20 +129,37 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
     parts = _node_parts(ground, workers)
     publisher = _publisher(ground)
+    supervisor = Supervisor(log, ground.observe)
     checks: dict[str, Check] = {}
+    sockets = _sockets(settings)
+    membership = Membership(
+        Peers(settings.state_dir / PEER_DIRECTORY), ground.place.driver, sockets, log
+    )
     kubelet = KubeletServer(
-        _sockets(settings),
+        sockets,
         driver=ground.place.driver,
         calls=(PrepareClaims(parts, ground.kube.get_claim, fetchers), _unprepare(parts, publisher)),
         feed=ground.health,
         checks=checks,
         log=log,
     )
-    checks |= _checks(kubelet, publisher)
     documents = ground.cdi.documents
     sweep = Sweep(
         parts, ground.store, documents, lambda: ground.kube.allocated_claims(ground.place.pool)
     )
+
+    duties: Mapping[str, Duty] = {
+        "publish": publisher.run,
+        "watch": publisher.watch,
+        "sweep": lambda stop: _sweep(sweep, stop, log),
+    }
+
+    def lead() -> None:
+        for name, duty in duties.items():
+            supervisor.start(name, duty)
+
+    leadership = Leadership(ground.locks, lead, observe=ground.observe, log=log)
+    checks |= _checks(kubelet, publisher, leadership)
 
     def recover_local() -> Mapping[ClaimUid, DriverError]:
         ground.cdi.prepare()
@@ -146,18 +170,19 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             pool.shutdown(wait=False, cancel_futures=True)
         ground.kube.close()
         ground.store.close()
+        leadership.end()
+        membership.leave()
 
     return Daemon(
         kubelet=kubelet,
         inventory=ground.inventory,
         http=_http(settings, metrics, checks),
-        supervisor=Supervisor(log, ground.observe),
+        supervisor=supervisor,
+        membership=membership,
         threads={
             "inventory": ground.inventory.run,
-            "publish": publisher.run,
-            "watch": publisher.watch,
             "registration": kubelet.run,
-            "sweep": lambda stop: _sweep(sweep, stop, log),
+            "leadership": leadership.run,
         },
         recover=recover_local,
         close=close,
@@ -181,17 +206,17 @@ def _ground(
             next_step="keep it; the state is rebuilt",
         )
     cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
+    locks = Locks(settings.state_dir / LOCK_DIRECTORY)
     return _Ground(
-        settings, place, kube, backend, inventory, health, store, cdi, log, observe, point
+        settings, place, kube, backend, inventory, health, store, cdi, locks, log, observe, point
     )
 
 
 def _node_parts(ground: _Ground, workers: ThreadPoolExecutor) -> NodeParts:
     settings = ground.settings
-    locks = Locks(settings.state_dir / LOCK_DIRECTORY)
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
-        return locks.held(names, until=until, purpose=purpose)
+        return ground.locks.held(names, until=until, purpose=purpose)
 
     backend = ground.backend
     hands = Hands(
@@ -238,14 +263,19 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
     return unprepare_and_look
 
 
-def _checks(kubelet: KubeletServer, publisher: Publisher) -> Mapping[str, Check]:
-    """Live: our own sockets answer. Ready: registered, and the slices written once; a later outage of the API server does not count."""
+def _checks(
+    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership
+) -> Mapping[str, Check]:
+    """Live: our own sockets answer. Ready: registered, and the slices written once; a later outage of the API server does not count.
+
+    Who stands by writes no slices: an update waits until the new process is ready before it ends the old one.
+    """
 
     def ready() -> tuple[str, ...]:
         wrong = (
             [] if kubelet.registrar.registered else [f"not registered: {kubelet.registrar.reason}"]
         )
-        if not publisher.published_once.is_set():
+        if not (publisher.published_once.is_set() or leadership.standing_by.is_set()):
             wrong.append("the slices of this node have not been written yet")
         return tuple(wrong)
 

@@ -47,6 +47,8 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
     if http is not None:
         log.info("http", port=http.port)
         daemon.supervisor.start("http", lambda _stop: http.serve())
+    # Alone under our name, or one of our own: before anything on this node is touched.
+    daemon.membership.join()
     # State and CDI files agree before anybody can ask for a claim.
     for uid, error in daemon.recover().items():
         log.warning("not_recovered", claim_uid=uid, error=str(error))

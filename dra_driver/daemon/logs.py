@@ -16,6 +16,7 @@ from dra_driver.model.events import (
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    Leading,
     Observer,
     PublicationProblem,
     Published,
@@ -58,7 +59,7 @@ def log_events(log: FilteringBoundLogger) -> Observer:
     return observe
 
 
-def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911  one short case for each event is the clearest table
+def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  one short case for each event is the clearest table
     match event:
         case ClaimPrepared(error=error):
             return (
@@ -88,6 +89,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911  one sh
             return logging.WARNING, "device_vanished"
         case Recovered():
             return logging.INFO, "recovered"
+        case Leading(leads=leads):
+            return logging.INFO, "leading" if leads else "standing_by"
         case ThreadFailed():
             return logging.ERROR, "thread_failed"
         case _:

@@ -11,6 +11,7 @@ from dra_driver.model.events import (
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    Leading,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -59,7 +60,13 @@ class Metrics:
             "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
         )
 
-    def __call__(self, event: DriverEvent) -> None:  # noqa: C901  one short case for each event
+        self._leads = Gauge(
+            "dra_driver_leader",
+            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
+            registry=self.registry,
+        )
+
+    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912  one short case for each event
         match event:
             case ClaimPrepared() | ClaimUnprepared():
                 total, seconds = self._claims[type(event)]
@@ -87,6 +94,8 @@ class Metrics:
                     ("removed_file", removed_files),
                 ):
                     self._recoveries.labels(what).inc(count)
+            case Leading(leads):
+                self._leads.set(leads)
             case ThreadFailed(thread=thread):
                 self._threads.labels(thread).inc()
             case _:

@@ -92,6 +92,14 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
+class Leading:
+    """This process publishes and sweeps for its node from now on, or stands by while the one in `leader` does."""
+
+    leads: bool
+    leader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadFailed:
     """A long-lived thread ended unexpectedly; it starts again after `delay_seconds`."""
 
@@ -111,6 +119,7 @@ DriverEvent = (
     | FieldsDropped
     | DeviceVanished
     | Recovered
+    | Leading
     | ThreadFailed
 )
 

@@ -50,10 +50,12 @@ class Locks:
         path = self._directory / f"{name}.lock"
         handle = self._acquire(path, until=until)
         try:
-            # The name is a courtesy: on a full disk the lock holds without it.
+            # The name is a courtesy: on a full disk the lock holds without it. It is never cut to nothing first: ext4
+            # forces a file that was to the disk when it is closed, which costs as much as a commit.
+            text = f"process {os.getpid()}, {purpose}".encode()
             with suppress(OSError):
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, f"process {os.getpid()}, {purpose}".encode(), 0)
+                os.pwrite(handle, text, 0)
+                os.ftruncate(handle, len(text))
             yield
         finally:
             with suppress(OSError):
@@ -62,28 +64,44 @@ class Locks:
 
     def _acquire(self, path: Path, *, until: float) -> int:
         pause = _FIRST_PAUSE_SECONDS
-        while True:
-            handle = self._open(path)
-            if _try_lock(handle) and _leads_to(path, handle):
-                return handle
-            holder = (
-                os.pread(handle, 200, 0).decode("utf-8", "replace")
-                or "a process that did not give its name"
-            )
-            os.close(handle)
+        while isinstance(taken := take(path, self._open), str):
             if self._clock() >= until:
-                raise Temporary(
-                    f"{path.stem} is locked by {holder}; waited as long as the kubelet waits, it tries again"
-                )
+                raise Locked(path.stem, taken)
             self._sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        return taken
 
     def _open(self, path: Path) -> int:
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise translated(error, f"cannot open lock {path}") from error
+        return open_lock(path)
+
+
+class Locked(Temporary):
+    """Somebody else holds the lock; `holder` is what it says of itself."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(
+            f"{name} is locked by {holder}; waited as long as the kubelet waits, it tries again"
+        )
+        self.holder = holder
+
+
+def open_lock(path: Path) -> int:
+    """A handle of the lock's file, made with its directory if it is missing. Raises DriverError when that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise translated(error, f"cannot open lock {path}") from error
+
+
+def take(path: Path, opened: Callable[[Path], int] = open_lock) -> int | str:
+    """One try for the lock: a handle that holds it until it is closed, or what the holder says of itself."""
+    handle = opened(path)
+    if _try_lock(handle) and leads_to(path, handle):
+        return handle
+    holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+    os.close(handle)
+    return holder or "a process that did not give its name"
 
 
 def _try_lock(handle: int) -> bool:
@@ -94,7 +112,7 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
-def _leads_to(path: Path, handle: int) -> bool:
+def leads_to(path: Path, handle: int) -> bool:
     try:
         there = path.stat()
     except FileNotFoundError:

@@ -6,6 +6,8 @@ gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
 
 * a driver is found by its socket in the registry directory (dot files are not looked at), asked GetInfo and told the
   result; an error as answer to "registered" undoes the registration, and so does the removal of the socket;
+* from 1.33 on several instances of a driver may be registered, and the newest that listens is called; before, the newest
+  registration replaces the others;
 * a driver that is not registered fails a prepare before anything is remembered, and keeps a claim from being released;
 * a claim is remembered before the call, so that a failed prepare is unprepared too;
 * claims that are prepared already are not sent again, until the kubelet restarts: it remembers them and their devices, but
@@ -17,9 +19,10 @@ gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
 * pod-resources list the claims of pods with the devices that prepare answered, by name and without UID.
 
 Missing are: the API server's part (whether the pod may use the claim), several drivers for one claim, the wiping of slices,
-retries (a caller calls again), and the rule that the newest of several connected instances of a driver is called.
+and retries (a caller calls again).
 """
 
+import socket
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +66,7 @@ class Version:
     services: tuple[str, ...]  # the first entry of the driver's list that is one of these is called
     health: tuple[str, ...] = ()  # in the kubelet's own order
     asks_health_unannounced: bool = False
+    keeps_instances: bool = True
     lists_claims: bool = False
     # A repeated answer replaces the devices that are remembered, else it is added to them.
     replaces_devices: bool = False
@@ -72,7 +76,7 @@ class Version:
 
 VERSIONS: Mapping[str, Version] = {
     # These two look for v1beta1 and would fall back to v1alpha3, which this one does not call.
-    "1.32": Version((V1BETA1,)),
+    "1.32": Version((V1BETA1,), keeps_instances=False),
     "1.33": Version((V1BETA1,)),
     "1.34": Version((V1, V1BETA1), lists_claims=True),
     "1.35": Version((V1, V1BETA1), lists_claims=True),
@@ -104,6 +108,11 @@ class Plugin:
         """Whether the socket by which it registered is still the same."""
         return _inode(self.socket) == self.inode
 
+    def listens(self) -> bool:
+        """Whether a process is behind the socket that is called."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            return asking.connect_ex(self.endpoint) == 0
+
 
 @dataclass(slots=True)
 class ClaimInfo:
@@ -131,7 +140,7 @@ class FakeKubelet:
         self.claims: dict[ClaimUid, ClaimInfo] = {}
         self.refuses = ""
         self._mutex = Lock()  # of the claims and plugins; never held in a call
-        self._plugins: dict[str, Plugin] = {}
+        self._plugins: list[Plugin] = []  # in the order of registration
         for folder in (self.plugins_dir, self.registry_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self._pods = self._pod_resources_server()
@@ -151,19 +160,31 @@ class FakeKubelet:
     # Registration.
 
     def register(self, driver: str) -> Plugin | None:
-        """Look for the driver's registration socket once; None while it is not there or does not answer.
+        """Look once for registration sockets of the driver that are new; answers who is called from now on.
 
-        Raises KubeletError when the driver was refused, or did not accept that it is registered.
+        None while there is nobody. Raises KubeletError when an instance was refused, or did not accept that it is registered.
         """
-        for socket in self._sockets():
-            inode = _inode(socket)
-            info = _get_info(socket)
+        for path in self._sockets():
+            inode = _inode(path)
+            with self._mutex:
+                known = any(
+                    (plugin.socket, plugin.inode) == (path, inode) for plugin in self._plugins
+                )
+            info = None if known else _get_info(path)
             if info is not None and info.name == driver:
-                plugin = self._register(socket, inode, info)
+                plugin = self._register(path, inode, info)
                 with self._mutex:
-                    self._plugins[driver] = plugin
-                return plugin
-        return None
+                    if not self.version.keeps_instances:
+                        self._plugins = [other for other in self._plugins if other.name != driver]
+                    self._plugins.append(plugin)
+        return self._called(driver)
+
+    def _called(self, driver: str) -> Plugin | None:
+        with self._mutex:
+            self._plugins = [plugin for plugin in self._plugins if plugin.is_there()]
+            instances = [plugin for plugin in self._plugins if plugin.name == driver]
+        callable_ones = [plugin for plugin in instances if plugin.listens()] or instances
+        return callable_ones[-1] if callable_ones else None
 
     def _sockets(self) -> list[Path]:
         """Sockets in the registry directory and below it, dot files apart."""
@@ -174,7 +195,7 @@ class FakeKubelet:
         ]
 
     def _register(
-        self, socket: Path, inode: int, info: pluginregistration_v1_pb2.PluginInfo
+        self, path: Path, inode: int, info: pluginregistration_v1_pb2.PluginInfo
     ) -> Plugin:
         offered = list(info.supported_versions)
         chosen = next((name for name in offered if name in self.version.services), "")
@@ -184,7 +205,7 @@ class FakeKubelet:
         )
         try:
             _call(
-                str(socket),
+                str(path),
                 f"/{registration.SERVICE}/NotifyRegistrationStatus",
                 status,
                 pluginregistration_v1_pb2.RegistrationStatusResponse,
@@ -204,15 +225,10 @@ class FakeKubelet:
             ),
             "",
         )
-        return Plugin(info.name, info.endpoint or str(socket), chosen, health, socket, inode)
+        return Plugin(info.name, info.endpoint or str(path), chosen, health, path, inode)
 
     def _plugin(self, driver: str) -> Plugin:
-        with self._mutex:
-            plugin = self._plugins.get(driver)
-            if plugin is not None and not plugin.is_there():
-                del self._plugins[driver]
-                plugin = None
-        plugin = plugin or self.register(driver)
+        plugin = self._called(driver) or self.register(driver)
         if plugin is None:
             raise KubeletError(f"DRA driver {driver} is not registered")
         return plugin

@@ -13,6 +13,7 @@ from dra_driver.model.events import (
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    Leading,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -74,6 +75,13 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         {"device": "gpu-0", "kept": False},
     ),
     (Recovered(0, 1, 2), "info", "recovered", {"rewritten": 0, "released": 1, "removed_files": 2}),
+    (Leading(leads=True), "info", "leading", {"leads": True}),
+    (
+        Leading(leads=False, leader="process 7"),
+        "info",
+        "standing_by",
+        {"leads": False, "leader": "process 7"},
+    ),
     (
         ThreadFailed("publish", "x", 1.0),
         "error",

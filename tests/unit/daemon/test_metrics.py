@@ -10,6 +10,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DeviceVanished,
     FieldsDropped,
+    Leading,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -50,6 +51,8 @@ def samples(metrics: Metrics) -> dict[str, float]:
                 'recoveries_total{what="removed_file"}': 3,
             },
         ),
+        (Leading(leads=True), {"leader": 1}),
+        (Leading(leads=False, leader="process 7"), {}),
         (ThreadFailed("t", "x", 1.0), {'thread_failures_total{thread="t"}': 1}),
     ],
 )
