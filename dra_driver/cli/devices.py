@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver devices`: what this node has, and which claims hold it. Asks neither the API server nor the kubelet."""
+"""`dra-driver devices`: what this node has, which claims hold it, and which device plugins offer the same.
+
+Asks the kubelet on its pod-resources socket where there is one, and never the API server.
+"""
 
 import argparse
+from dataclasses import asdict
 
 from dra_driver.cli import render
 from dra_driver.cli.run import settings_from
-from dra_driver.daemon.compose import inspect_node
+from dra_driver.daemon.offline import inspect_node
 from dra_driver.model.device import AttributeValue, Device, Version
 from dra_driver.model.state import PreparedClaim
 
@@ -20,6 +24,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         for device in found.inventory.devices:
             render.json_line(_document(device, holders.get(device.name, [])))
+        for neighbour in found.neighbours:
+            render.json_line({"devicePlugin": asdict(neighbour)})
         return 0
     rows = [_row(device, holders.get(device.name, [])) for device in found.inventory.devices]
     if rows:
@@ -28,6 +34,13 @@ def run(chosen: argparse.Namespace) -> int:
         render.line(
             "no devices found; the driver publishes an empty slice and looks again when the backend reports a change"
         )
+    for neighbour in found.neighbours:
+        beside = (
+            "the same devices may be given out twice; see docs/nodes.md"
+            if neighbour.overlaps
+            else "of another vendor"
+        )
+        render.line(f"device plugin on this node: {neighbour}, {beside}")
     for problem in found.problems:
         render.error(str(problem))
     return 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver`: subcommands and exit codes.
 
-Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage. Each subcommand's module is
-imported when it is chosen, so that `--help` needs none of them.
+Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage; `cleanup` has a fourth. Each
+subcommand's module is imported when it is chosen, so that `--help` needs none of them.
 """
 
 import argparse
@@ -17,7 +17,14 @@ from dra_driver.errors import DriverError
 COMMANDS = {
     "run": "serve the kubelet and publish this node's devices",
     "devices": "show what this node has, as the driver would publish it",
+    "cleanup": "remove what the driver leaves on this node, when it shall not run here again",
     "demo": "play the whole story on this machine, without cluster, GPU or root",
+}
+
+CLEANUP_FLAGS = {
+    "--dry-run": "list what would be removed and what speaks against it; change nothing",
+    "--force": "remove it although claims are prepared; says what that breaks. A running driver is never overridden",
+    "--keep-slices": "leave the ResourceSlices, and do not ask the API server",
 }
 
 
@@ -54,6 +61,9 @@ def parser() -> argparse.ArgumentParser:
     parsers["devices"].add_argument(
         "--json", action="store_true", help="one JSON document for each device"
     )
+    add_settings(parsers["cleanup"])
+    for flag, text in CLEANUP_FLAGS.items():
+        parsers["cleanup"].add_argument(flag, action="store_true", help=text)
     parsers["demo"].add_argument(
         "--json", action="store_true", help="one JSON document for each step"
     )

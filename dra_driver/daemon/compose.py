@@ -23,29 +23,28 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.dra import Unprepare
-from dra_driver.kubelet.pod_resources import PodResources
+from dra_driver.kubelet.pod_resources import PodResources, allocatable
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import DriverEvent, Observer
 from dra_driver.model.ids import ClaimUid, DeviceName, PoolName
-from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
-from dra_driver.model.slices import Problem
-from dra_driver.model.state import PreparedClaim
 from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
+from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
-from dra_driver.planning.slices import plan_pool
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.neighbours import NeighbourWatch
 from dra_driver.services.prepare import NodeParts, PrepareClaims
 from dra_driver.services.publish import Publisher, PublisherInputs
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
+from dra_driver.services.restore import RestoreFiles
 from dra_driver.services.sweep import Sweep
 from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.services.watch_health import HealthFeed
@@ -75,31 +74,10 @@ class Daemon:
     close: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFound:
-    """What `dra-driver devices` shows."""
-
-    inventory: Inventory
-    claims: tuple[PreparedClaim, ...]
-    problems: tuple[Problem, ...]
-
-
 def make_backend(settings: Settings) -> Backend:
     """The chosen backend, told this node's name and its options."""
     context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
     return load_backend(settings.backend.name, context)
-
-
-def inspect_node(settings: Settings) -> NodeFound:
-    """One scan and the state as it is; changes nothing and makes no state file."""
-    inventory = make_backend(settings).scan()
-    claims: tuple[PreparedClaim, ...] = ()
-    if (settings.state_dir / STATE_FILE).exists():
-        store = _open_state(settings)
-        with store.reading() as state:
-            claims = state.all_claims()
-        store.close()
-    return NodeFound(inventory, claims, plan_pool(inventory, kept=()).problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +126,21 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         parts, ground.store, documents, lambda: ground.kube.allocated_claims(ground.place.pool)
     )
 
+    neighbours = NeighbourWatch(
+        ground.place.driver,
+        lambda: allocatable(settings.kubelet.pod_resources_socket),
+        ground.inventory.current,
+        ground.kube.emit_event,
+        log=log,
+    )
+    files = RestoreFiles(parts, ground.store, documents, ground.cdi.fingerprint, log=log)
     duties: Mapping[str, Duty] = {
         "publish": publisher.run,
         "watch": publisher.watch,
         "sweep": lambda stop: _sweep(sweep, stop, log),
+        "cdi-files": files.run,
+        "neighbours": neighbours.run,
+        "strangers": lambda stop: membership.watch(stop, ground.kube.emit_event),
     }
 
     def lead() -> None:
@@ -244,7 +233,8 @@ def _publisher(ground: _Ground) -> Publisher:
         with ground.store.reading() as state:
             return state.owned_devices(ground.place.pool)
 
-    inputs = PublisherInputs(ground.inventory.current, owned, ground.health.set_kept)
+    memory = PublishedMemory(ground.store, ground.place.pool)
+    inputs = PublisherInputs(ground.inventory.current, owned, ground.health.set_kept, memory)
     publisher = Publisher(
         ground.kube, inputs, place=ground.place, observe=ground.observe, log=ground.log
     )

@@ -2,16 +2,21 @@
 """This process among those that serve the kubelet: it may join its own kind, and nobody else under its name."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver import __version__
-from dra_driver.errors import Fatal
+from dra_driver.errors import DriverError, Fatal
+from dra_driver.kube.base import NodeEvent
 from dra_driver.kubelet.foreign import ForeignPlugin, foreign_plugins
 from dra_driver.kubelet.server import KubeletSockets
 from dra_driver.model.ids import DriverName
 from dra_driver.node.peers import Peer, Peers
+
+WATCH_SECONDS = 30.0
 
 
 class Membership:
@@ -49,6 +54,27 @@ class Membership:
     def leave(self) -> None:
         """Let go of the place."""
         self._peers.leave()
+
+    def watch(
+        self,
+        stop: Event,
+        tell_node: Callable[[NodeEvent], None],
+        *,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        """Say it, once for each, when a stranger comes after us."""
+        told: set[Path] = set()
+        while not wait(stop, WATCH_SECONDS):
+            foreign = self.foreigners()
+            new = tuple(found for found in foreign if found.socket not in told)
+            if new:
+                message = _warning(self._driver, new)
+                self._log.error("foreign_plugin", error=message)
+                try:
+                    tell_node(NodeEvent("Warning", "ForeignPlugin", message))
+                except DriverError as error:
+                    self._log.warning("event_not_written", reason="ForeignPlugin", error=str(error))
+            told = {found.socket for found in foreign}
 
     def foreigners(self) -> tuple[ForeignPlugin, ...]:
         """Plugins that answer under our name and are none of our processes."""

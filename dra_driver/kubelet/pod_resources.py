@@ -7,8 +7,10 @@ named one to this process before.
 """
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -19,6 +21,7 @@ from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.state import HeldDevice, Unknown
 
 METHOD = "/v1.PodResourcesLister/List"
+ALLOCATABLE_METHOD = "/v1.PodResourcesLister/GetAllocatableResources"
 DEADLINE_SECONDS = 5.0
 FIRST_LISTING_VERSION = (1, 34)
 _LARGEST_ANSWER = 64 * 1024 * 1024
@@ -39,16 +42,11 @@ class PodResources:
 
     def __call__(self) -> frozenset[HeldDevice] | Unknown:
         """Every device that a pod holds through a claim, of all drivers; or why that is not known."""
-        try:
-            self._socket.stat()
-            response = self._list()
-        except OSError as error:
-            return Unknown(
-                f"no socket {self._socket}: {error.strerror}; "
-                f"is the kubelet running and --pod-resources-socket right?"
-            )
-        except grpc.RpcError as error:
-            return Unknown(f"the kubelet did not answer on {self._socket}: {text_of(error)}")
+        response = _ask(
+            self._socket, METHOD, pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse
+        )
+        if isinstance(response, Unknown):
+            return response
         held = frozenset(_held(response))
         self._has_listed = self._has_listed or bool(held)
         if self._has_listed:
@@ -61,27 +59,52 @@ class PodResources:
             f"{'.'.join(map(str, FIRST_LISTING_VERSION))} and newer do"
         )
 
-    def _list(self) -> pb.ListPodResourcesResponse:
-        options = (
-            ("grpc.max_receive_message_length", _LARGEST_ANSWER),
-            ("grpc.enable_http_proxy", 0),
-        )
-        with grpc.insecure_channel(f"unix:{self._socket}", options=options) as channel:
-            call = channel.unary_unary(
-                METHOD,
-                request_serializer=pb.ListPodResourcesRequest.SerializeToString,
-                response_deserializer=pb.ListPodResourcesResponse.FromString,
-            )
-            response: pb.ListPodResourcesResponse = call(
-                pb.ListPodResourcesRequest(), timeout=DEADLINE_SECONDS
-            )
-            return response
-
     def _version(self) -> str:
         try:
             return self._kubelet_version()
         except DriverError:
             return ""
+
+
+def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
+    """What device plugins offer on this node: how many devices of each extended resource; or why that is not known."""
+    response = _ask(
+        socket,
+        ALLOCATABLE_METHOD,
+        pb.AllocatableResourcesRequest(),
+        pb.AllocatableResourcesResponse,
+    )
+    if isinstance(response, Unknown):
+        return response
+    # A resource has an entry for each NUMA node, or for each device.
+    counts: Counter[str] = Counter()
+    for devices in response.devices:
+        counts[devices.resource_name] += len(devices.device_ids)
+    return dict(counts)
+
+
+def _ask(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | Unknown:
+    """The kubelet's answer, or why there is none."""
+    options = (
+        ("grpc.max_receive_message_length", _LARGEST_ANSWER),
+        ("grpc.enable_http_proxy", 0),
+    )
+    try:
+        socket.stat()
+        with grpc.insecure_channel(f"unix:{socket}", options=options) as channel:
+            call = channel.unary_unary(
+                method,
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=answer.FromString,
+            )
+            return call(request, timeout=DEADLINE_SECONDS)
+    except OSError as error:
+        return Unknown(
+            f"no socket {socket}: {error.strerror}; "
+            f"is the kubelet running and --pod-resources-socket right?"
+        )
+    except grpc.RpcError as error:
+        return Unknown(f"the kubelet did not answer on {socket}: {text_of(error)}")
 
 
 def _lists_claims(version: str) -> bool:

@@ -7,12 +7,13 @@ end): the same claim gives the same bytes, which is how a damaged file is notice
 Source: CNCF container-device-interface, SPEC.md and MinimumRequiredVersion.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
+
+import msgspec
 
 _KIND = re.compile(
     r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
@@ -170,4 +171,5 @@ class CdiSpec:
             for device in self.devices
         ]
         document = {"cdiVersion": self.version, "kind": self.kind, "devices": devices}
-        return json.dumps(document, indent=2, sort_keys=True) + "\n"
+        encoded = msgspec.json.encode(document, order="sorted")
+        return msgspec.json.format(encoded, indent=2).decode() + "\n"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our files in the CDI directory: one for each claim, named by its UID. Files of others are not looked at."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -48,6 +49,19 @@ class CdiDirectory:
     def remove(self, uid: ClaimUid) -> None:
         """Remove the claim's document; a missing one is fine."""
         remove(self.file(uid))
+
+    def fingerprint(self) -> frozenset[tuple[str, int, int, int]]:
+        """Changes whenever one of this driver's documents does: names, inodes, sizes and times. Nothing is read."""
+        try:
+            with os.scandir(self._path) as entries:
+                return frozenset(
+                    (entry.name, found.st_ino, found.st_size, found.st_mtime_ns)
+                    for entry in entries
+                    if entry.name.startswith(self._prefix)
+                    and (found := entry.stat(follow_symlinks=False))
+                )
+        except OSError as error:
+            raise translated(error, f"cannot list CDI directory {self._path}") from error
 
     def documents(self) -> Mapping[ClaimUid, str]:
         """All of this driver's documents by claim UID; one that cannot be read as text is empty here."""

@@ -6,57 +6,67 @@ Rules that this file keeps:
 * A commit is the only moment at which anything counts; it is on disk when it returns (synchronous=FULL).
 * The table `owners` has one row for each (pool, device, share): SQLite itself refuses a second owner.
 * Costs of a call do not depend on how many claims are prepared: everything is read by key.
-* Migrations only add. `user_version` is the newest schema that wrote the file, `min_reader` the oldest driver schema
-  that may still read it, so that a rolled-back driver goes on working.
+* Migrations only add: tables, columns that may be NULL, indices, triggers. `user_version` is the newest schema that wrote
+  the file, `min_reader` the oldest driver schema that may still read it, so that a rolled-back driver goes on working.
+  A driver reads and writes by the names that it knows; what a newer one added stays as it is. `min_reader` rises, at the
+  earliest, one minor version after the schema that needs it: until then both run side by side during an update.
 * A file that SQLite cannot read is set aside together with its -wal and -shm, never deleted; the caller learns it.
 """
 
 import fcntl
-import json
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName, ShareId
-from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
+from dra_driver.model.slices import PublishedDevice
+from dra_driver.model.state import NodeState, Phase, PreparedClaim
 from dra_driver.node.files import never, translated
+from dra_driver.node.published import dump_published, load_published
+from dra_driver.node.rows import COLUMNS, damaged, dump_claim, load_claim
 
-SCHEMA = 1
+SCHEMA = 2
 BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
-COMMITS = ("started", "prepared", "released", "recovered")
+COMMITS = ("started", "prepared", "releasing", "released", "recovered", "published")
 FAILPOINTS = (
     *(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after")),
     "rename.damaged.before",
     "rename.damaged.after",
 )
 
-_MIGRATIONS = (
-    """
-    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    INSERT INTO meta VALUES ('min_reader', '1');
-    CREATE TABLE claims (
-        uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,
-        phase TEXT NOT NULL, boot_id TEXT NOT NULL, devices TEXT NOT NULL, cdi_spec TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE owners (
-        pool TEXT NOT NULL, device TEXT NOT NULL, share TEXT NOT NULL, claim_uid TEXT NOT NULL,
-        PRIMARY KEY (pool, device, share)
-    ) WITHOUT ROWID;
-    CREATE INDEX owners_by_claim ON owners (claim_uid);
-    """,
+# From each schema to the next, statement by statement.
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "INSERT INTO meta VALUES ('min_reader', '1')",
+        """CREATE TABLE claims (
+            uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,
+            phase TEXT NOT NULL, boot_id TEXT NOT NULL, devices TEXT NOT NULL, cdi_spec TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE owners (
+            pool TEXT NOT NULL, device TEXT NOT NULL, share TEXT NOT NULL, claim_uid TEXT NOT NULL,
+            PRIMARY KEY (pool, device, share)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX owners_by_claim ON owners (claim_uid)",
+    ),
+    # What stood in the slices: a device that vanished while nobody looked can be published again as it was.
+    (
+        """CREATE TABLE published (
+            pool TEXT NOT NULL, position INTEGER NOT NULL, device TEXT NOT NULL, content TEXT NOT NULL,
+            PRIMARY KEY (pool, position)
+        ) WITHOUT ROWID""",
+    ),
 )
 # What SQLite's result codes mean for whoever must act.
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-_CLAIM_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
+_PASSING = (*_LOCKED, *_DISK, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT)
 
 
 class StateTransaction:
@@ -85,17 +95,11 @@ class StateTransaction:
                 raise Permanent(
                     f"device {key} of claim {claim.ref} is owned by claim {self._owner(key)}"
                 ) from error
-        row = (
-            claim.ref.uid,
-            claim.ref.namespace,
-            claim.ref.name,
-            claim.phase.value,
-            claim.boot_id,
-            _dump_devices(claim.devices),
-            claim.cdi_spec,
-        )
         # Columns by name: a newer driver may have added others.
-        self._db.execute(f"INSERT INTO claims ({_CLAIM_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608  a constant
+        self._db.execute(
+            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
+            dump_claim(claim),
+        )
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Move a claim between Started and Prepared; an unknown one is left unknown."""
@@ -108,20 +112,39 @@ class StateTransaction:
 
     def all_claims(self) -> tuple[PreparedClaim, ...]:
         """Every claim, by UID; for the start and for tools, never for a kubelet's call."""
-        rows = self._db.execute(f"SELECT {_CLAIM_COLUMNS} FROM claims ORDER BY uid")  # noqa: S608  a constant
-        return tuple(_load_claim(row) for row in rows)
+        rows = self._db.execute(f"SELECT {COLUMNS} FROM claims ORDER BY uid")  # noqa: S608  a constant
+        return tuple(load_claim(row) for row in rows)
 
     def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
         """Devices of the pool that some claim owns, wholly or by a share."""
         rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
         return frozenset(DeviceName(device) for (device,) in rows)
 
+    def published(self, pool: PoolName) -> tuple[PublishedDevice, ...]:
+        """What the pool's slices held when they were last written, in their order."""
+        rows = self._db.execute(
+            "SELECT device, content FROM published WHERE pool = ? ORDER BY position", (pool,)
+        )
+        devices = [load_published(DeviceName(device), content) for device, content in rows]
+        return tuple(device for device in devices if device is not None)
+
+    def set_published(self, pool: PoolName, devices: Sequence[PublishedDevice]) -> None:
+        """Remember what the pool's slices hold, instead of what was remembered."""
+        self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
+        self._db.executemany(
+            "INSERT INTO published (pool, position, device, content) VALUES (?, ?, ?, ?)",
+            [
+                (pool, position, device.name, dump_published(device))
+                for position, device in enumerate(devices)
+            ],
+        )
+
     def _claim(self, uid: ClaimUid) -> PreparedClaim | None:
         row = self._db.execute(
-            f"SELECT {_CLAIM_COLUMNS} FROM claims WHERE uid = ?",  # noqa: S608  a constant
+            f"SELECT {COLUMNS} FROM claims WHERE uid = ?",  # noqa: S608  a constant
             (uid,),
         ).fetchone()
-        return _load_claim(row) if row else None
+        return load_claim(row) if row else None
 
     def _owner(self, key: DeviceKey) -> ClaimRef | None:
         row = self._db.execute(
@@ -148,10 +171,6 @@ class StateStore:
         self._point = point
         self._busy_seconds = busy_seconds
         self._mutex = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise translated(error, f"cannot make state directory {path.parent}") from error
         # Every process that has the file open holds this lock shared; setting the file aside takes it alone.
         self._guard = _open_guard(path)
         try:
@@ -199,7 +218,7 @@ class StateStore:
             try:
                 return self._connect()
             except sqlite3.DatabaseError as error:
-                if _code(error) not in _DAMAGED:
+                if not _is_damage(error, self.path):
                     raise
                 self.quarantined = _set_aside(self.path, self._guard, self._point)
             return self._connect()
@@ -209,50 +228,115 @@ class StateStore:
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
+            _check_reader(db, self.path)
             # Where the filesystem cannot do WAL, SQLite answers the mode that it keeps: the rollback journal.
             db.execute("PRAGMA journal_mode = WAL").fetchone()
             db.execute("PRAGMA synchronous = FULL")
             _check(db)
-            _migrate(db, self.path)
+            _migrate(db)
         except BaseException:
             db.close()
             raise
         return db
 
 
-def _open_guard(path: Path) -> int:
-    guard = path.with_name(f"{path.name}.guard")
+def guard_of(path: Path) -> Path:
+    """The file on which every process that has the state open holds a shared lock."""
+    return path.with_name(f"{path.name}.guard")
+
+
+def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
+    """The claims of a state file, which stays as it is, whatever its schema; none where there is no file.
+
+    Raises DriverError when it cannot be read, also for a file that only newer drivers may read.
+    """
+    if not path.exists():
+        return ()
     try:
-        handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise translated(error, f"cannot open {guard}") from error
-    fcntl.flock(handle, fcntl.LOCK_SH)
-    return handle
+        # "rw" makes no file, and may take up what a killed process left in the -wal.
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
+            _check_reader(db, path)
+            _check(db)
+            return StateTransaction(db, "").all_claims() if _version(db) else ()
+    except sqlite3.Error as error:
+        raise _driver_error(error, path, BUSY_SECONDS) from error
+
+
+def _open_guard(path: Path) -> int:
+    """The lock that says that this process has the file open; shared with other processes that do."""
+    guard = guard_of(path)
+    while True:
+        # A cleanup may remove file and directory while we wait for it.
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise translated(error, f"cannot make state directory {path.parent}") from error
+        try:
+            handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise translated(error, f"cannot open {guard}") from error
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        if _leads_to(guard, handle):
+            return handle
+        os.close(handle)
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def _check(db: sqlite3.Connection) -> None:
+    """Whether everything stands there as it was written; raises sqlite3.DatabaseError if not."""
     found = db.execute("PRAGMA quick_check").fetchone()
     if found != ("ok",):
-        damage = sqlite3.DatabaseError(f"quick_check: {found}")
-        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise damage
+        raise damaged(f"quick_check: {found}")
+    if not _version(db):
+        return  # nothing in it yet
+    db.execute("BEGIN")  # both tables of one moment
+    claims = StateTransaction(db, "").all_claims()
+    owners = set(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
+    db.execute("COMMIT")
+    owed = {
+        (key.pool, key.device, key.share, claim.ref.uid) for claim in claims for key in claim.owned
+    }
+    if owners != owed:
+        raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
 
 
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
+def _migrate(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > SCHEMA:
-        (minimum,) = db.execute("SELECT value FROM meta WHERE key = 'min_reader'").fetchone()
-        if int(minimum) > SCHEMA:
-            raise Fatal(
-                f"state file {path} needs a driver that reads schema {minimum}, this one reads {SCHEMA}: install the newer driver again"
-            )
-    for script in _MIGRATIONS[version:]:
-        for statement in script.split(";"):
+    version = _version(db)
+    for statements in _MIGRATIONS[version:]:
+        for statement in statements:
             db.execute(statement)
     if version < SCHEMA:
         db.execute(f"PRAGMA user_version = {SCHEMA}")
     db.execute("COMMIT")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    found: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def _check_reader(db: sqlite3.Connection, path: Path) -> None:
+    """Whether this driver may use a newer driver's file; looks before anything is written."""
+    version = _version(db)
+    if version <= SCHEMA:
+        return
+    try:
+        row = db.execute("SELECT value FROM meta WHERE key = 'min_reader'").fetchone()
+        needed = int(row[0])
+    except (sqlite3.OperationalError, TypeError, ValueError):
+        needed = version  # a newer driver that says nothing about older ones
+    if needed > SCHEMA:
+        raise Fatal(
+            f"state file {path} needs a driver that reads schema {needed}, this one reads {SCHEMA}; nothing was changed: "
+            f"install the newer driver again, or drain the node and run `dra-driver cleanup --force` on it"
+        )
 
 
 def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> Path:
@@ -279,6 +363,15 @@ def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> 
     return aside
 
 
+def _is_damage(error: sqlite3.Error, path: Path) -> bool:
+    """Whether a file that cannot be opened is to blame itself: neither its neighbours nor its directory."""
+    if _code(error) in _REFUSED:
+        # Its header may say that it is for newer libraries, which SQLite then only reads.
+        plainly = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY
+        return plainly and os.access(path, os.W_OK)
+    return _code(error) not in _PASSING
+
+
 def _code(error: sqlite3.Error) -> int:
     """SQLite's primary result code; 0 where the module itself complains."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -298,40 +391,4 @@ def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> Driv
         return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")
     return Permanent(
         f"state file {path}: {error}; restart the driver, which sets a damaged file aside and rebuilds it"
-    )
-
-
-def _dump_devices(devices: Sequence[PreparedDevice]) -> str:
-    return json.dumps(
-        [
-            {
-                "requests": device.request_names,
-                "pool": device.pool,
-                "device": device.device,
-                "cdi": device.cdi_ids,
-                "uuid": device.uuid,
-                "share": device.share_id,
-                "admin": device.admin_access,
-            }
-            for device in devices
-        ]
-    )
-
-
-def _load_claim(row: tuple[str, str, str, str, str, str, str]) -> PreparedClaim:
-    uid, namespace, name, phase, boot_id, devices, cdi_spec = row
-    loaded = tuple(
-        PreparedDevice(
-            request_names=tuple(entry["requests"]),
-            pool=PoolName(entry["pool"]),
-            device=DeviceName(entry["device"]),
-            cdi_ids=tuple(entry["cdi"]),
-            uuid=entry["uuid"],
-            share_id=ShareId(entry.get("share", "")),
-            admin_access=entry.get("admin", False),
-        )
-        for entry in json.loads(devices)
-    )
-    return PreparedClaim(
-        ClaimRef(namespace, name, ClaimUid(uid)), Phase(phase), boot_id, loaded, cdi_spec
     )

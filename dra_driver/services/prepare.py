@@ -23,7 +23,16 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Observer, ignore
 from dra_driver.model.ids import ClaimUid, DeviceKey
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import Conflict, Decision, MarkPrepared, Plan, Refusal
+from dra_driver.model.plan import (
+    Conflict,
+    Decision,
+    Forget,
+    MarkPrepared,
+    MarkStartedAgain,
+    Plan,
+    Refusal,
+    Step,
+)
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.prepare import NodePlace, is_safe_uid, own_keys, plan_prepare
 from dra_driver.planning.unprepare import plan_unprepare
@@ -222,11 +231,7 @@ class PrepareClaims:
         errors = parts.executor.work(plans, until=until)
         done = [plan for plan in plans if errors[plan.claim.uid] is None]
         if done:
-            with parts.store.transaction("prepared") as transaction:
-                for plan in done:
-                    parts.executor.mark(
-                        transaction, [step for step in plan.steps if isinstance(step, MarkPrepared)]
-                    )
+            _mark(parts, "prepared", done, MarkPrepared)
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 
 
@@ -248,13 +253,32 @@ def release_if_gone(parts: NodeParts, ref: ClaimRef, *, until: float) -> str:
 
 def _release(parts: NodeParts, claim: PreparedClaim) -> None:
     begun = parts.clock()
-    plan = plan_unprepare(claim)
-    error = parts.executor.work([plan], until=begun + CALL_SECONDS)[claim.ref.uid]
+    error = undo(parts, [claim], until=begun + CALL_SECONDS)[claim.ref.uid]
     if error is not None:
         raise error
-    with parts.store.transaction("released") as transaction:
-        parts.executor.mark(transaction, plan.steps)
     parts.observe(ClaimUnprepared(claim.ref, parts.clock() - begun))
+
+
+def undo(
+    parts: NodeParts, claims: Sequence[PreparedClaim], *, until: float
+) -> Mapping[ClaimUid, DriverError | None]:
+    """Release these claims, whose locks are held; answers what went wrong with each. Raises what the state says."""
+    plans = [plan_unprepare(claim) for claim in claims]
+    if any(claim.phase is Phase.PREPARED for claim in claims):
+        _mark(parts, "releasing", plans, MarkStartedAgain)
+    errors = parts.executor.work(plans, until=until)
+    done = [plan for plan in plans if errors[plan.claim.uid] is None]
+    if done:
+        _mark(parts, "released", done, Forget)
+    return errors
+
+
+def _mark(parts: NodeParts, commit: str, plans: Sequence[Plan], kind: type[Step]) -> None:
+    with parts.store.transaction(commit) as transaction:
+        for plan in plans:
+            parts.executor.mark(
+                transaction, [step for step in plan.steps if isinstance(step, kind)]
+            )
 
 
 def _answer(plan: Plan, error: DriverError | None) -> Answer:

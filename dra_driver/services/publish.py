@@ -7,16 +7,17 @@ While nothing changes, the watch is the only request.
 
 * What somebody else deletes or changes is put right at once; who does it again and again is met with growing patience.
 * A device that vanished while a claim names it stays in its slice. Whether one does is asked only then, and then again
-  until the device may go.
+  until the device may go. What was published is remembered on disk, so that this holds too when the driver was down while
+  the device vanished and the kubelet deleted the slices.
 * What the API server does not store is reported, and from then on taken as the wish.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from threading import Condition, Event
-from typing import Literal
+from typing import Literal, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -58,6 +59,26 @@ _STOP_SECONDS = 1.0  # how late the end of the process may be noticed
 _CONFLICT_TRIES = 3
 
 
+class Memory(Protocol):
+    """What the slices held last, across restarts: the kubelet deletes them, and then nobody else knows a vanished device."""
+
+    def read(self) -> tuple[PublishedDevice, ...]:
+        """What was written last. Raises DriverError."""
+
+    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+        """Remember this instead. Raises DriverError."""
+
+
+class NoMemory:
+    """Remembers nothing."""
+
+    def read(self) -> tuple[PublishedDevice, ...]:
+        return ()
+
+    def write(self, _devices: Sequence[PublishedDevice], /) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
     """Where this node's facts come from. `prepared_here` names devices that a prepared claim holds."""
@@ -65,6 +86,7 @@ class PublisherInputs:
     inventory: Callable[[], Inventory]
     prepared_here: Callable[[], frozenset[DeviceName]]
     set_kept: Callable[[Sequence[DeviceName]], None]
+    memory: Memory = field(default_factory=NoMemory)
 
 
 class Publisher:
@@ -96,6 +118,9 @@ class Publisher:
         self._patience = _Patience()
         self._settled: PoolPlan | None = None  # what the API server was last brought to hold
         self._last: PoolPlan | None = None  # what was last wished, whether or not it was written
+        self._remembered: tuple[PublishedDevice, ...] | None = (
+            None  # what the memory holds, if it could be read
+        )
         self._kept: tuple[PublishedDevice, ...] = ()
         self._vanished: frozenset[DeviceName] = frozenset()
         # By slice: a wish, and what the API server made of it.
@@ -211,6 +236,7 @@ class Publisher:
         return stored if wished is not None and same_devices(wished, devices) else devices
 
     def _write(self, plan: PoolPlan, changes: Sequence[SliceChange]) -> None:
+        self._remember(plan)
         restored = bool(changes) and self._patience.waiting
         self._settled = None
         wishes = dict(zip(self._names(plan), plan.slices, strict=True))
@@ -268,13 +294,39 @@ class Publisher:
     def _known(self) -> Mapping[DeviceName, PublishedDevice]:
         """Every device that the cluster may have seen, in the order of publication."""
         slices = self._mirror.present() or {}
+        remembered = {device.name: device for device in self._recall()}
         present = {
             device.name: device
             for name in sorted(slices)
             for device in slices[name].spec.devices
             if slices[name].spec.pool == self._place.pool
         }
-        return {**present, **(self._last.devices if self._last else {})}
+        return {**remembered, **present, **(self._last.devices if self._last else {})}
+
+    def _recall(self) -> tuple[PublishedDevice, ...]:
+        if self._remembered is None:
+            try:
+                self._remembered = self._inputs.memory.read()
+            except DriverError as error:
+                self._log.warning(
+                    "publication_not_recalled", error=str(error), next_step="it is tried again"
+                )
+        return self._remembered or ()
+
+    def _remember(self, plan: PoolPlan) -> None:
+        """Before it is written, so that nothing is ever published that is not remembered. Costs a warning when it fails."""
+        devices = tuple(plan.devices.values())
+        if same_devices(devices, self._remembered or ()):
+            return
+        try:
+            self._inputs.memory.write(devices)
+            self._remembered = devices
+        except DriverError as error:
+            self._log.warning(
+                "publication_not_remembered",
+                error=str(error),
+                next_step="it is published all the same, and remembered with the next change",
+            )
 
     def _allocated(self, names: frozenset[DeviceName]) -> frozenset[DeviceName]:
         """Devices that a claim holds, these among them. Who cannot be asked may have said yes, so the answer is yes then."""

@@ -29,6 +29,10 @@ class AllClaims(Transaction, Protocol):
 class WholeStore(Protocol):
     """The state as recovery and sweeps see it."""
 
+    @property
+    def boot_id(self) -> str:
+        """This boot."""
+
     def reading(self) -> AbstractContextManager[AllClaims]:
         """Read only."""
 

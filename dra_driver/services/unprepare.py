@@ -7,11 +7,10 @@ from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import ClaimUnprepared
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import Plan, Refusal
+from dra_driver.model.plan import Refusal
 from dra_driver.planning.prepare import is_safe_uid
-from dra_driver.planning.unprepare import plan_unprepare
 from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts
+from dra_driver.services.prepare import NodeParts, undo
 
 
 class UnprepareClaims:
@@ -41,20 +40,13 @@ class UnprepareClaims:
         parts = self._parts
         with parts.store.reading() as state:
             claims = state.read(uids=uids).claims
-        plans = [plan_unprepare(claim) for claim in claims.values()]
-        if not plans:
-            return {}
-        errors = parts.executor.work(plans, until=until)
-        self._forget([plan for plan in plans if errors[plan.claim.uid] is None])
+        for uid in uids:
+            if uid not in claims:
+                # A lost state may have known it; its file must not be taken for a living claim's by the next sweep.
+                parts.cdi.remove(uid)
+        errors = undo(parts, list(claims.values()), until=until)
         return {
-            plan.claim.uid: Refusal(f"cannot unprepare claim {plan.claim}: {error}")
-            for plan in plans
-            if (error := errors[plan.claim.uid]) is not None
+            uid: Refusal(f"cannot unprepare claim {claims[uid].ref}: {error}")
+            for uid, error in errors.items()
+            if error is not None
         }
-
-    def _forget(self, plans: Sequence[Plan]) -> None:
-        if not plans:
-            return
-        with self._parts.store.transaction("released") as transaction:
-            for plan in plans:
-                self._parts.executor.mark(transaction, plan.steps)

@@ -129,7 +129,8 @@ class ClaimInfo:
 class FakeKubelet:
     """One node's kubelet below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
 
-    `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text.
+    `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text. `device_plugins` are the
+    extended resources of classic device plugins, with their devices.
     """
 
     def __init__(self, root: Path, *, version: str = "1.37") -> None:
@@ -139,6 +140,7 @@ class FakeKubelet:
         self.version = VERSIONS[version]
         self.claims: dict[ClaimUid, ClaimInfo] = {}
         self.refuses = ""
+        self.device_plugins: dict[str, tuple[str, ...]] = {}
         self._mutex = Lock()  # of the claims and plugins; never held in a call
         self._plugins: list[Plugin] = []  # in the order of registration
         for folder in (self.plugins_dir, self.registry_dir):
@@ -321,10 +323,26 @@ class FakeKubelet:
 
     def _pod_resources_server(self) -> SocketServer:
         name, _, method = pod_resources.METHOD[1:].partition("/")
+        allocatable = pod_resources.ALLOCATABLE_METHOD.rpartition("/")[2]
         handler = service(
-            name, {method: unary(self._list, podresources_v1_pb2.ListPodResourcesRequest)}
+            name,
+            {
+                method: unary(self._list, podresources_v1_pb2.ListPodResourcesRequest),
+                allocatable: unary(
+                    self._allocatable, podresources_v1_pb2.AllocatableResourcesRequest
+                ),
+            },
         )
         return SocketServer(self.pod_resources_socket, [handler], workers=2, name="pod-resources")
+
+    def _allocatable(
+        self, _request: object, _context: object
+    ) -> podresources_v1_pb2.AllocatableResourcesResponse:
+        response = podresources_v1_pb2.AllocatableResourcesResponse()
+        for resource, devices in self.device_plugins.items():
+            for device in devices:  # one entry for each, as a kubelet that knows their NUMA nodes
+                response.devices.add(resource_name=resource, device_ids=[device])
+        return response
 
     def _list(
         self, _request: object, _context: object

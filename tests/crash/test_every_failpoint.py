@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
 
-Each failpoint is reached by one of four stories: a claim is prepared, a claim is unprepared, the driver starts after a
-reboot, the driver finds its state file damaged. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Each failpoint is reached by one of five stories: a claim is prepared, a claim is unprepared, the driver starts after a
+reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
 Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
 """
 
@@ -16,13 +16,15 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NodeProcess, wait_for
 
 RECOVERING = ("MarkStartedAgain", "recovered")
-UNPREPARING = ("RemoveCdiSpec", "ResetDevice", "Forget", "released")
+UNPREPARING = ("RemoveCdiSpec", "ResetDevice", "Forget", "releasing", "released")
 
 
 def story_of(failpoint: str) -> str:
     subject = failpoint.split(".")[1]
     if subject == "damaged":
         return "damage"
+    if subject == "published":
+        return "publish"
     if subject in RECOVERING:
         return "reboot"
     return "unprepare" if subject in UNPREPARING else "prepare"
@@ -156,8 +158,28 @@ def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
     assert node.kubelet.prepare(DRIVER, [claim], pod="default/running") == before
 
 
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "publish"]
+)
+def test_a_crash_while_publishing_is_made_good_by_the_next_start(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    node.start(die_at=failpoint, report=tmp_path / "report")
+    died(node, failpoint, tmp_path / "report")
+    node.start_registered()
+    (found,) = wait_for(node.slices, "the slice")
+    assert len(found["spec"]["devices"]) == 8
+    assert node.owners() == {}
+
+
 def test_each_failpoint_has_a_story() -> None:
-    assert {story_of(point) for point in FAILPOINTS} == {"prepare", "unprepare", "reboot", "damage"}
+    assert {story_of(point) for point in FAILPOINTS} == {
+        "prepare",
+        "unprepare",
+        "reboot",
+        "damage",
+        "publish",
+    }
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server for tests and the demo: real HTTP on 127.0.0.1, the objects of resource.k8s.io and a few of core/v1.
+"""An API server for tests and the demo: real HTTP on the loopback, the objects of resource.k8s.io and a few of core/v1.
 
     with FakeApi(versions=("v1",)) as api:
         api.put("nodes", {"metadata": {"name": "node-1"}})
@@ -61,17 +61,18 @@ class FakeApi:
         tls: ssl.SSLContext | None = None,
         store: Store | None = None,
         port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         """`versions` of resource.k8s.io to serve, of v1, v1beta2, v1beta1; none: the group does not exist.
 
         With `tokens`, every request must carry one of them. `tls` makes it https. A `store` taken from an earlier
-        server and the same `port` play a restart.
+        server and the same `port` play a restart. `host` is the address to listen on, for example "::1".
         """
         chosen = tuple(version for version in VERSIONS if version in tuple(versions))
         self._cluster = Cluster(
             chosen, store or Store(), tokens=None if tokens is None else frozenset(tokens)
         )
-        self._server = Server(("127.0.0.1", port), self._cluster)
+        self._server = Server((host, port), self._cluster)
         self._tls = tls
         if tls is not None:
             self._server.socket = tls.wrap_socket(
@@ -126,7 +127,9 @@ class FakeApi:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+        host = str(self._server.server_address[0])
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._tls else 'http'}://{shown}:{self.port}"
 
     def accept_tokens(self, *tokens: str) -> None:
         """From now on requests must carry one of these bearer tokens."""

@@ -63,6 +63,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], cluster: Cluster) -> None:
         self.cluster = cluster
         self.defects: list[BaseException] = []
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._open: set[socket.socket] = set()
         self._open_lock = Lock()
         super().__init__(address, Handler)

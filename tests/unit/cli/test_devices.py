@@ -2,6 +2,8 @@
 """`dra-driver devices`: the table for people, the documents for machines."""
 
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.builders import a_ref
+from dra_driver.testing.fake_kubelet import FakeKubelet
 
 PLACE = NodePlace(DriverName("gpu.dra-driver.dev"), PoolName("node-1"))
 
@@ -73,3 +76,59 @@ def test_a_node_without_devices_is_told_so(
     faults.write_text("devices: {gpu-0: {vanished: true}, gpu-1: {vanished: true}}\n")
     assert main([*arguments, "--simulated-faults", str(faults)]) == 0
     assert capsys.readouterr().out.startswith("no devices found")
+
+
+@pytest.fixture
+def kubelet() -> Iterator[FakeKubelet]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        found = FakeKubelet(Path(root))
+        yield found
+        found.close()
+
+
+def test_device_plugins_of_the_node_are_named(
+    arguments: list[str], kubelet: FakeKubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubelet.device_plugins = {
+        "gpu.intel.com/xe": ("card0", "card1"),
+        "nvidia.com/gpu": ("GPU-1",),
+        "rdma/hca": ("mlx5_0",),
+    }
+    arguments += ["--pod-resources-socket", str(kubelet.pod_resources_socket)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "device plugin on this node: gpu.intel.com/xe (2), the same devices may be given out twice; see docs/nodes.md",
+        "device plugin on this node: nvidia.com/gpu (1), of another vendor",
+    ]
+    assert main([*arguments, "--json"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()[2:]] == [
+        {
+            "devicePlugin": {
+                "resource": "gpu.intel.com/xe",
+                "count": 2,
+                "vendor": "intel",
+                "overlaps": True,
+            }
+        },
+        {
+            "devicePlugin": {
+                "resource": "nvidia.com/gpu",
+                "count": 1,
+                "vendor": "nvidia",
+                "overlaps": False,
+            }
+        },
+    ]
+
+
+def test_a_state_in_a_relative_directory_is_found(
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hold(tmp_path, "gpu-1")
+    monkeypatch.chdir(tmp_path)
+    arguments[arguments.index("--state-dir") + 1] = "state"
+    assert main(arguments) == 0
+    assert "/mine" in capsys.readouterr().out

@@ -9,10 +9,11 @@ import pytest
 
 from dra_driver.errors import Temporary
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
-from dra_driver.kubelet.pod_resources import PodResources
+from dra_driver.kubelet.pod_resources import PodResources, allocatable
 from dra_driver.kubelet.sockets import SocketServer, service, unary
 from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.testing.fake_kubelet import FakeKubelet
 
 
 class Kubelet:
@@ -152,3 +153,27 @@ def test_a_socket_without_a_kubelet_is_unknown(kubelet: Kubelet, root: Path) -> 
     held = PodResources(dead, lambda: "v1.37.0")()
     assert isinstance(held, Unknown)
     assert held.reason.startswith(f"the kubelet did not answer on {dead}: UNAVAILABLE: ")
+
+
+# What device plugins offer.
+
+
+def test_devices_of_device_plugins_are_counted_by_resource(root: Path) -> None:
+    kubelet = FakeKubelet(root)
+    try:
+        assert allocatable(kubelet.pod_resources_socket) == {}
+        kubelet.device_plugins = {"nvidia.com/gpu": ("GPU-1", "GPU-2"), "amd.com/gpu": ("0",)}
+        assert allocatable(kubelet.pod_resources_socket) == {"nvidia.com/gpu": 2, "amd.com/gpu": 1}
+    finally:
+        kubelet.close()
+
+
+def test_a_kubelet_that_cannot_be_asked_for_them_is_unknown(kubelet: Kubelet, root: Path) -> None:
+    assert allocatable(root / "none.sock") == Unknown(
+        f"no socket {root}/none.sock: No such file or directory; is the kubelet running and --pod-resources-socket right?"
+    )
+    found = allocatable(kubelet.socket)  # an old one, which does not know the question
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith(
+        f"the kubelet did not answer on {kubelet.socket}: UNIMPLEMENTED: "
+    )

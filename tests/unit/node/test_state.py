@@ -16,7 +16,7 @@ from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
 from dra_driver.node import state as state_file
-from dra_driver.node.state import COMMITS, FAILPOINTS, StateStore
+from dra_driver.node.state import COMMITS, FAILPOINTS, SCHEMA, StateStore
 from dra_driver.testing.builders import A_POOL, a_ref
 from dra_driver.testing.failpoints import Failpoints, raising
 
@@ -57,7 +57,7 @@ def test_a_new_file_has_the_newest_schema_and_no_claims(path: Path) -> None:
         assert all_rows(store) == ()
         assert store.quarantined is None
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
         assert db.execute("SELECT * FROM meta").fetchall() == [("min_reader", "1")]
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -340,38 +340,6 @@ def test_a_damaged_file_that_another_process_has_open_is_not_touched(path: Path)
         assert sorted(found.name for found in path.parent.iterdir()) == before
     with opened(path) as store:
         assert store.quarantined is not None
-
-
-def set_version(path: Path, version: int, min_reader: int) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {version}")
-        db.execute("UPDATE meta SET value = ? WHERE key = 'min_reader'", (str(min_reader),))
-        db.execute("ALTER TABLE claims ADD COLUMN added_later TEXT")
-        db.commit()
-
-
-def test_a_newer_file_that_we_may_still_read_goes_on_working(path: Path) -> None:
-    with opened(path) as store:
-        start(store, a_row())
-    set_version(path, 7, 1)
-    with opened(path) as store:
-        start(store, a_row("beer", "gpu-1"))
-        assert all_rows(store) == (a_row("beer", "gpu-1"), a_row())
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (7,)
-
-
-def test_a_file_for_newer_drivers_only_ends_the_start_and_is_not_touched(path: Path) -> None:
-    with opened(path) as store:
-        start(store, a_row())
-    set_version(path, 7, 2)
-    before = path.read_bytes()
-    with pytest.raises(Fatal) as caught:
-        StateStore(path, boot_id="boot-1")
-    assert str(caught.value) == (
-        f"state file {path} needs a driver that reads schema 2, this one reads 1: install the newer driver again"
-    )
-    assert path.read_bytes() == before
 
 
 def test_a_file_in_another_journal_mode_is_as_good(path: Path) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releasing: the file goes first, the row last."""
+"""Releasing: first Prepared ends, then the file goes, the row last."""
 
-from dra_driver.model.plan import Forget, Plan, RemoveCdiSpec, ResetDevice
+from dra_driver.model.plan import Forget, MarkStartedAgain, Plan, RemoveCdiSpec, ResetDevice
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.unprepare import plan_unprepare
 from dra_driver.testing.builders import A_POOL, a_ref
@@ -18,5 +18,11 @@ def test_whole_devices_are_reset_and_shares_and_admin_access_are_not() -> None:
     claim = PreparedClaim(ref, Phase.PREPARED, "boot-1", devices, "")
     assert plan_unprepare(claim) == Plan(
         ref,
-        (RemoveCdiSpec(ref.uid), ResetDevice("gpu-1"), ResetDevice("gpu-0"), Forget(ref.uid)),
+        (
+            MarkStartedAgain(ref.uid),
+            RemoveCdiSpec(ref.uid),
+            ResetDevice("gpu-1"),
+            ResetDevice("gpu-0"),
+            Forget(ref.uid),
+        ),
     )

@@ -24,7 +24,7 @@ from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import Problem, PublishedDevice, SliceSpec
 from dra_driver.planning.reconcile import slice_name
-from dra_driver.services.publish import KEPT_SECONDS, Publisher, PublisherInputs
+from dra_driver.services.publish import KEPT_SECONDS, NoMemory, Publisher, PublisherInputs
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL, a_claim, a_result
 from dra_driver.testing.scripted_api import ScriptedApi, Step
 
@@ -43,6 +43,26 @@ def spec(*content: int, generation: int = 1, count: int = 1) -> SliceSpec:
     return SliceSpec(A_POOL, generation, count, published)
 
 
+class Memory:
+    """What the node's disk remembers; it can fail."""
+
+    def __init__(self) -> None:
+        self.devices: tuple[PublishedDevice, ...] = ()
+        self.writes = 0
+        self.errors: list[DriverError] = []
+
+    def read(self) -> tuple[PublishedDevice, ...]:
+        if self.errors:
+            raise self.errors.pop()
+        return self.devices
+
+    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+        if self.errors:
+            raise self.errors.pop()
+        self.devices = tuple(devices)
+        self.writes += 1
+
+
 class Node:
     """A publisher, its API server, and a clock that only moves by hand."""
 
@@ -53,13 +73,14 @@ class Node:
         self.unknown: DriverError | None = None
         self.prepared: frozenset[DeviceName] = frozenset()
         self.kept: list[tuple[DeviceName, ...]] = []
+        self.memory = Memory()
         self.events: list[DriverEvent] = []
         self.publisher = self.restarted()
 
     def restarted(self) -> Publisher:
         self.publisher = Publisher(
             self.api,
-            PublisherInputs(self._inventory, self._prepared, self._set_kept),
+            PublisherInputs(self._inventory, self._prepared, self._set_kept, self.memory),
             place=A_PLACE,
             observe=self.events.append,
             clock=lambda: self.now,
@@ -526,6 +547,84 @@ def test_a_device_that_comes_back_is_a_device_like_any_other():
     assert node.kept[-1] == ()
     node.follow(node.has(1))
     assert node.told(DeviceVanished) == [DeviceVanished("gpu-0", kept=True)] * 2
+
+
+# What is remembered across restarts.
+
+
+def test_what_is_published_is_remembered_before_it_is_written():
+    node = Node(0, 1)
+    remembered_at_write: list[int] = []
+    node.api.on_write = lambda: remembered_at_write.append(len(node.memory.devices))
+    node.follow(node.step, *[node.looks] * 3, node.has(0))
+    assert remembered_at_write == [2, 1]
+    assert node.memory.devices == spec(0).devices
+    assert node.memory.writes == 2
+    node.restarted()
+    node.follow(node.step)
+    assert node.memory.writes == 2
+
+
+def test_a_change_of_an_attributes_type_is_remembered_too():
+    node = Node()
+    node.inventory = Inventory(devices(0, ready=1))
+    node.follow(node.step)
+    node.inventory = Inventory(devices(0, ready=True))
+    node.follow(node.looks, node.after(1))
+    assert node.memory.devices[0].attributes["ready"] is True
+
+
+def test_a_device_that_vanished_with_its_slice_while_the_driver_was_down_comes_back_from_memory():
+    node = Node()
+    node.inventory = Inventory(devices(0, 1, 2, model="x"))
+    node.follow(node.step)
+    (published,) = node.stored().values()
+    node.api.lose(FIRST)
+    node.inventory = Inventory(devices(0, model="x"))
+    node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
+    node.restarted()
+    node.follow(node.step)
+    zero, _, two = published.devices
+    assert node.stored() == {FIRST: replace(published, devices=(zero, two))}
+    assert node.memory.devices == (zero, two)
+    assert node.told(DeviceVanished) == [
+        DeviceVanished("gpu-1", kept=False),
+        DeviceVanished("gpu-2", kept=True),
+    ]
+
+
+def test_what_the_api_server_holds_counts_more_than_memory():
+    node = Node()
+    node.inventory = Inventory(devices(0, 1, model="new"))
+    node.follow(node.step)
+    node.memory.devices = (PublishedDevice(DeviceName("gpu-1"), {"model": "old"}),)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.inventory = Inventory(devices(0, model="new"))
+    node.restarted()
+    node.follow(node.step)
+    (found,) = node.stored().values()
+    assert [device.attributes["model"] for device in found.devices] == ["new", "new"]
+
+
+def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
+    node = Node(0, 1)
+    node.memory.errors = [Temporary("disk full"), Temporary("cannot read")]
+    with capture_logs() as logs:
+        node.follow(node.step)
+        assert node.stored() == {FIRST: spec(0, 1)}
+        assert node.memory.devices == ()
+        node.follow(node.has(0, 1, 2))
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("publication_not_recalled", "cannot read"),
+        ("publication_not_remembered", "disk full"),
+    ]
+    assert node.memory.devices == spec(0, 1, 2).devices
+
+
+def test_without_a_memory_nothing_is_remembered():
+    memory = NoMemory()
+    memory.write(spec(0).devices)
+    assert memory.read() == ()
 
 
 # What could not be published.

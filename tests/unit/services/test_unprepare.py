@@ -47,7 +47,7 @@ def test_a_uid_that_is_no_uid_is_released_already(node: LocalNode) -> None:
     assert outside.exists()
 
 
-def test_an_unprepare_makes_one_commit_however_many_claims_it_has(new_node: NewNode) -> None:
+def test_an_unprepare_makes_two_commits_however_many_claims_it_has(new_node: NewNode) -> None:
     points = Failpoints()
     node = new_node(point=points)
     refs = node.add(
@@ -58,6 +58,8 @@ def test_an_unprepare_makes_one_commit_however_many_claims_it_has(new_node: NewN
     node.unprepare(*refs)
     passed = points.passed[before:]
     assert [name for name in passed if name.startswith("commit")] == [
+        "commit.releasing.before",
+        "commit.releasing.after",
         "commit.released.before",
         "commit.released.after",
     ]
@@ -127,9 +129,43 @@ def test_a_state_that_cannot_be_written_keeps_the_claim(new_node: NewNode) -> No
     assert node.unprepare(ref) == {
         ref.uid: Refusal("cannot unprepare claim default/claim (uid uid-claim): no space")
     }
-    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
     points.disarm()
     assert node.unprepare(ref) == {ref.uid: None}
+
+
+def test_a_half_released_claim_is_never_answered_from_the_state(new_node: NewNode) -> None:
+    points = Failpoints({"commit.released.before": raising(Temporary("no space"))})
+    node = new_node(point=points)
+    (ref,) = node.add(a_claim())
+    done: list[str] = []
+    node.configure = lambda device, _config: done.append(f"configure {device.name}")
+    node.reset = lambda device: done.append(f"reset {device}")
+    answer = node.prepare(ref)
+    node.unprepare(ref)
+    points.disarm()
+    assert node.prepare(ref) == answer
+    assert done == ["configure gpu-0", "reset gpu-0", "configure gpu-0"]
+
+
+def test_a_claim_that_cannot_be_marked_is_not_touched(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    node.restart(point=Failpoints({"step.MarkStartedAgain.before": raising(Temporary("no space"))}))
+    assert node.unprepare(ref) == {
+        ref.uid: Refusal("cannot unprepare claim default/claim (uid uid-claim): no space")
+    }
+    assert node.disk() == before
+
+
+def test_the_file_of_a_claim_that_the_state_lost_goes(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    with node.store.transaction("released") as transaction:
+        transaction.forget(ref.uid)
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert node.disk() == Disk()
 
 
 def test_unprepare_waits_for_work_that_outlived_its_call(new_node: NewNode) -> None:

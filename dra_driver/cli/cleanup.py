@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver cleanup`: remove what the driver would leave on this node.
+
+Exit codes: 0 nothing of the driver is left (or, with --dry-run, nothing would speak against it), 1 something is left and
+was named, 3 refused, and nothing was changed.
+"""
+
+import argparse
+
+from dra_driver.cli import render
+from dra_driver.cli.run import settings_from
+from dra_driver.config import Settings
+from dra_driver.daemon.offline import cleanup_parts
+from dra_driver.services.cleanup import FORCED, CleanupParts, Survey, clean, survey
+
+REFUSED = 3
+_UNTOUCHED = (
+    "DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
+    "the kubelet's own state, and the slices of other nodes and other drivers",
+)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Look, refuse or remove; answers the exit code."""
+    settings = settings_from(chosen)
+    with cleanup_parts(settings, keep_slices=chosen.keep_slices) as parts:
+        found = survey(parts)
+        if chosen.dry_run:
+            _list(found)
+        if not _may_go(found, force=chosen.force):
+            return REFUSED
+        if chosen.dry_run:
+            return _unseen(settings, found)
+        return max(_remove(parts, found), _unseen(settings, found))
+
+
+def _may_go(found: Survey, *, force: bool) -> bool:
+    """Whether nothing speaks against it; says what does."""
+    for sentence in found.at_work:
+        render.error(f"refused: {sentence}")
+    if found.at_work:
+        render.error(
+            "end it first (`helm uninstall`, or delete the DaemonSet), then try again; --force does not override a running "
+            "process, which would put everything back"
+        )
+        return False
+    for sentence in found.used:
+        render.error(f"{'forced' if force else 'refused'}: {sentence}")
+    if not found.used:
+        return True
+    for consequence in FORCED:
+        render.error(f"--force breaks: {consequence}" if not force else f"broken: {consequence}")
+    if not force:
+        render.error(
+            "drain the node or delete these pods, so that the driver unprepares the claims, then try again"
+        )
+    return force
+
+
+def _list(found: Survey) -> None:
+    for leftover in found.leftovers:
+        render.line(f"would remove {leftover}")
+    _untouched(found)
+
+
+def _remove(parts: CleanupParts, found: Survey) -> int:
+    code = 0
+    for outcome in clean(parts, found):
+        if outcome.failed:
+            render.error(f"{outcome.leftover} is left: {outcome.stays}")
+            code = 1
+        else:
+            render.line(outcome.stays or f"removed {outcome.leftover}")
+    if not found.leftovers:
+        render.line("nothing of this driver is left on this node")
+    _untouched(found)
+    return code
+
+
+def _untouched(found: Survey) -> None:
+    for others in found.others:
+        render.line(f"not touched: {others.directory}: {', '.join(others.names)}")
+    for text in _UNTOUCHED:
+        render.line(f"not touched: {text}")
+
+
+def _unseen(settings: Settings, found: Survey) -> int:
+    """Whether slices may be left because the API server could not be asked."""
+    if not found.slices_unknown:
+        return 0
+    selector = f"spec.driver={settings.node.driver},spec.nodeName={settings.node.name}"
+    render.error(
+        f"ResourceSlices may be left: {found.slices_unknown}; remove them with `kubectl delete resourceslices "
+        f"--field-selector {selector}`, or try again; --keep-slices leaves them without asking"
+    )
+    return 1

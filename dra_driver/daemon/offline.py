@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tools see of a node without being its driver: `dra-driver devices` and `dra-driver cleanup`."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from dra_driver.config import Settings
+from dra_driver.daemon.compose import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
+from dra_driver.kube.auth import connect
+from dra_driver.kube.http import HttpKubeApi
+from dra_driver.kubelet.pod_resources import PodResources, allocatable
+from dra_driver.model.ids import PoolName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.slices import Problem
+from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.node.leftovers import NodeFiles
+from dra_driver.node.state import read_claims
+from dra_driver.planning.neighbours import Neighbour, find_neighbours
+from dra_driver.planning.prepare import NodePlace
+from dra_driver.planning.slices import plan_pool
+from dra_driver.services.cleanup import CleanupParts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFound:
+    """What `dra-driver devices` shows."""
+
+    inventory: Inventory
+    claims: tuple[PreparedClaim, ...]
+    problems: tuple[Problem, ...]
+    neighbours: tuple[Neighbour, ...]
+
+
+def inspect_node(settings: Settings) -> NodeFound:
+    """One scan, the state as it is, and the kubelet's device plugins; changes nothing and makes no state file."""
+    inventory = make_backend(settings).scan()
+    resources = allocatable(settings.kubelet.pod_resources_socket)
+    return NodeFound(
+        inventory,
+        read_claims(settings.state_dir / STATE_FILE),
+        plan_pool(inventory, kept=()).problems,
+        # A node without a kubelet has no device plugins.
+        () if isinstance(resources, Unknown) else find_neighbours(resources, inventory),
+    )
+
+
+@contextmanager
+def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupParts]:
+    """What a cleanup of this node works on."""
+    place = NodePlace(settings.node.driver, PoolName(settings.node.name))
+    opened = ExitStack()
+
+    @cache
+    def kube() -> HttpKubeApi:
+        client = HttpKubeApi(
+            connect(settings.kubeconfig), driver=place.driver, node=settings.node.name
+        )
+        return opened.enter_context(closing(client))
+
+    files = NodeFiles(
+        driver=place.driver,
+        cdi_kind=place.cdi_kind,
+        state_file=settings.state_dir / STATE_FILE,
+        lock_dir=settings.state_dir / LOCK_DIRECTORY,
+        peer_dir=settings.state_dir / PEER_DIRECTORY,
+        cdi_dir=settings.cdi_dir,
+        plugin_dir=settings.kubelet.plugin_dir(place.driver),
+        registry_dir=settings.kubelet.registry_dir,
+    )
+    # An answer without claims never counts here, so nobody needs to know whether this kubelet lists them.
+    held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)
+    with opened:
+        yield CleanupParts(place, files, kube, held, keep_slices)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of one driver lies on this node's disk, who is at work there, and what there belongs to others.
+
+Only names that this driver gives are its own. Everything else in the same directories is told, and stays.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dra_driver.errors import Permanent
+from dra_driver.model.ids import DriverName
+from dra_driver.model.leftovers import Kind, Leftover, Others
+from dra_driver.model.state import PreparedClaim
+from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
+from dra_driver.node.peers import Peers
+from dra_driver.node.state import guard_of, read_claims
+
+# What stands for a pod in the names of its sockets: its UID, or a digest of it where that would be too long.
+_POD = r"[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?"
+_BOUND_SOCKET = (
+    r"\.[0-9a-f]{4}"  # the name under which a socket listens before it moves to its place
+)
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """One driver's places on this node. `cdi_kind` is "vendor/class" of its CDI documents."""
+
+    driver: DriverName
+    cdi_kind: str
+    state_file: Path
+    lock_dir: Path
+    peer_dir: Path
+    cdi_dir: Path
+    plugin_dir: Path
+    registry_dir: Path
+
+    def claims(self) -> tuple[PreparedClaim, ...]:
+        """The claims that the state remembers. Raises DriverError when it cannot be read."""
+        return read_claims(self.state_file)
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What this driver left, in the order in which it is to be removed."""
+        found = [
+            *(Leftover(Kind.SOCKET, str(path)) for path in self._sockets()),
+            *(Leftover(Kind.CDI_FILE, str(path)) for path in self._cdi_files()),
+            *(Leftover(Kind.STATE, str(path)) for path in self._state_files()),
+            *(Leftover(Kind.LOCK, str(path)) for path in self._lock_files()),
+        ]
+        ours = {Path(leftover.name) for leftover in found}
+        return (*found, *(Leftover(Kind.DIRECTORY, str(path)) for path in self._emptied(ours)))
+
+    def others(self) -> tuple[Others, ...]:
+        """What else lies in those directories."""
+        ours = {Path(leftover.name) for leftover in self.leftovers()}
+        found = []
+        for directory in sorted(
+            {self.plugin_dir, self.state_file.parent, self.cdi_dir, self.registry_dir}
+        ):
+            names = tuple(path.name for path in _entries(directory) if path not in ours)
+            if names:
+                found.append(Others(str(directory), names))
+        return tuple(found)
+
+    def remove(self, leftover: Leftover) -> str:
+        """Remove it; a missing one is fine. Answers why it stays where that harms nobody. Raises DriverError."""
+        path = Path(leftover.name)
+        if leftover.kind is not Kind.DIRECTORY:
+            remove(path)
+            return ""
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+                return (
+                    f"{path} stays: {os.strerror(error.errno)} (a mounted volume goes with its pod)"
+                )
+            raise translated(error, f"cannot remove {path}") from error
+        return ""
+
+    def at_work(self) -> tuple[str, ...]:
+        """Processes that serve, lead or remember under this driver's name, one sentence each."""
+        listening = [
+            f"{listener} listens on {path}"
+            for path in self._sockets()
+            if (listener := _listener(path))
+        ]
+        peers = [
+            f"driver process {peer.process}, version {peer.version}, serves {peer.endpoint}"
+            for peer in Peers(self.peer_dir).alive()
+        ]
+        # Whoever is none of the peers: an older driver, or one that has only just started or not quite ended.
+        holding = [
+            f"{holder} holds {path}"
+            for path in (*_matching(self.lock_dir, r".+\.lock"), guard_of(self.state_file))
+            if not peers and (holder := _holder(path))
+        ]
+        return (*peers, *listening, *holding)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody opens the state meanwhile. Raises Permanent when somebody has it open."""
+        guard = guard_of(self.state_file)
+        try:
+            handle = os.open(guard, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield  # a driver makes this file before anything else: none has run, or all is removed
+            return
+        except OSError as error:
+            raise translated(error, f"cannot open {guard}") from error
+        try:
+            if not _try_lock(handle):
+                raise Permanent(
+                    f"another process has just opened {self.state_file}; end it, then try again"
+                )
+            yield
+        finally:
+            os.close(handle)
+
+    def _sockets(self) -> list[Path]:
+        registration = rf"{re.escape(self.driver)}(?:-{_POD})?-reg\.sock"
+        return [
+            *_matching(self.registry_dir, registration),
+            *_matching(self.plugin_dir, rf"dra(?:-{_POD})?\.sock|{_BOUND_SOCKET}"),
+        ]
+
+    def _cdi_files(self) -> list[Path]:
+        prefix = re.escape(self.cdi_kind.replace("/", "-"))
+        half_written = rf"\.{prefix}_.*{re.escape(TEMPORARY_SUFFIX)}"
+        return _matching(self.cdi_dir, rf"{prefix}_.+\.json|{half_written}")
+
+    def _state_files(self) -> list[Path]:
+        # The file before its -wal: what a commit wrote there must not vanish from under it.
+        name = re.escape(self.state_file.name)
+        companion = r"(?:-wal|-shm|-journal)?"
+        return _matching(
+            self.state_file.parent, rf"{name}{companion}|{name}\.damaged-\d+{companion}"
+        )
+
+    def _lock_files(self) -> list[Path]:
+        guard = guard_of(self.state_file)
+        return [
+            *_matching(self.lock_dir, r".+\.lock"),
+            *_matching(self.peer_dir, r".+\.peer"),
+            *_matching(guard.parent, re.escape(guard.name)),
+        ]
+
+    def _emptied(self, ours: set[Path]) -> Iterator[Path]:
+        """Directories of this driver alone that hold nothing else."""
+        gone = set(ours)
+        for directory in (self.lock_dir, self.peer_dir, self.plugin_dir):
+            if directory.is_dir() and gone.issuperset(_entries(directory)):
+                gone.add(directory)
+                yield directory
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise translated(error, f"cannot list {directory}") from error
+
+
+def _matching(directory: Path, pattern: str) -> list[Path]:
+    return [path for path in _entries(directory) if re.fullmatch(pattern, path.name)]
+
+
+def _listener(path: Path) -> str:
+    """Who answers on a socket; empty when nobody does."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(path))
+            packed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return ""
+    number, _, _ = _CREDENTIALS.unpack(packed)
+    return f"process {number}" if number else "a process of another container"
+
+
+def _holder(path: Path) -> str:
+    """What the process that has a lock on the file says of itself; empty when nobody has, or there is no file."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if _try_lock(handle):
+            return ""
+        text = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+    finally:
+        os.close(handle)
+    return text or "a process that does not give its name"
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How is a claim written into the state, and is what stands there what was written?
+
+SQLite notices a damaged page, not a changed byte inside a text. A bit that turned over in a claim's row would hand a container
+another device, so each row carries a digest of all that never changes in it; the phase, which does, is one of two words.
+The digest stands beside each device, where drivers that do not know it pass over it; their rows have none and are not compared.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceName, PoolName, ShareId
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+
+Row = tuple[str, str, str, str, str, str, str]
+COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
+_DIGEST_BYTES = 16
+
+
+def dump_claim(claim: PreparedClaim) -> Row:
+    """A claim's row, in the order of COLUMNS."""
+    ref = claim.ref
+    entries = [_entry(device) for device in claim.devices]
+    digest = _digest(ref, claim.boot_id, entries, claim.cdi_spec)
+    devices = json.dumps([entry | {"digest": digest} for entry in entries])
+    return (
+        ref.uid,
+        ref.namespace,
+        ref.name,
+        claim.phase.value,
+        claim.boot_id,
+        devices,
+        claim.cdi_spec,
+    )
+
+
+def load_claim(row: Row) -> PreparedClaim:
+    """The claim of a row. Raises sqlite3.DatabaseError, as for a damaged page, when it is not what was written."""
+    uid, namespace, name, phase, boot_id, devices, cdi_spec = row
+    ref = ClaimRef(namespace, name, ClaimUid(uid))
+    try:
+        entries = json.loads(devices)
+        digests = {entry.pop("digest", "") for entry in entries} - {""}
+        loaded = tuple(map(_device, entries))
+        claim = PreparedClaim(ref, Phase(phase), boot_id, loaded, cdi_spec)
+        # Over the entries as they stand: a newer driver may have written more into them.
+        expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(f"the row of claim {uid!a} cannot be read: {error}") from error
+    if digests != expected:
+        raise damaged(f"the row of claim {ref} is not as it was written")
+    return claim
+
+
+def damaged(what: str) -> sqlite3.DatabaseError:
+    """The error with which SQLite itself would tell."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _digest(ref: ClaimRef, boot_id: str, entries: Sequence[object], cdi_spec: str) -> str:
+    text = json.dumps(
+        [ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec], sort_keys=True
+    )
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _entry(device: PreparedDevice) -> dict[str, object]:
+    return {
+        "requests": device.request_names,
+        "pool": device.pool,
+        "device": device.device,
+        "cdi": device.cdi_ids,
+        "uuid": device.uuid,
+        "share": device.share_id,
+        "admin": device.admin_access,
+    }
+
+
+def _device(entry: Mapping[str, Any]) -> PreparedDevice:
+    return PreparedDevice(
+        request_names=tuple(entry["requests"]),
+        pool=PoolName(entry["pool"]),
+        device=DeviceName(entry["device"]),
+        cdi_ids=tuple(entry["cdi"]),
+        uuid=entry["uuid"],
+        share_id=ShareId(entry.get("share", "")),
+        admin_access=entry.get("admin", False),
+    )

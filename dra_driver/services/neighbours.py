@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say when a vendor's device plugin offers this node's devices as well.
+
+Nothing is refused: an admin who moves from one to the other has both for a while. It is said once in the log and as an
+Event on the Node, and again when it changes.
+"""
+
+from collections.abc import Callable, Mapping
+from threading import Event
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import NodeEvent
+from dra_driver.model.ids import DriverName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import Unknown
+from dra_driver.planning.neighbours import Neighbour, find_neighbours
+
+LOOK_SECONDS = 60.0  # a question to the kubelet's own socket; plugins come and go with their pods
+REASON = "DevicePluginBeside"
+_NEXT_STEP = (
+    "one device can be given to two pods at the same time; keep the device plugin off this node "
+    "(or this driver, by its nodeSelector) until the node is moved from one to the other"
+)
+
+
+class NeighbourWatch:
+    """`run` looks until it is stopped. `resources` asks the kubelet for its extended resources."""
+
+    def __init__(
+        self,
+        driver: DriverName,
+        resources: Callable[[], Mapping[str, int] | Unknown],
+        inventory: Callable[[], Inventory],
+        tell_node: Callable[[NodeEvent], None],
+        *,
+        log: FilteringBoundLogger | None = None,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        self._driver = driver
+        self._resources = resources
+        self._inventory = inventory
+        self._tell_node = tell_node
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
+        self._wait = wait
+        self._told: tuple[str, ...] = ()
+
+    def run(self, stop: Event) -> None:
+        """Look again and again until `stop`."""
+        while not stop.is_set():
+            self.look()
+            self._wait(stop, LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Look once, and say what is new."""
+        resources = self._resources()
+        if isinstance(resources, Unknown):
+            return  # a kubelet that is starting; the sweep reports one that stays silent
+        try:
+            found = find_neighbours(resources, self._inventory())
+            self._tell(tuple(neighbour for neighbour in found if neighbour.overlaps))
+        except DriverError as error:
+            self._log.warning(
+                "neighbours_not_told", error=str(error), next_step="it is tried again"
+            )
+
+    def _tell(self, beside: tuple[Neighbour, ...]) -> None:
+        names = tuple(neighbour.resource for neighbour in beside)
+        if names == self._told:
+            return
+        if beside:
+            self._log.warning("device_plugin_beside", resources=names, next_step=_NEXT_STEP)
+            message = f"a device plugin offers {', '.join(map(str, beside))} beside the devices of {self._driver}: {_NEXT_STEP}"
+            self._tell_node(NodeEvent("Warning", REASON, message))
+        else:
+            self._log.info("device_plugin_gone", resources=self._told)
+        self._told = names

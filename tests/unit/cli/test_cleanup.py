@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver cleanup`: what is printed where, and the exit codes. What it does to a real node is in tests/integration."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dra_driver.cli.main import main
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.state import StateStore
+from dra_driver.services.cleanup import FORCED
+from dra_driver.testing.builders import A_POOL, a_ref
+
+UNTOUCHED = [
+    "not touched: DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
+    "not touched: the kubelet's own state, and the slices of other nodes and other drivers",
+]
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def arguments(root: Path) -> list[str]:
+    (root / "cdi").mkdir()
+    return [
+        *("cleanup", "--node-name", "node-1", "--keep-slices", "--cdi-dir", str(root / "cdi")),
+        *("--plugins-dir", str(root / "plugins"), "--registry-dir", str(root / "registry")),
+        *("--pod-resources-socket", str(root / "none.sock"), "--state-dir", str(root / "state")),
+    ]
+
+
+def state(root: Path) -> closing[StateStore]:
+    return closing(StateStore(root / "state" / "state.db", boot_id="boot-1"))
+
+
+def hold(root: Path) -> None:
+    held = PreparedDevice(("gpu",), A_POOL, DeviceName("gpu-0"), (), "uuid")
+    with state(root) as store, store.transaction("started") as transaction:
+        transaction.start(PreparedClaim(a_ref("mine"), Phase.PREPARED, "boot-1", (held,), ""))
+
+
+def test_a_clean_node_is_said_to_be_clean(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        "nothing of this driver is left on this node",
+        *UNTOUCHED,
+    ]
+    assert captured.err == ""
+
+
+def test_what_goes_is_listed_and_what_stays_too(
+    arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with state(root):
+        pass
+    (root / "cdi" / "theirs.json").write_text("{}")
+    kinds = ("state file", "state.db"), ("lock file", "state.db.guard")
+    names = [f"{kind} {root}/state/{name}" for kind, name in kinds]
+    rest = [f"not touched: {root}/cdi: theirs.json", *UNTOUCHED]
+    assert main([*arguments, "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *(f"would remove {name}" for name in names),
+        *rest,
+    ]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [*(f"removed {name}" for name in names), *rest]
+
+
+def test_a_refusal_is_on_standard_error_with_exit_code_3(
+    arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(root)
+    claim = f"claim {a_ref('mine')} is Prepared with gpu-0"
+    assert main(arguments) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"dra-driver: refused: {claim}",
+        *(f"dra-driver: --force breaks: {consequence}" for consequence in FORCED),
+        "dra-driver: drain the node or delete these pods, so that the driver unprepares the claims, then try again",
+    ]
+    assert main([*arguments, "--force"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        f"dra-driver: forced: {claim}",
+        *(f"dra-driver: broken: {consequence}" for consequence in FORCED),
+    ]
+    assert main(arguments) == 0
+
+
+def test_a_running_process_is_not_overridden(
+    arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with state(root):
+        assert main([*arguments, "--force"]) == 3
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == (
+        f"dra-driver: refused: a process that does not give its name holds {root}/state/state.db.guard"
+    )
+    assert last.startswith("dra-driver: end it first (`helm uninstall`")
+
+
+def test_what_cannot_be_removed_is_named_with_exit_code_1(
+    arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "plugins" / "gpu.dra-driver.dev" / "dra.sock").mkdir(parents=True)
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    socket = f"{root}/plugins/gpu.dra-driver.dev/dra.sock"
+    assert captured.err.startswith(f"dra-driver: socket {socket} is left: cannot remove {socket}: ")
+    assert captured.out.splitlines()[0].startswith(f"{root}/plugins/gpu.dra-driver.dev stays: ")

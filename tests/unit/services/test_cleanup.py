@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What speaks against a cleanup, in which order things go, and what a failure costs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from dra_driver.errors import Fatal, Permanent, Temporary
+from dra_driver.kube.base import Conflict
+from dra_driver.model.ids import DeviceName, DriverName
+from dra_driver.model.leftovers import Kind, Leftover, Others
+from dra_driver.model.slices import SliceSpec
+from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
+from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
+from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
+from dra_driver.testing.scripted_api import ScriptedApi
+
+STATE = Leftover(Kind.STATE, "/plugin/state.db")
+CDI = Leftover(Kind.CDI_FILE, "/cdi/one.json")
+SOCKET = Leftover(Kind.SOCKET, "/plugin/dra.sock")
+FOLDER = Leftover(Kind.DIRECTORY, "/plugin")
+SLICE = Leftover(Kind.SLICE, "00000-slice")
+
+
+def a_row(name: str, *devices: str) -> PreparedClaim:
+    held = tuple(
+        PreparedDevice(("gpu",), A_POOL, DeviceName(device), (), "uuid") for device in devices
+    )
+    return PreparedClaim(a_ref(name), Phase.PREPARED, "boot-1", held, "text")
+
+
+def a_held(name: str, device: str, *, driver: DriverName = A_DRIVER) -> HeldDevice:
+    return HeldDevice("default", name, driver, A_POOL, DeviceName(device))
+
+
+@dataclass
+class Disk:
+    """Files in memory."""
+
+    present: list[Leftover] = field(default_factory=lambda: [SOCKET, CDI, STATE, FOLDER])
+    rows: tuple[PreparedClaim, ...] = ()
+    unreadable: Permanent | None = None
+    working: tuple[str, ...] = ()
+    stuck: dict[Leftover, str | Permanent] = field(default_factory=dict)
+    is_alone: bool = False
+
+    def at_work(self) -> tuple[str, ...]:
+        return self.working
+
+    def claims(self) -> tuple[PreparedClaim, ...]:
+        if self.unreadable:
+            raise self.unreadable
+        return self.rows
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        return tuple(self.present)
+
+    def others(self) -> tuple[Others, ...]:
+        return (Others("/cdi", ("nvidia.yaml",)),)
+
+    def remove(self, leftover: Leftover, /) -> str:
+        assert self.is_alone
+        found = self.stuck.get(leftover, "")
+        if isinstance(found, Permanent):
+            raise found
+        if not found:
+            self.present.remove(leftover)
+        return found
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        self.is_alone = True
+        yield
+        self.is_alone = False
+
+
+@pytest.fixture
+def api() -> ScriptedApi:
+    found = ScriptedApi()
+    found.put(SLICE.name, SliceSpec(A_POOL, 1, 1, ()))
+    return found
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def parts(api: ScriptedApi, disk: Disk) -> CleanupParts:
+    return CleanupParts(A_PLACE, disk, lambda: api, frozenset)
+
+
+def test_everything_is_found_and_goes_in_order(
+    parts: CleanupParts, api: ScriptedApi, disk: Disk
+) -> None:
+    found = survey(parts)
+    assert found == Survey(
+        at_work=(),
+        claims=(),
+        claims_unknown="",
+        held=(),
+        files=(SOCKET, CDI, STATE, FOLDER),
+        slices=tuple(api.slices.values()),
+        slices_unknown="",
+        others=(Others("/cdi", ("nvidia.yaml",)),),
+    )
+    assert found.leftovers == (SOCKET, SLICE, CDI, STATE, FOLDER)
+    assert found.used == ()
+    assert list(clean(parts, found)) == [Outcome(leftover) for leftover in found.leftovers]
+    assert (disk.present, api.slices, disk.is_alone) == ([], {}, False)
+    again = survey(parts)
+    assert again.leftovers == ()
+    assert list(clean(parts, again)) == []
+
+
+def test_a_look_changes_nothing(parts: CleanupParts, api: ScriptedApi, disk: Disk) -> None:
+    survey(parts)
+    assert len(disk.present) == 4
+    assert api.requests == ["list"]
+
+
+def test_prepared_claims_speak_against_it_by_name(parts: CleanupParts, disk: Disk) -> None:
+    disk.rows = (
+        a_row("one", "gpu-0", "gpu-3"),
+        replace(a_row("two"), phase=Phase.STARTED),
+    )
+    assert survey(parts).used == (
+        "claim default/one (uid uid-one) is Prepared with gpu-0, gpu-3",
+        "claim default/two (uid uid-two) is Started with no device",
+    )
+
+
+def test_a_state_that_cannot_be_read_speaks_against_it(parts: CleanupParts, disk: Disk) -> None:
+    disk.unreadable = Permanent("state file is damaged")
+    assert survey(parts).used == ("which claims are prepared is not known: state file is damaged",)
+
+
+def test_a_pod_that_the_state_does_not_know_speaks_against_it(
+    parts: CleanupParts, disk: Disk
+) -> None:
+    disk.rows = (a_row("one", "gpu-0"),)
+    held = frozenset(
+        {
+            a_held("one", "gpu-0"),
+            a_held("lost", "gpu-2"),
+            a_held("lost", "gpu-1"),
+            a_held("nic", "eth0", driver=DriverName("dra.net")),
+        }
+    )
+    assert survey(replace(parts, held=lambda: held)).used == (
+        "claim default/one (uid uid-one) is Prepared with gpu-0",
+        "a pod holds device gpu-1 by claim default/lost, the kubelet says",
+        "a pod holds device gpu-2 by claim default/lost, the kubelet says",
+    )
+
+
+def test_a_kubelet_that_cannot_be_asked_speaks_against_nothing(parts: CleanupParts) -> None:
+    assert survey(replace(parts, held=lambda: Unknown("no socket"))).used == ()
+
+
+def test_who_is_at_work_is_told_apart_from_what_is_used(parts: CleanupParts, disk: Disk) -> None:
+    disk.working = ("process 7 listens",)
+    found = survey(parts)
+    assert (found.at_work, found.used) == (("process 7 listens",), ())
+
+
+def test_without_an_api_server_the_node_is_cleaned_all_the_same(
+    parts: CleanupParts, api: ScriptedApi, disk: Disk
+) -> None:
+    api.fail("list", Temporary("no answer"))
+    found = survey(parts)
+    assert (found.slices, found.slices_unknown) == ((), "no answer")
+    assert found.leftovers == (SOCKET, CDI, STATE, FOLDER)
+    assert [outcome.failed for outcome in clean(parts, found)] == [False] * 4
+    assert len(api.slices) == 1
+
+
+def test_without_any_client_too(parts: CleanupParts) -> None:
+    def none() -> ScriptedApi:
+        raise Fatal("no API server is known")
+
+    assert survey(replace(parts, kube=none)).slices_unknown == "no API server is known"
+
+
+def test_slices_that_shall_stay_are_not_even_asked_for(
+    parts: CleanupParts, api: ScriptedApi
+) -> None:
+    found = survey(replace(parts, keep_slices=True))
+    assert (found.slices, found.slices_unknown, api.requests) == ((), "", [])
+
+
+def test_what_fails_costs_only_itself(parts: CleanupParts, api: ScriptedApi, disk: Disk) -> None:
+    disk.stuck = {CDI: Permanent("read-only"), FOLDER: "/plugin stays: busy"}
+    api.fail("delete", Conflict("changed meanwhile"))
+    assert list(clean(parts, survey(parts))) == [
+        Outcome(SOCKET),
+        Outcome(SLICE, "changed meanwhile", failed=True),
+        Outcome(CDI, "read-only", failed=True),
+        Outcome(STATE),
+        Outcome(FOLDER, "/plugin stays: busy"),
+    ]
+    assert disk.present == [CDI, FOLDER]
+    assert list(api.slices) == [SLICE.name]

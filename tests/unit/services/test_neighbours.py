@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device plugin beside the driver is told once, when it changes, and never twice for nothing."""
+
+from threading import Event
+
+from structlog.testing import capture_logs
+
+from dra_driver.errors import DriverError, Temporary
+from dra_driver.kube.base import NodeEvent
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import Unknown
+from dra_driver.services.neighbours import LOOK_SECONDS, NeighbourWatch
+from dra_driver.testing.builders import A_DRIVER, a_device
+
+MESSAGE = (
+    "a device plugin offers nvidia.com/gpu (8) beside the devices of gpu.dra-driver.dev: one device can be given to two "
+    "pods at the same time; keep the device plugin off this node (or this driver, by its nodeSelector) until the node is "
+    "moved from one to the other"
+)
+NVIDIA = Inventory((a_device(attributes={"vendor": "nvidia"}),))
+
+
+class Node:
+    """A kubelet, a Node object and a clock that only moves when somebody waits."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, int] | Unknown = {"nvidia.com/gpu": 8}
+        self.inventory: Inventory | DriverError = NVIDIA
+        self.events: list[NodeEvent] = []
+        self.refuses: list[DriverError] = []
+        self.watch = NeighbourWatch(
+            A_DRIVER, lambda: self.resources, self._inventory, self._tell, wait=self._wait
+        )
+        self.script: list[dict[str, int] | Unknown] = []
+
+    def _inventory(self) -> Inventory:
+        if isinstance(self.inventory, DriverError):
+            raise self.inventory
+        return self.inventory
+
+    def _tell(self, event: NodeEvent) -> None:
+        if self.refuses:
+            raise self.refuses.pop()
+        self.events.append(event)
+
+    def _wait(self, stop: Event, seconds: float) -> bool:
+        assert seconds == LOOK_SECONDS
+        if self.script:
+            self.resources = self.script.pop(0)
+        else:
+            stop.set()
+        return stop.is_set()
+
+    def sees(self, *resources: dict[str, int] | Unknown) -> list[str]:
+        """What the log says while the kubelet answers these, one after the other."""
+        first, *self.script = resources
+        self.resources = first
+        with capture_logs() as logs:
+            self.watch.run(Event())
+        return [line["event"] for line in logs]
+
+
+GPU = {"nvidia.com/gpu": 8}
+
+
+def test_it_is_told_once_on_the_node_and_in_the_log() -> None:
+    node = Node()
+    assert node.sees(GPU, GPU, Unknown("kubelet restarts"), GPU) == ["device_plugin_beside"]
+    assert node.events == [NodeEvent("Warning", "DevicePluginBeside", MESSAGE)]
+
+
+def test_a_plugin_that_comes_later_goes_and_comes_back_is_told_each_time() -> None:
+    node = Node()
+    assert node.sees({}, GPU, {}, {**GPU, "nvidia.com/mig-1g.5gb": 2}) == [
+        "device_plugin_beside",
+        "device_plugin_gone",
+        "device_plugin_beside",
+    ]
+    assert len(node.events) == 2
+    assert "nvidia.com/gpu (8), nvidia.com/mig-1g.5gb (2)" in node.events[-1].message
+
+
+def test_a_count_that_changes_is_no_news() -> None:
+    node = Node()
+    assert node.sees(GPU, {"nvidia.com/gpu": 7}) == ["device_plugin_beside"]
+
+
+def test_other_vendors_and_other_things_are_nobodys_business() -> None:
+    node = Node()
+    assert node.sees({"amd.com/gpu": 1, "rdma/hca": 4}) == []
+    assert node.events == []
+
+
+def test_an_event_that_cannot_be_written_is_tried_again() -> None:
+    node = Node()
+    node.refuses = [Temporary("API server is down")]
+    assert node.sees(GPU, GPU, GPU) == [
+        "device_plugin_beside",
+        "neighbours_not_told",
+        "device_plugin_beside",
+    ]
+    assert len(node.events) == 1
+
+
+def test_devices_that_are_not_known_yet_are_waited_for() -> None:
+    node = Node()
+    node.inventory = Temporary("not scanned yet")
+    assert node.sees(GPU) == ["neighbours_not_told"]
+    node.inventory = NVIDIA
+    assert node.sees(GPU) == ["device_plugin_beside"]
