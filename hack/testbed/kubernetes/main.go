@@ -34,9 +34,18 @@ var components = map[string]func(){
 	"kube-scheduler": command(func() *cobra.Command {
 		return scheduler.NewSchedulerCommand()
 	}),
-	"kubelet": command(func() *cobra.Command {
-		return kubelet.NewKubeletCommand(context.Background())
-	}),
+	"kubelet": command(kubeletCommand),
+}
+
+// kubeletCommand calls a function whose type differs: since 1.34 it takes a context.
+func kubeletCommand() *cobra.Command {
+	switch make := any(kubelet.NewKubeletCommand).(type) {
+	case func() *cobra.Command:
+		return make()
+	case func(context.Context) *cobra.Command:
+		return make(context.Background())
+	}
+	panic("this release makes the kubelet's command in a way that main.go does not know")
 }
 
 func main() {

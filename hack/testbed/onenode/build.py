@@ -27,6 +27,9 @@ COMPONENTS = (
 CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 CONTAINERD_COMMANDS = ("containerd", "containerd-shim-runc-v2", "ctr")
 MAIN_GO = Path(__file__).resolve().parents[1] / "kubernetes" / "main.go"
+COMMENT = re.compile(r"\s*//")
+# A go.mod of k8s.io/kubernetes in small: what our rules make of it stands for the rules themselves.
+SPECIMEN = "go 1.0\ngo.etcd.io/etcd/api/v3 v3.0.0\nk8s.io/staging v0.0.0\n"
 # k8s.io/kubernetes requires its staging modules at v0.0.0: no such release exists of most of them.
 STAGING = re.compile(r"^\s*(k8s\.io/[a-z0-9-]+) v0\.0\.0$", re.MULTILINE)
 
@@ -66,25 +69,39 @@ def kubernetes_go_mod(version: str, upstream: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def kubernetes_ldflags(version: str) -> str:
+    """No debugging symbols, and the release's name, which the components tell each other."""
+    major, minor, _ = version.split(".")
+    stamp = "k8s.io/component-base/version"
+    return (
+        f"-s -w -X {stamp}.gitVersion=v{version}"
+        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    )
+
+
+def kubernetes_recipe(version: str) -> bytes:
+    """What decides the binary of a release, beside the Go compiler.
+
+    Neither comments of main.go nor this file are part of it: another comment must not cost a build.
+    """
+    code = [line for line in MAIN_GO.read_text().splitlines() if not COMMENT.match(line)]
+    rules = (kubernetes_go_mod(version, SPECIMEN), kubernetes_ldflags(version), *COMPONENTS)
+    return "\n".join((*code, *rules)).encode()
+
+
 def build_kubernetes(version: str, source: Path, target: Path) -> None:
     """One static binary, and a link to it for each component."""
     upstream = upstream_go_mod("k8s.io/kubernetes", version, source)
     (source / "go.mod").write_text(kubernetes_go_mod(version, upstream))
     shutil.copy(MAIN_GO, source)
-    major, minor, _ = version.split(".")
-    stamp = "k8s.io/component-base/version"
-    flags = (
-        f"-s -w -X {stamp}.gitVersion=v{version}"
-        f" -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    )
-    go("build", f"-ldflags={flags}", "-o", str(target / "kubernetes"), ".", cwd=source)
+    flags = f"-ldflags={kubernetes_ldflags(version)}"
+    go("build", flags, "-o", str(target / "kubernetes"), ".", cwd=source)
     for component in COMPONENTS:
         (target / component).symlink_to("kubernetes")
 
 
 def build(kubernetes: str = KUBERNETES, containerd: str = CONTAINERD) -> Binaries:
     """Everything that a cluster of this Kubernetes release runs."""
-    recipe = MAIN_GO.read_bytes() + Path(__file__).read_bytes()
     commands = tuple(f"{CONTAINERD_MODULE}/cmd/{command}" for command in CONTAINERD_COMMANDS)
     stamp = f"-s -w -X {CONTAINERD_MODULE}/version.Version=v{containerd}"
     make_containerd = build_commands(CONTAINERD_MODULE, containerd, commands, ldflags=stamp)
@@ -93,6 +110,8 @@ def build(kubernetes: str = KUBERNETES, containerd: str = CONTAINERD) -> Binarie
         build_kubernetes(kubernetes, source, target)
 
     return Binaries(
-        kubernetes=product("kubernetes", kubernetes, make_kubernetes, recipe=recipe),
+        kubernetes=product(
+            "kubernetes", kubernetes, make_kubernetes, recipe=kubernetes_recipe(kubernetes)
+        ),
         containerd=product("containerd", containerd, make_containerd, recipe=stamp.encode()),
     )

@@ -17,16 +17,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onenode import build, components, image, init, node_files
+import yaml
+
+from onenode import build, components, features, image, init, node_files, old_api
 from onenode.namespaces import Namespaces, Program, TestBedError, wait_until
 
 DRIVER_ACCOUNT = Path(__file__).resolve().parents[1] / "driver-account.yaml"
+CTR = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
 FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for programs inside
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may differ from one cluster to the next."""
+    """What may differ from one cluster to the next.
+
+    A version alone makes a cluster with DRA; gates and served APIs come on top of what it needs.
+    """
 
     version: str = build.KUBERNETES
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -103,7 +109,9 @@ class Cluster:
         """What every program inside finds in its environment."""
         kept = {name: os.environ[name] for name in FROM_OUTSIDE if name in os.environ}
         path = f"{self._binaries.path}:/usr/sbin:/usr/bin:/sbin:/bin"
-        return {**kept, "PATH": path, "KUBECONFIG": str(self.root / "admin.kubeconfig")}
+        # kubectl remembers by address which versions are served, and all clusters have the same.
+        own = {"KUBECACHEDIR": str(self.root / "kube-cache")}
+        return {**kept, **own, "PATH": path, "KUBECONFIG": str(self.root / "admin.kubeconfig")}
 
     def run_inside(self, argv: Sequence[str], *, log: str) -> Program:
         """Start a program on the node; its output is appended to a file among the logs."""
@@ -131,26 +139,35 @@ class Cluster:
         """Run kubectl as the cluster's administrator."""
         return self.output_of(["kubectl", *arguments], stdin=stdin, check=check)
 
-    def get(self, *arguments: str) -> dict[str, Any]:
-        """`kubectl get … -o json`, decoded."""
-        answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
-        return answer
+    @property
+    def resource_api(self) -> str:
+        """The newest version of resource.k8s.io that this release serves, such as "v1beta1"."""
+        return features.api_versions(self.options.version)[0]
 
-    def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Create or change objects."""
-        self.kubectl(
-            "apply",
-            "-f",
-            "-",
-            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
-        )
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """`kubectl get … -o json`, decoded; claims and slices in v1 form on every release."""
+        return old_api.to_v1(json.loads(self.kubectl("get", *arguments, "-o", "json")))
+
+    def apply(self, *objects: Mapping[str, Any], namespace: str = "") -> None:
+        """Create or change objects; those of resource.k8s.io are given in v1 form."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        text = json.dumps(old_api.to_version(listed, self.resource_api))
+        where = ("--namespace", namespace) if namespace else ()
+        self.kubectl(*where, "apply", "-f", "-", stdin=text)
+
+    def apply_file(self, path: Path, *, namespace: str = "") -> None:
+        """Create or change what a manifest, or each of a folder's, holds."""
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            objects = [found for found in yaml.safe_load_all(file.read_text()) if found]
+            self.apply(*objects, namespace=namespace)
 
     # Parts of the cluster
 
     def _start(self, name: str) -> None:
-        command = components.command(
-            name, self.root, self.options.feature_gates, self.options.runtime_config
-        )
+        options = self.options
+        gates = features.feature_gates(options.version) | dict(options.feature_gates)
+        served = features.runtime_config(options.version) | dict(options.runtime_config)
+        command = components.command(name, self.root, gates, served)
         self._components[name] = self.run_inside(command, log=name)
 
     def _stop(self, name: str) -> None:
@@ -183,12 +200,15 @@ class Cluster:
     def start_containerd(self) -> None:
         """Start containerd and give it the image, which a fresh one does not have."""
         self._start("containerd")
-        ctr = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
         wait_until(
-            lambda: self.namespaces.run([*ctr, "version"], env=self.environment).returncode == 0,
+            lambda: self.namespaces.run([*CTR, "version"], env=self.environment).returncode == 0,
             f"containerd ({self.root}/log/containerd.log)",
         )
-        self.output_of([*ctr, "images", "import", "--local", str(self.root / "image.tar")])
+        self.import_image(self.root / "image.tar")
+
+    def import_image(self, archive: Path) -> None:
+        """Give containerd an image."""
+        self.output_of([*CTR, "images", "import", "--local", str(archive)])
 
     def reboot(self) -> None:
         """Pull the node's plug and switch it on again; the control plane stands elsewhere."""
@@ -239,10 +259,14 @@ class Cluster:
     def _kubelet_knows_its_pods(self) -> bool:
         node = node_files.NODE
         bound = self.get("pods", "--all-namespaces", "--field-selector", f"spec.nodeName={node}")
-        path = f"/api/v1/nodes/{node}/proxy/pods"
+        known = {pod["metadata"]["uid"] for pod in self.pods_of_kubelet()}
+        return {pod["metadata"]["uid"] for pod in bound["items"]} <= known
+
+    def pods_of_kubelet(self) -> list[dict[str, Any]]:
+        """The pods as the kubelet knows them; none while it does not answer."""
+        path = f"/api/v1/nodes/{node_files.NODE}/proxy/pods"
         answer = json.loads(self.kubectl("get", "--raw", path, check=False) or "{}")
-        known = {pod["metadata"]["uid"] for pod in answer.get("items") or []}
-        return "items" in answer and {pod["metadata"]["uid"] for pod in bound["items"]} <= known
+        return answer.get("items") or []
 
     def _has_default_account(self) -> bool:
         return "default" in self.kubectl(

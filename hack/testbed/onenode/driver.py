@@ -1,78 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does the driver run on the node?
 
-As a program of the host, with the interpreter that runs this file. Its sockets, state and CDI files
-lie where a kubelet and a container runtime expect them, inside the node's mount namespace.
+As on a real one: a DaemonSet, from the project's image and chart. A DaemonSet brings a dead driver
+back at once, which is not what every test wants to look at; a driver that is to stay away is kept
+from the node by a nodeSelector that no node has.
 """
 
+import json
+import os
 import signal
-import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from onenode import init, node_files
+from onenode import init
 from onenode.cluster import Cluster
-from onenode.namespaces import Program, wait_until
+from onenode.namespaces import wait_until
+from onenode.release import NAME, NAMESPACE, Release, build_image
 
 DRIVER_NAME = "gpu.dra-driver.dev"
-HTTP_PORT = 9410
 STATE_FILE = init.KUBELET_FOLDER / "plugins" / DRIVER_NAME / "state.db"
-READY_TIMEOUT_SECONDS = 30
-# The port is one of the node's network, so something on the node has to ask.
-FETCH = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=2)"
-
-
-def command(cluster: Cluster, *, profile: str) -> list[str]:
-    """The driver's command line. This is the only place that knows its flags."""
-    return [
-        *(sys.executable, "-m", "dra_driver", "run"),
-        *("--kubeconfig", str(cluster.driver_kubeconfig)),
-        *("--node-name", node_files.NODE),
-        *("--backend", "simulated"),
-        *("--simulated-profile", profile),
-        *("--boot-id-file", str(cluster.boot_id_file)),
-        *("--http-address", f":{HTTP_PORT}"),
-        *("--log-level", "debug"),
-    ]
+READY_SECONDS = 120  # the kubelet may be waiting before it starts a container again
+ELSEWHERE = {"dra-driver.testbed/no-node": "true"}
+HELD = "dra-driver.testbed/held"  # a finalizer: the pod's last words can be read while it is there
+TAG = "testbed"
 
 
 class Driver:
-    """The driver process of one cluster, which tests kill and start again."""
+    """The driver of one cluster, which tests stop, kill and start again."""
 
     def __init__(self, cluster: Cluster, *, profile: str = "h100x8") -> None:
         self.cluster = cluster
         self.profile = profile
-        self._program: Program | None = None
+        self.release = Release(cluster)
+        self.installed = False
 
-    def start(self, extra: Sequence[str] = ()) -> None:
-        """Start it and wait until it says that it is ready."""
-        line = [*command(self.cluster, profile=self.profile), *extra]
-        self._program = self.cluster.run_inside(line, log="driver")
-        wait_until(
-            self._is_ready,
-            f"the driver ({self.cluster.root}/log/driver.log)",
-            timeout_seconds=READY_TIMEOUT_SECONDS,
-        )
+    def start(self) -> None:
+        """Bring it to the node, and wait until it is ready and leads."""
+        if self.installed:
+            self._choose_nodes({})
+        else:
+            self.install()
+        self._wait_leading()
+
+    def install(self, tag: str = TAG) -> None:
+        """Give the node the image and install the chart."""
+        archive = build_image(self.cluster.root / "driver.tar", version=tag)
+        self.cluster.import_image(archive)
+        self.release.install(self.values(tag))
+        self.installed = True
+
+    def values(self, tag: str = TAG) -> dict[str, Any]:
+        """What the chart is told."""
+        return {"image": {"tag": tag}, "simulated": {"profile": self.profile}}
 
     def play(self, profile: str) -> None:
         """Stand on another machine from now on; nothing may be prepared."""
         if profile == self.profile:
             return
-        if self.running:
-            self.stop()
         self.profile = profile
-        self.start()
+        self.release.upgrade(self.values())
+        self._wait_leading()
 
     @property
     def running(self) -> bool:
-        """Is there a process?"""
-        return self._program is not None and self._program.running()
+        """Is there a driver on the node?"""
+        return self.installed and bool(self._processes())
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
-        """Send it a signal and wait for its end; answers the exit status."""
-        if self._program is None:
-            raise ProcessLookupError("the driver was never started")
-        return self._program.stop(sent)
+        """End it by a signal and keep it away from the node; answers the exit status of the container."""
+        [pod] = self.release.pods()
+        name = pod["metadata"]["name"]
+        self._hold(name, {"finalizers": [HELD]})
+        processes = self._processes()
+        if sent == signal.SIGKILL:
+            # Frozen, it cannot heed the SIGTERM that comes with the end of its pod.
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+        self._choose_nodes(ELSEWHERE)
+        if sent == signal.SIGKILL:
+            # A kubelet that has not heard of the end yet would start the container once more.
+            wait_until(lambda: self._is_ending(name), f"the kubelet to end pod {name}")
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
+        code = wait_until(lambda: self._exit_code(name), f"the end of pod {name}")
+        self._hold(name, {"finalizers": None})
+        wait_until(lambda: not self.release.pods(), f"the removal of pod {name}")
+        return code[0]
 
     def ensure_running(self) -> None:
         """Start it unless it runs."""
@@ -84,10 +98,55 @@ class Driver:
         """Its state, by a path of the outside."""
         return self.cluster.path_inside(STATE_FILE)
 
-    def _is_ready(self) -> bool:
-        if not self.running:
-            raise ProcessLookupError(f"the driver ended; see {self.cluster.root}/log/driver.log")
-        url = f"http://127.0.0.1:{HTTP_PORT}/readyz"
-        environment = self.cluster.environment
-        ended = self.cluster.namespaces.run([sys.executable, "-c", FETCH, url], env=environment)
-        return ended.returncode == 0
+    def _choose_nodes(self, selector: dict[str, str]) -> None:
+        change = {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}
+        self._kubectl("patch", "daemonset", NAME, "--type=json", "--patch", json.dumps([change]))
+
+    def _hold(self, pod: str, metadata: dict[str, Any]) -> None:
+        patch = json.dumps({"metadata": metadata})
+        self._kubectl("patch", "pod", pod, "--type=merge", "--patch", patch)
+
+    def _kubectl(self, *arguments: str) -> str:
+        return self.cluster.kubectl("--namespace", NAMESPACE, *arguments)
+
+    def _is_ending(self, name: str) -> bool:
+        [known] = [pod for pod in self.cluster.pods_of_kubelet() if pod["metadata"]["name"] == name]
+        return "deletionTimestamp" in known["metadata"]
+
+    def _exit_code(self, name: str) -> tuple[int, ...]:
+        for pod in self.release.pods():
+            for status in pod["status"].get("containerStatuses", []):
+                ended = status["state"].get("terminated")
+                if pod["metadata"]["name"] == name and ended:
+                    return (int(ended["exitCode"]),)
+        return ()
+
+    def _processes(self) -> list[int]:
+        """The driver's processes, by their numbers outside."""
+        return [pid for pid in self.cluster.namespaces.processes() if _is_driver(pid)]
+
+    def _wait_leading(self) -> None:
+        wait_until(
+            self._leads, "the driver's pod to be ready and to lead", timeout_seconds=READY_SECONDS
+        )
+
+    def _leads(self) -> bool:
+        pods = self.release.pods()
+        if len(pods) != 1 or not _is_ready(pods[0]):
+            return False
+        return any(line.get("event") == "published" for line in self.release.log_of(pods[0]))
+
+
+def _is_driver(process: int) -> bool:
+    with suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        return b"run" in words and any(
+            b"dra-driver" in word or b"dra_driver" in word for word in words
+        )
+    return False
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    ready = any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]

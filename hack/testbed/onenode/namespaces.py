@@ -12,14 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
 from onenode import init
 
 INIT = Path(init.__file__)
+NS_GET_PARENT = 0xB702  # linux/nsfs.h
 T = TypeVar("T")
 
 
@@ -46,6 +47,19 @@ def children(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(child) for child in listing.split()]
+
+
+def _pid_namespaces(process: Path) -> Iterator[int]:
+    """The inode of its pid namespace, then of those around it as far as we may see (a container has its own)."""
+    with ExitStack() as opened:
+        handle = os.open(process / "ns" / "pid", os.O_RDONLY | os.O_CLOEXEC)
+        while True:
+            opened.callback(os.close, handle)
+            yield os.fstat(handle).st_ino
+            try:
+                handle = fcntl.ioctl(handle, NS_GET_PARENT)
+            except PermissionError:
+                return  # the outermost that we are in
 
 
 def hold_mount_point(folder: Path) -> int:
@@ -191,13 +205,13 @@ class Namespaces:
         )
 
     def processes(self) -> list[int]:
-        """Everything that lives inside but process 1, by the numbers outside."""
-        inside = Path(f"/proc/{self._init_pid}/ns/pid").readlink()
+        """Everything that lives inside, containers too, but process 1, by the numbers outside."""
+        inside = Path(f"/proc/{self._init_pid}/ns/pid").stat().st_ino
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self._init_pid:
                 with suppress(OSError):  # it has just ended
-                    if (entry / "ns" / "pid").readlink() == inside:
+                    if inside in _pid_namespaces(entry):
                         found.append(int(entry.name))
         return found
 

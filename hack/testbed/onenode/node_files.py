@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from onenode import init
+from onenode.features import minor_of
 
 NODE = "node1"
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"
@@ -138,8 +139,6 @@ def write_node_files(root: Path, *, version: str) -> None:
         (root / folder).mkdir()
     (root / "cni" / "10-testbed.conflist").write_text(cni_conflist())
     (root / "containerd.toml").write_text(containerd_toml(root))
-    minor = int(version.split(".")[1])
-    extra = (
-        "failCgroupV1: false" if minor >= FAIL_CGROUP_V1_SINCE else ""
-    )  # older kubelets do not know the field
+    # Older kubelets do not know the field.
+    extra = "failCgroupV1: false" if minor_of(version) >= FAIL_CGROUP_V1_SINCE else ""
     (root / "kubelet.yaml").write_text(kubelet_yaml(extra))

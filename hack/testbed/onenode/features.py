@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which release can do what, and what must be switched on for it?
+
+One table. A cluster of a release gets every gate switched on that a test needs and that the release
+has, even while it is alpha; what the release has not, no test may ask of it (see selection.py), and
+docs/tested.md says so. From 1.34 on nothing has to be switched on for what is here.
+"""
+
+from dataclasses import dataclass
+
+DRA = "DynamicResourceAllocation"
+# The versions of resource.k8s.io, the newest first, with the minor release that brought each.
+API_VERSIONS = (("v1", 34), ("v1beta2", 33), ("v1beta1", 32))
+OLDEST = 32  # before it the API was another one
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Something of Kubernetes that a test may need.
+
+    `since` is the first minor release that has it, `default_since` the first where nobody has to
+    switch it on. Tests name it by `gate`: as a feature gate, or as what it would be called.
+    """
+
+    gate: str
+    what: str
+    since: int
+    default_since: int
+
+    def on(self, minor: int) -> bool:
+        """Does a release have it at all?"""
+        return minor >= self.since
+
+    def to_switch_on(self, minor: int) -> bool:
+        """Does a release have it, and not by itself?"""
+        return self.since <= minor < self.default_since
+
+
+FEATURES = (
+    Feature(DRA, "devices through claims", 32, 34),
+    Feature("DRAAdminAccess", "admin access", 32, 34),
+    Feature("DRAPrioritizedList", "alternatives in a request (`firstAvailable`)", 33, 34),
+    # Left off where it is off: nodes of those releases have it off, and the driver must cope.
+    Feature(
+        "KubeletPodResourcesDynamicResources",
+        "the kubelet tells which pod holds which device",
+        34,
+        34,
+    ),
+    # No gate. Before 1.33 a kubelet knows one driver of a name, so a rolling update has a gap.
+    Feature("SeamlessDriverUpgrade", "two drivers of one name side by side (surge)", 33, 33),
+    # Neither. Older API servers name other fields in a refusal, and drop taints without their gate.
+    Feature("FakeSliceRules", "slice rules to the letter as the fake API server has them", 36, 36),
+)
+
+
+def minor_of(version: str) -> int:
+    """The 34 of 1.34.4."""
+    return int(version.split(".")[1])
+
+
+def feature(gate: str) -> Feature:
+    """The feature that a test names."""
+    found = {entry.gate: entry for entry in FEATURES}
+    if gate not in found:
+        raise ValueError(f"{gate!r} is no feature of the table: {', '.join(found)}")
+    return found[gate]
+
+
+def missing(gates: tuple[str, ...], version: str) -> list[str]:
+    """Those that a release does not have."""
+    minor = minor_of(version)
+    return [gate for gate in gates if not feature(gate).on(minor)]
+
+
+def api_versions(version: str) -> tuple[str, ...]:
+    """What a cluster of a release serves of resource.k8s.io, the newest first."""
+    minor = minor_of(version)
+    if minor < OLDEST:
+        raise ValueError(f"Kubernetes {version} is older than 1.{OLDEST} and has other claims")
+    newest = [name for name, since in API_VERSIONS if since <= minor]
+    # v1 is on by default, and where it is the rest is not needed.
+    return tuple(newest[:1]) if newest[0] == "v1" else tuple(newest)
+
+
+def feature_gates(version: str) -> dict[str, bool]:
+    """What every component is told."""
+    minor = minor_of(version)
+    return {entry.gate: True for entry in FEATURES if entry.to_switch_on(minor)}
+
+
+def runtime_config(version: str) -> dict[str, bool]:
+    """What the API server is told to serve beyond its defaults.
+
+    All versions that there are: the components of a release may still speak the older one.
+    """
+    served = api_versions(version)
+    return {} if served == ("v1",) else {f"resource.k8s.io/{name}": True for name in served}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pytest plugin: what ran, with which result, and what was left out for which reason?
+
+The answer goes as JSON into the file that E2E_RECORD names. matrix.py adds on which machine.
+"""
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from onenode.selection import unmet_needs
+
+VARIABLE = "E2E_RECORD"
+
+
+class Record:
+    """The outcome of each test by its name: the worst of its set-up, its call and its end."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, str] = {}
+        self.left_out: dict[str, list[str]] = {}
+        self.seconds = 0.0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One of the three phases of a test has ended."""
+        self.seconds += report.duration
+        before = self.outcomes.get(report.nodeid, "passed")
+        self.outcomes[report.nodeid] = report.outcome if before == "passed" else before
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Somebody took out tests; only those that the release is the reason for count."""
+        for item in items:
+            if needs := unmet_needs(item):
+                self.left_out[item.nodeid] = needs
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        """Write it down when everything has ended."""
+        yield
+        found = {
+            "seconds": round(self.seconds, 1),
+            "outcomes": dict(sorted(self.outcomes.items())),
+            "left_out": dict(sorted(self.left_out.items())),
+        }
+        Path(os.environ[VARIABLE]).write_text(json.dumps(found))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin."""
+    config.pluginmanager.register(Record())

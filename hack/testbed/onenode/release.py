@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How does the driver get onto the node as it does on a real one: from its image, by its chart?
+
+One helm release. One value is the test bed's own: the boot ID comes from a file, since a reboot of
+this node changes nothing in the kernel.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onenode import helm
+from onenode.cluster import Cluster
+from onenode.namespaces import TestBedError, wait_until
+
+NAME = "dra-driver"
+NAMESPACE = "dra-driver"
+IMAGE_BUILDER = helm.CHART.parents[1] / "hack" / "image" / "build.py"
+BOOT_ID_INSIDE = "/etc/testbed-boot-id"
+ROLLOUT_SECONDS = 120
+
+
+def build_image(target: Path, *, version: str, source: Path | None = None) -> Path:
+    """Write the driver's image as an archive; `source` is another checkout of the driver."""
+    command = [sys.executable, str(IMAGE_BUILDER), "--output", str(target), "--version", version]
+    command += ["--source", str(source)] if source else []
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise TestBedError(f"`{' '.join(command)}` said: {ended.stderr.strip()}")
+    return target
+
+
+def _values(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "log": {"level": "debug"},
+        "extraEnv": [{"name": "DRA_DRIVER_BOOT_ID_FILE", "value": BOOT_ID_INSIDE}],
+        "extraVolumes": [
+            {"name": "boot-id", "hostPath": {"path": str(cluster.boot_id_file), "type": "File"}}
+        ],
+        "extraVolumeMounts": [
+            {"name": "boot-id", "mountPath": BOOT_ID_INSIDE, "readOnly": True},
+        ],
+    }
+
+
+class Release:
+    """The chart in one cluster. Values of `install` and `upgrade` come on top of the test bed's own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._home = cluster.root / "helm"
+
+    def helm(self, *arguments: str, check: bool = True) -> str:
+        """Run helm on the cluster, in the release's namespace."""
+        self._home.mkdir(exist_ok=True)
+        variables = [f"{name}={value}" for name, value in helm.environment(self._home).items()]
+        command = ["env", *variables, str(helm.build()), "--namespace", NAMESPACE, *arguments]
+        return self.cluster.output_of(command, check=check)
+
+    def install(self, values: Mapping[str, Any]) -> None:
+        """Install the release in a namespace of its own, and wait until the driver's pod is ready."""
+        self._apply("install", values, "--create-namespace")
+
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """Change the release, and wait until the node runs what it says."""
+        self._apply("upgrade", values)
+
+    def rollback(self) -> None:
+        """Back to the revision before, and wait."""
+        self.helm("rollback", NAME, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
+
+    def uninstall(self) -> None:
+        """Remove the release, and wait until its pods are gone."""
+        self.helm("uninstall", NAME, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
+        wait_until(lambda: not self.pods(), "the end of the driver's pods")
+
+    def _apply(self, verb: str, values: Mapping[str, Any], *more: str) -> None:
+        file = self._home / "values.json"
+        self._home.mkdir(exist_ok=True)
+        file.write_text(json.dumps({**_values(self.cluster), **values}))
+        waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
+        self.helm(verb, NAME, str(helm.CHART), "--values", str(file), *waiting, *more)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """The driver's pods, the newest last."""
+        selector = "app.kubernetes.io/component=driver"
+        found = self.cluster.get("pods", "--namespace", NAMESPACE, "--selector", selector)["items"]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def log_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What a pod's driver logged so far."""
+        name = pod["metadata"]["name"]
+        text = self.cluster.kubectl("logs", "--namespace", NAMESPACE, name, check=False)
+        lines = (line for line in text.splitlines() if line.startswith("{"))
+        return [json.loads(line) for line in lines]
