@@ -2,8 +2,9 @@
 """After a start: what only others can answer.
 
 * Claims that a pod holds or whose CDI file exists, but that the state does not know (it was lost): if they are still
-  allocated from this node they are prepared again, which writes the same file and the same answer. A file whose claim is
-  gone and that no pod holds is removed.
+  allocated from this node they are prepared again, which writes the same file and the same answer. Where the API server does
+  not know the claim or does not answer, a claim that a pod holds is taken up as its CDI file and the kubelet describe it.
+  A file whose claim is gone and that no pod holds is removed.
 * Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`.
 
 No request is made when there is nothing to ask. What cannot be answered now is left as it is and asked again later.
@@ -11,6 +12,7 @@ No request is made when there is nothing to ask. What cannot be answered now is 
 
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
@@ -18,6 +20,7 @@ from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Conflict, MarkPrepared, Plan, Refusal
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.planning.adopt import plan_adoption
 from dra_driver.planning.prepare import own_keys, plan_prepare
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.prepare import NodeParts, release_if_gone
@@ -64,21 +67,63 @@ class Sweep:
     ) -> tuple[list[str], int]:
         if not orphans and not self._held_unknown(claims, held):
             return [], 0
-        allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
+        try:
+            allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
+        except DriverError:
+            # Running pods keep their devices without the API server; the rest waits for it.
+            self._take_up_all(orphans, held)
+            raise
         unresolved: list[str] = []
         for uid, claim in allocated.items():
             if uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
                 unresolved += self._adopt(claim)
+        gone = orphans - allocated.keys()
+        unresolved += self._take_up_all(gone, held)
         removed = 0
-        for uid in sorted(orphans - allocated.keys()):
-            ref = ClaimRef("", "", uid)
-            if isinstance(held, Unknown) or self._is_held(ref, held):
+        for uid in sorted(gone):
+            if isinstance(held, Unknown):
                 unresolved.append(
                     f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
                 )
-            else:
+            elif not self._is_held(ClaimRef("", "", uid), held):
                 removed += self._remove_orphan(uid)
         return unresolved, removed
+
+    def _take_up_all(
+        self, orphans: AbstractSet[ClaimUid], held: frozenset[HeldDevice] | Unknown
+    ) -> list[str]:
+        """Take up those that the kubelet says a pod holds; answers what failed."""
+        if isinstance(held, Unknown):
+            return []
+        failures: list[str] = []
+        for uid in sorted(orphans):
+            mine = [
+                device
+                for device in held
+                if is_of(device, ClaimRef("", "", uid), self._parts.place.driver)
+            ]
+            if mine:
+                ref = ClaimRef(mine[0].namespace, mine[0].claim_name, uid)
+                failures += self._locked(ref, partial(self._take_up, ref, mine))
+        return failures
+
+    def _take_up(self, ref: ClaimRef, held: Collection[HeldDevice], _until: float) -> list[str]:
+        parts = self._parts
+        with parts.store.transaction("recovered") as transaction:
+            state = transaction.read(uids=[ref.uid])
+            if ref.uid in state.claims:
+                return []
+            plan = plan_adoption(
+                ref,
+                held,
+                parts.cdi.read(ref.uid) or "",
+                inventory=parts.inventory(),
+                boot_id=state.boot_id,
+            )
+            if isinstance(plan, Refusal):
+                return [_not_taken_up(ref, plan.reason)]
+            parts.executor.mark(transaction, plan.steps)
+        return []
 
     def _remove_orphan(self, uid: ClaimUid) -> int:
         parts = self._parts
@@ -107,13 +152,16 @@ class Sweep:
         return any(is_of(device, ref, self._parts.place.driver) for device in held)
 
     def _adopt(self, claim: Claim) -> list[str]:
+        return self._locked(claim.ref, partial(self._prepare_again, claim))
+
+    def _locked(self, ref: ClaimRef, adopt: Callable[[float], list[str]]) -> list[str]:
         parts = self._parts
         until = parts.clock() + CALL_SECONDS
         try:
-            with parts.lock([f"claim-{claim.ref.uid}"], until, "adopting"):
-                return self._prepare_again(claim, until)
+            with parts.lock([f"claim-{ref.uid}"], until, "adopting"):
+                return adopt(until)
         except DriverError as error:
-            return [f"claim {claim.ref} is not in the state and cannot be taken up: {error}"]
+            return [_not_taken_up(ref, str(error))]
 
     def _prepare_again(self, claim: Claim, until: float) -> list[str]:
         parts = self._parts
@@ -126,9 +174,7 @@ class Sweep:
                 claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
             )
             if not isinstance(plan, Plan):
-                return [
-                    f"claim {claim.ref} is not in the state and cannot be taken up: {_why(plan)}"
-                ]
+                return [_not_taken_up(claim.ref, _why(plan))]
             parts.executor.mark(transaction, plan.steps[:1])
         error = parts.executor.work([plan], until=until)[claim.ref.uid]
         if error is not None:
@@ -161,6 +207,10 @@ class Sweep:
                 # Whoever could not answer for this claim cannot for the next ones either.
                 return [*unresolved, f"claim {claim.ref} cannot be checked: {reason}"], released
         return unresolved, released
+
+
+def _not_taken_up(ref: ClaimRef, reason: str) -> str:
+    return f"claim {ref} is not in the state and cannot be taken up: {reason}"
 
 
 def _why(decision: Refusal | Conflict) -> str:

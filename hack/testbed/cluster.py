@@ -9,12 +9,13 @@ import argparse
 import json
 import os
 import signal
+import sys
 import time
 
 from onenode import build, preflight
 from onenode.cluster import Cluster, Options
-from onenode.driver import Driver, command
-from onenode.node_files import IMAGE
+from onenode.driver import Driver
+from onenode.node_files import IMAGE, NODE
 
 NOTE = build.cache_folder() / "running.json"  # how `exec` finds the cluster of `up`
 OTHER_IMAGE_NAMES = ("docker.io/library/busybox:1.37", "docker.io/library/busybox:latest")
@@ -39,13 +40,27 @@ def up(*, driver: bool, profile: str, kubernetes: str) -> None:
         )
         print("talk to it: python hack/testbed/cluster.py exec kubectl get resourceslices")
         if not driver:
-            line = " ".join(command(cluster, profile=profile))
+            line = " ".join(_by_hand(cluster, profile))
             print(f"run the driver: python hack/testbed/cluster.py exec {line}")
         print("end it: Ctrl-C", flush=True)
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
     finally:
         NOTE.unlink(missing_ok=True)
         cluster.stop()
+
+
+def _by_hand(cluster: Cluster, profile: str) -> list[str]:
+    """The driver as a program of the host, for who changes it: no image, no chart, every right."""
+    return [
+        *(sys.executable, "-m", "dra_driver", "run", "--node-name", NODE),
+        *(
+            "--kubeconfig",
+            str(cluster.admin_kubeconfig),
+            "--boot-id-file",
+            str(cluster.boot_id_file),
+        ),
+        *("--simulated-profile", profile, "--log-format", "console"),
+    ]
 
 
 def enter(argv: list[str]) -> None:
@@ -63,7 +78,9 @@ def main() -> None:
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     starting = verbs.add_parser("up")
-    starting.add_argument("--driver", action="store_true", help="start the driver on the node too")
+    starting.add_argument(
+        "--driver", action="store_true", help="install the driver too, from its image and chart"
+    )
     starting.add_argument("--profile", default="h100x8", help="the simulated backend's machine")
     starting.add_argument("--kubernetes", default=build.KUBERNETES, metavar="VERSION")
     verbs.add_parser("exec").add_argument("argv", nargs=argparse.REMAINDER)

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 from onenode import build, preflight
-from onenode.cluster import Cluster
+from onenode.cluster import Cluster, Options
 from onenode.driver import Driver
 from onenode.no_skips import pytest_runtest_makereport
+from onenode.selection import kubernetes_version, pytest_collection_modifyitems
 
 from tests.e2e.agreement import assert_agreement
 from tests.e2e.story import Story
 
-__all__ = ["pytest_runtest_makereport"]  # a hook: pytest finds it by its name
-CLASSES = Path(__file__).resolve().parents[2] / "deviceclasses"
+# Hooks: pytest finds them by their names.
+__all__ = ["pytest_collection_modifyitems", "pytest_runtest_makereport"]
 PROFILE = "h100x8"
 LOGS = pytest.StashKey[Path]()
 
@@ -44,12 +45,12 @@ def _log_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster that is Ready and has the project's DeviceClasses."""
+    """A cluster that is Ready."""
     preflight.require()
-    cluster = Cluster(build.build())
+    version = kubernetes_version()
+    cluster = Cluster(build.build(version), Options(version=version))
     try:
         cluster.start()
-        cluster.kubectl("apply", "-f", str(CLASSES))
         yield cluster
     except BaseException:
         request.config.stash[LOGS] = _log_folder()
@@ -62,7 +63,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def installed_driver(cluster: Cluster) -> Driver:
-    """The driver of the cluster; it may be dead at the moment."""
+    """The driver of the cluster, by its image and chart; it may be away at the moment."""
     return Driver(cluster, profile=PROFILE)
 
 

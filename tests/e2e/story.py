@@ -16,6 +16,11 @@ from tests.e2e.agreement import allocated_here, published
 
 LOCAL_MAJORS = {*range(60, 64), *range(120, 128)}  # numbers that Linux leaves to local use
 API = "resource.k8s.io/v1"
+# What lets a namespace ask for admin access; Kubernetes 1.33 knows the second name.
+ADMIN_ACCESS = {
+    "resource.kubernetes.io/admin-access": "true",
+    "resource.k8s.io/admin-access": "true",
+}
 # Every character device of the container as "path major minor", the numbers in hexadecimal.
 LOOK = "env; find /dev -type c -exec stat -c '/dev-node %n %t %T' {} +"
 SAID = "story-said-all"  # what a shell in a container says last
@@ -146,7 +151,7 @@ class Story:
 
     def apply_file(self, path: Path) -> None:
         """Create what a manifest holds."""
-        self._kubectl("apply", "-f", str(path))
+        self.driver.cluster.apply_file(path, namespace=self.namespace)
 
     # Asking
 

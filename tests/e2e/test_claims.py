@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.agreement import assert_agreement, published
-from tests.e2e.story import LOCAL_MAJORS, Story, exactly, memory_at_least, request
+from tests.e2e.story import ADMIN_ACCESS, LOCAL_MAJORS, Story, exactly, memory_at_least, request
 
 pytestmark = pytest.mark.real
 MEBIBYTES = {"Mi": 1, "Gi": 1024}
@@ -73,6 +73,7 @@ def test_each_container_gets_the_request_that_it_names(story: Story) -> None:
     story.assert_has("pair", *left, *right, container="c2")
 
 
+@pytest.mark.needs("DRAPrioritizedList")
 def test_the_first_alternative_that_fits_is_taken(story: Story) -> None:
     wishes = [
         {"name": "impossible", **exactly(cel=memory_at_least("1Ti"))},
@@ -86,13 +87,14 @@ def test_the_first_alternative_that_fits_is_taken(story: Story) -> None:
     story.assert_has_claimed("modest", "choice")
 
 
+@pytest.mark.needs("DRAAdminAccess")
 def test_admin_access_sees_every_device_and_takes_none(
     story: Story, make_story: Callable[..., Story]
 ) -> None:
     story.claim("mine", request())
     story.pod("owner", "mine")
     story.wait_ready("owner")
-    watching = make_story({"resource.kubernetes.io/admin-access": "true"})
+    watching = make_story(ADMIN_ACCESS)
     watching.claim("all", request(allocationMode="All", adminAccess=True))
     watching.pod("monitor", "all")
     watching.wait_ready("monitor")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.agreement import assert_agreement
-from tests.e2e.story import Story
+from tests.e2e.story import ADMIN_ACCESS, Story
 
 pytestmark = pytest.mark.real
 
@@ -15,14 +15,18 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "deviceclasses" / "examples"
 OWN_NAMESPACE = {"admin-access"}  # brings a namespace with the label that admin access needs
 # Examples that need another machine than the one of all tests.
 PROFILES = {"amd-gpu": "mi300x8", "intel-gpu": "b580x2", "gaudi": "gaudi3x8"}
+NEEDS = {"first-available": (pytest.mark.needs("DRAPrioritizedList"),)}
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
+IN_ANY_NAMESPACE = [
+    pytest.param(name, marks=NEEDS.get(name, ())) for name in NAMES if name not in OWN_NAMESPACE
+]
 
 
 def test_there_are_examples() -> None:
     assert NAMES
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN_NAMESPACE])
+@pytest.mark.parametrize("name", IN_ANY_NAMESPACE)
 def test_the_pods_of_an_example_get_what_they_ask_for(name: str, story: Story) -> None:
     if name in PROFILES:
         story.driver.play(PROFILES[name])
@@ -35,8 +39,9 @@ def test_the_pods_of_an_example_get_what_they_ask_for(name: str, story: Story) -
     assert_agreement(story.driver)
 
 
+@pytest.mark.needs("DRAAdminAccess")
 def test_the_admin_access_example_sees_every_device(make_story: Callable[..., Story]) -> None:
-    admins = make_story({"resource.kubernetes.io/admin-access": "true"}, name="gpu-admins")
+    admins = make_story(ADMIN_ACCESS, name="gpu-admins")
     admins.apply_file(EXAMPLES / "admin-access.yaml")
     admins.wait_ready("monitor")
 

@@ -22,7 +22,6 @@ import yaml
 from onenode import build, components, features, image, init, node_files, old_api
 from onenode.namespaces import Namespaces, Program, TestBedError, wait_until
 
-DRIVER_ACCOUNT = Path(__file__).resolve().parents[1] / "driver-account.yaml"
 CTR = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
 FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for programs inside
 
@@ -50,7 +49,7 @@ class Cluster:
         self.options = options or Options()
         self.root = root or Path(tempfile.mkdtemp(prefix="dra-testbed-"))
         self.boot_id_file = self.root / "boot_id"
-        self.driver_kubeconfig = self.root / "driver.kubeconfig"
+        self.admin_kubeconfig = self.root / "admin.kubeconfig"
         self.namespaces = Namespaces(self.root)
         self._binaries = binaries
         self._components: dict[str, Program] = {}
@@ -60,7 +59,7 @@ class Cluster:
     # The life of the cluster
 
     def start(self) -> None:
-        """From nothing to a node that is Ready and a driver that may talk to the API server."""
+        """From nothing to a node that is Ready."""
         self.root.mkdir(parents=True, exist_ok=True)
         node_files.write_node_files(self.root, version=self.options.version)
         image.write_image(self.root / "image.tar", self.options.images)
@@ -72,7 +71,6 @@ class Cluster:
         self._start("kube-controller-manager")
         self._start("kube-scheduler")
         self.start_kubelet()
-        self._make_driver_account()
         self.wait_node_ready()
         wait_until(self._has_default_account, "the service account of namespace default")
 
@@ -111,7 +109,7 @@ class Cluster:
         path = f"{self._binaries.path}:/usr/sbin:/usr/bin:/sbin:/bin"
         # kubectl remembers by address which versions are served, and all clusters have the same.
         own = {"KUBECACHEDIR": str(self.root / "kube-cache")}
-        return {**kept, **own, "PATH": path, "KUBECONFIG": str(self.root / "admin.kubeconfig")}
+        return {**kept, **own, "PATH": path, "KUBECONFIG": str(self.admin_kubeconfig)}
 
     def run_inside(self, argv: Sequence[str], *, log: str) -> Program:
         """Start a program on the node; its output is appended to a file among the logs."""
@@ -277,12 +275,6 @@ class Cluster:
 
     def _new_boot_id(self) -> None:
         self.boot_id_file.write_text(f"{uuid.uuid4()}\n")
-
-    def _make_driver_account(self) -> None:
-        self.kubectl("apply", "-f", str(DRIVER_ACCOUNT))
-        account = ("dra-driver", "--namespace", "dra-driver", "--duration", "24h")
-        token = self.kubectl("create", "token", *account).strip()
-        self.driver_kubeconfig.write_text(node_files.kubeconfig(self.root, token))
 
     def _remove_cgroups(self) -> None:
         """Containers that were killed leave empty cgroups behind."""

@@ -95,7 +95,7 @@ def test_a_pod_behind_a_proxy_is_tunnelled_to_the_service_address(
         publishes_and_watches(kube)
         kube.close()
     # RFC 9110 wants brackets around an IPv6 address here; proxies refuse or misread it without.
-    assert set(proxy.seen) == {f"CONNECT [{ELSEWHERE}]:443 HTTP/1.1"}
+    assert {line.rpartition(" ")[0] for line in proxy.seen} == {f"CONNECT [{ELSEWHERE}]:443"}
 
 
 @pytest.mark.parametrize(

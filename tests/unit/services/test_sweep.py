@@ -2,12 +2,14 @@
 """What only the API server and the kubelet can answer after a start."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
+from dra_driver.model.plan import Refusal
 from dra_driver.model.state import HeldDevice, Unknown
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_ref, a_result
@@ -97,20 +99,78 @@ def test_a_file_whose_claim_is_gone_and_that_no_pod_holds_is_removed(node: Local
     assert node.events[-1] == Recovered(rewritten=0, released=0, removed_files=1)
 
 
-@pytest.mark.parametrize("held", [UNKNOWN, frozenset({held_by(a_ref())})])
-def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNode, held) -> None:
+def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     files = node.disk().files
     lose_state(node)
     node.delete(ref)
-    node.held = held
+    node.held = UNKNOWN
     assert node.sweep() == (
         "CDI file of claim uid uid-claim: the claim is gone, but a pod may hold it; the file stays",
     )
     assert node.disk().files == files
     node.held = frozenset()
     assert node.sweep() == ()
+
+
+@pytest.mark.parametrize("outage", [False, True])
+def test_a_running_pods_claim_is_taken_up_without_the_api_server(
+    node: LocalNode, outage: bool
+) -> None:
+    ref, other = node.add(a_claim(), a_claim("other"))
+    answer = node.prepare(ref)[ref.uid]
+    before = node.disk()
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+    if outage:
+
+        def allocated():
+            raise Temporary("no answer")
+
+        node.allocated = allocated
+        with pytest.raises(Temporary, match="no answer"):
+            node.sweep()
+    else:
+        node.delete(ref)  # the API server was restored to yesterday
+        assert node.sweep() == ()
+    assert node.disk() == before
+    # Its device stays its own, and the kubelet gets its answer again, for all requests.
+    refusal = node.prepare(other)[other.uid]
+    assert isinstance(refusal, Refusal)
+    assert "a pod on this node holds it" in refusal.reason
+    assert node.prepare(ref)[ref.uid] == (replace(answer[0], request_names=()),)
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert node.disk() == Disk()
+
+
+def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.delete(ref)
+    node.held = frozenset({held_by(ref)})
+    node.cdi.write(ref.uid, "{}")
+    (sentence,) = node.sweep()
+    assert sentence.startswith(
+        f"claim {ref} is not in the state and cannot be taken up: its CDI file describes nothing that can be read"
+    )
+    node.cdi.remove(ref.uid)
+
+
+def test_a_running_pods_claim_that_was_prepared_meanwhile_is_not_taken_up(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+
+    def allocated():
+        node.prepare(ref)
+        return ()
+
+    node.allocated = allocated
+    assert node.sweep() == ()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
 
 
 def test_a_file_that_a_prepare_wrote_meanwhile_stays(node: LocalNode) -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A claim that a pod holds and the state lost: what its row must have been, by what stands on this node alone.
+
+The kubelet's pod-resources name the claim and its devices, the CDI document holds what its containers got. That is a whole row
+but for the names of the requests; an answer without any belongs to all requests. Nothing is configured: the devices are
+in use. The API server need not know the claim, and may be wrong about it: it may have been restored to yesterday.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
+from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.edits import ADMIN_VARIABLE
+
+
+def plan_adoption(
+    ref: ClaimRef, held: Collection[HeldDevice], text: str, *, inventory: Inventory, boot_id: str
+) -> Plan | Refusal:
+    """The row, as a plan of two marks, from all that pods hold of the claim and its CDI document; or why it cannot be told."""
+    admin = _devices_in(text)
+    named = sorted({name for device in held for name in device.cdi_ids})
+    if named != sorted(admin):
+        return Refusal(
+            f"its CDI file describes {', '.join(sorted(admin)) or 'nothing that can be read'}, the kubelet names "
+            f"{', '.join(named)}; delete the pod when it can be spared"
+        )
+    devices = tuple(
+        PreparedDevice(
+            request_names=(),
+            pool=device.pool,
+            device=device.device,
+            cdi_ids=device.cdi_ids,
+            uuid=_uuid(device, inventory),
+            share_id=device.share_id,
+            admin_access=all(admin[name] for name in device.cdi_ids),
+        )
+        for device in sorted(set(held), key=lambda device: (device.device, device.share_id))
+    )
+    claim = PreparedClaim(ref, Phase.STARTED, boot_id, devices, text)
+    return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
+
+
+def _uuid(device: HeldDevice, inventory: Inventory) -> str:
+    known = inventory.by_name.get(device.device)
+    return known.uuid if known else ""
+
+
+def _devices_in(text: str) -> Mapping[str, bool]:
+    """The document's devices by their full names, and whether each is for administrators; none if it cannot be read."""
+    try:
+        document = json.loads(text)
+        return {
+            f"{document['kind']}={device['name']}": f"{ADMIN_VARIABLE}=true"
+            in device["containerEdits"].get("env", ())
+            for device in document["devices"]
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

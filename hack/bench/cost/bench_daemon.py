@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real daemon with two differences: its API server answers at once, and its DRA server has an empty method.
+
+    python bench_daemon.py [--marks FILE] -- ARGUMENTS OF dra-driver run
+
+A claim is invented from its name: its devices with dots between, each whole; with "shared." in front the claim has a
+share of each, so that any number of claims fits on eight devices. `--marks` writes the moments at which the steps of
+the plans begin and end, for the question where the time goes.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from dra_driver.cli import main as command_line
+from dra_driver.cli.run import settings_from
+from dra_driver.daemon import compose, lifecycle
+from dra_driver.kube.base import KubeApi, NodeEvent, SliceEvent, SliceList
+from dra_driver.kubelet.sockets import service, unary
+from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
+from dra_driver.model.ids import NO_SHARE, DeviceName, DriverName, NodeName, PoolName, ShareId
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    SliceChange,
+    StoredSlice,
+    UpdateSlice,
+)
+from dra_driver.node.files import never
+
+EMPTY_SERVICE, EMPTY_METHOD = "bench.Empty", "Nothing"
+SHARED = "shared"
+
+
+class InstantApi:
+    """A `KubeApi` in this process: no request leaves it."""
+
+    def __init__(self, driver: DriverName, node: NodeName, point: Callable[[str], None]) -> None:
+        self._driver = driver
+        self._node = node
+        self._point = point
+
+    def get_claim(self, ref: ClaimRef) -> Claim:
+        self._point("get_claim")
+        names = ref.name.split(".")
+        share = ShareId(ref.uid) if names[0] == SHARED else NO_SHARE
+        results = tuple(
+            AllocationResult("gpu", self._driver, PoolName(self._node), DeviceName(name), share)
+            for name in names
+            if name != SHARED
+        )
+        return Claim(ref, results)
+
+    def served_version(self) -> str:
+        return "v1"
+
+    def list_slices(self) -> SliceList:
+        return SliceList("1", ())
+
+    def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
+        stop.wait()
+        yield SliceEvent("BOOKMARK", resource_version, None)
+
+    def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
+        match change:
+            case CreateSlice(name, spec):
+                return StoredSlice(name, f"uid-{name}", "1", spec)
+            case UpdateSlice(present, spec):
+                return StoredSlice(present.name, present.uid, "2", spec)
+            case DeleteSlice():
+                return None
+
+    def allocated_claims(self, _pool: PoolName) -> tuple[Claim, ...]:
+        return ()
+
+    def kubelet_version(self) -> str:
+        return "v1.37.1"
+
+    def emit_event(self, event: NodeEvent) -> None:
+        """Nobody reads it."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Marks:
+    """Remembers when each failpoint was passed, in seconds of the machine's monotonic clock."""
+
+    def __init__(self) -> None:
+        self.passed: list[tuple[str, float]] = []
+
+    def __call__(self, name: str) -> None:
+        self.passed.append((name, time.perf_counter()))
+
+
+def main() -> int:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--marks", type=Path, metavar="FILE")
+    parser.add_argument("arguments", nargs="*")
+    chosen = parser.parse_args()
+    settings = settings_from(command_line.parser().parse_args(["run", *chosen.arguments]))
+    marks = Marks()
+    point = marks if chosen.marks else never
+
+    def instant_api(_connection: object, *, driver: DriverName, node: NodeName) -> KubeApi:
+        return InstantApi(driver, node, point)
+
+    def with_empty_method(*arguments: Any, **named: Any) -> compose.Daemon:
+        daemon = compose.compose(*arguments, **named)
+        nothing = unary(lambda _request, _context: Empty(), Empty)
+        daemon.kubelet._server._handlers += (service(EMPTY_SERVICE, {EMPTY_METHOD: nothing}),)  # noqa: SLF001  no setting adds services
+        return daemon
+
+    # The daemon has no setting for either, and shall not have one.
+    compose.HttpKubeApi = instant_api
+    lifecycle.compose = with_empty_method
+    lifecycle.serve(settings, point=point)
+    if chosen.marks:
+        chosen.marks.write_text(json.dumps(marks.passed))
+    return 0
+
+
+class Empty:
+    """A message without fields."""
+
+    @staticmethod
+    def FromString(_text: bytes) -> "Empty":  # noqa: N802  as protobuf has it
+        return Empty()
+
+    def SerializeToString(self) -> bytes:  # noqa: N802  as protobuf has it
+        return b""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver as it ships: a wheel of this tree and the locked libraries, compiled, and nothing else beside them.
+
+The environment for development would lie: libraries that it has for other reasons are imported by those that look for
+them (structlog takes rich, for one), and bytecode may be missing. The libraries are kept from run to run in the test
+bed's cache; the wheel is made each time.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LOCKED = REPOSITORY / "requirements" / "runtime.txt"
+
+
+@cache
+def python() -> str:
+    """The interpreter of an environment with the driver of this tree."""
+    digest = hashlib.sha256(LOCKED.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "dra-driver" / "bench" / digest
+    interpreter = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(folder))
+        _run(str(interpreter), "-m", "pip", "install", "--require-hashes", "-r", str(LOCKED))
+        (folder / "complete").touch()
+    with tempfile.TemporaryDirectory() as made:
+        _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made)
+        wheel = next(Path(made).glob("*.whl"))
+        _run(str(interpreter), "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
+    return str(interpreter)
+
+
+def environment() -> dict[str, str]:
+    """What such a process is started with: nothing that says where modules are found, or settings."""
+    return {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "DRA_DRIVER_"))}
+
+
+def _run(*command: str) -> None:
+    ended = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        raise SystemExit(f"`{' '.join(command)}` failed:\n{ended.stdout[-3000:]}")

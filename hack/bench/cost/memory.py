@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory does the idle daemon take, and does it grow with the claims that come and go?
+
+The idle daemon is `dra-driver run` as it ships: registered with a kubelet, its slices published, its watch open, its
+HTTP endpoint serving. What it is compared with has imported the packages that pyproject.toml names, and nothing else.
+
+Growth is looked for in a daemon that prepares and unprepares one claim after the other. Its state is on a tmpfs here:
+that makes no difference to memory, and 50,000 pairs would wear a disk for nothing.
+"""
+
+import subprocess
+import time
+
+from cost import installed
+from cost.bed import Context
+from cost.figures import ratio_of
+from cost.node import BenchNode, a_claim, resident_kib
+from cost.report import Answer, Table, Target
+from cost.standins import StandIns
+IMPORTS = "grpc, google.protobuf.message, urllib3, msgspec, structlog, prometheus_client, yaml"
+IMPORTED = f"import {IMPORTS}; print(flush=True); input()"
+IDLE_LIMIT, GROWTH_LIMIT_MIB = 1.4, 1.0
+SETTLE_SECONDS = 2.0
+KIB = 1024
+FIELDS = ("VmRSS", "RssAnon", "RssFile")
+
+
+def measure(context: Context) -> Answer:
+    """The idle daemon against its libraries, then the growth."""
+    pairs = 1_000 if context.quick else 50_000
+    repeats = 2 if context.quick else 5
+    libraries, daemons = [], []
+    for _ in range(repeats):
+        libraries.append(_libraries())
+        daemons.append(_idle_daemon())
+    quotients = [
+        daemon["VmRSS"] / library["VmRSS"]
+        for daemon, library in zip(daemons, libraries, strict=True)
+    ]
+    growth, series = _growth(pairs, warm_up=500 if context.quick else 2_000)
+    return Answer(
+        (
+            Target(
+                "idle daemon ÷ its libraries imported, resident", ratio_of(quotients), IDLE_LIMIT
+            ),
+            Target(
+                f"growth over {pairs:,} pairs of prepare and unprepare",
+                growth,
+                GROWTH_LIMIT_MIB,
+                "MiB",
+            ),
+        ),
+        (_sizes(libraries, daemons), series),
+    )
+
+
+def _idle_daemon() -> dict[str, int]:
+    with StandIns() as stage:
+        pid = stage.start()
+        stage.log.wait("published")
+        stage.register()
+        time.sleep(SETTLE_SECONDS)
+        return _sizes_of(pid)
+
+
+def _sizes_of(pid: int) -> dict[str, int]:
+    return {field: resident_kib(pid, field) for field in FIELDS}
+
+
+def _libraries() -> dict[str, int]:
+    with subprocess.Popen(
+        [installed.python(), "-c", IMPORTED],
+        env=installed.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        if process.stdout is None or process.stdin is None or not process.stdout.readline():
+            raise SystemExit("a library of the driver cannot be imported")
+        found = _sizes_of(process.pid)
+        process.stdin.write(b"\n")
+    return found
+
+
+def _growth(pairs: int, *, warm_up: int) -> tuple[float, Table]:
+    rows = []
+    with BenchNode(in_memory=True) as node:
+
+        def settled() -> int:
+            time.sleep(SETTLE_SECONDS)
+            return node.resident_kib()
+
+        def work(count: int) -> None:
+            for number in range(count):
+                claims = [a_claim(f"gpu-{number % 8}")]
+                node.prepare(claims)
+                node.unprepare(claims)
+
+        rows.append(("idle, nothing prepared yet", settled()))
+        work(warm_up)
+        before = settled()
+        rows.append((f"after {warm_up:,} pairs (from here on growth counts)", before))
+        steps = 5
+        for step in range(1, steps + 1):
+            work(pairs // steps)
+            rows.append((f"after {pairs * step // steps:,} more", settled()))
+    shown = tuple((what, f"{kib / KIB:.2f}", f"{(kib - before) / KIB:+.2f}") for what, kib in rows)
+    about = "Resident memory of a daemon that prepares and unprepares, in MiB:"
+    return (rows[-1][1] - before) / KIB, Table(about, ("", "resident", "growth"), shown)
+
+
+def _sizes(libraries: list[dict[str, int]], daemons: list[dict[str, int]]) -> Table:
+    def row(what: str, found: list[dict[str, int]]) -> tuple[str, ...]:
+        return (
+            what,
+            *(
+                f"{min(each[field] for each in found) / KIB:.1f} to {max(each[field] for each in found) / KIB:.1f}"
+                for field in FIELDS
+            ),
+        )
+
+    return Table(
+        f"MiB over {len(daemons)} processes of each kind, started in turn:",
+        ("", "resident", "of it anonymous", "of it files"),
+        (row("libraries imported", libraries), row("idle daemon", daemons)),
+    )

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where are layers kept that need not be built again?
+
+Below the user's cache, outside the clone, in a folder named after everything that decides its
+contents. A folder that exists is complete: it is filled elsewhere and renamed into place.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from driverimage.tree import ImageError
+
+HERE = Path(__file__).resolve().parent
+
+
+def cache_folder() -> Path:
+    """The folder of everything that can be built again."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "dra-driver" / "image"
+
+
+def key(inputs: Iterable[bytes]) -> str:
+    """A name for these inputs and the program that works on them."""
+    whole = hashlib.sha256()
+    for content in (*inputs, *(path.read_bytes() for path in sorted(HERE.glob("*.py")))):
+        whole.update(hashlib.sha256(content).digest())
+    return whole.hexdigest()[:16]
+
+
+def kept(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder of this name, made now if it is not there; `make` is given a folder to fill."""
+    folder = cache_folder() / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as temporary:
+        made = Path(temporary, "made")
+        made.mkdir()
+        make(made)
+        with suppress(OSError):  # "not empty": somebody else was first, and theirs is as good
+            made.rename(folder)
+    if not folder.is_dir():
+        raise ImageError(f"{folder} could not be put into place; is the cache writable?")
+    return folder
+
+
+def forget() -> None:
+    """Remove everything that was kept."""
+    shutil.rmtree(cache_folder(), ignore_errors=True)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image as a whole: three layers, the lowest for years, the middle one for months, the top for each commit.
+
+The two lower ones are remembered, so an image of another tag or of other code costs seconds.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverimage import archive, assemble, bytecode, cache, debian, wheels
+from driverimage.archive import Layer
+from driverimage.tree import ImageError, merged, size, tar, untar
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = "dra-driver/dra-driver"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What was built: where it is, its identity, and the bytes of its parts by layer."""
+
+    path: Path
+    name: str
+    identity: str
+    sizes: Mapping[str, Mapping[str, int]]
+
+
+def version_of(source: Path) -> str:
+    """The version that a source tree says it has."""
+    file = source / "dra_driver" / "__init__.py"
+    found = (
+        re.search(r'^__version__ = "([^"]+)"$', file.read_text(), re.MULTILINE)
+        if file.is_file()
+        else None
+    )
+    if found is None:
+        raise ImageError(f'{file} has no line __version__ = "…"; is {source} the driver\'s source?')
+    return found[1]
+
+
+def _git(source: Path, *arguments: str) -> str:
+    ended = subprocess.run(
+        ["git", *arguments], cwd=source, capture_output=True, text=True, check=False
+    )
+    return ended.stdout.strip() if ended.returncode == 0 else ""
+
+
+def creation_time(source: Path) -> int:
+    """SOURCE_DATE_EPOCH, else the time of the commit, else the beginning of time."""
+    text = os.environ.get("SOURCE_DATE_EPOCH") or _git(source, "log", "-1", "--format=%ct") or "0"
+    if not text.isdecimal():
+        raise ImageError(f"SOURCE_DATE_EPOCH is {text!r}: give seconds since 1970, or unset it")
+    return int(text)
+
+
+def _make_ground(lock: Path, target: Path) -> None:
+    """The two layers below the driver, and what each of their parts weighs."""
+    with tempfile.TemporaryDirectory() as temporary:
+        packages, downloads = Path(temporary, "debian"), Path(temporary, "wheels")
+        packages.mkdir()
+        downloads.mkdir()
+        debian.download(packages)
+        wheels.download(lock, downloads, wheels.foreign(debian.PYTHON, platform.machine()))
+        libraries = assemble.libraries(downloads, debian.LAYOUT)
+        system = debian.parts(packages, merged(libraries.values()))
+    sizes: dict[str, dict[str, int]] = {}
+    with bytecode.on_disk(merged(system.values())) as root:
+        python = bytecode.Python(root, debian.LAYOUT)
+        for layer, sources in (("system", system), ("libraries", libraries)):
+            parts = assemble.without_sources(python, sources)
+            (target / f"{layer}.tar").write_bytes(tar(merged(parts.values())))
+            sizes[layer] = {name: size(files) for name, files in parts.items()}
+    (target / "sizes.json").write_text(json.dumps(sizes))
+
+
+def ground(source: Path) -> Path:
+    """The folder with the layers below the driver, built now if need be."""
+    lock = assemble.lock_of(source)
+    inputs = (*debian.locate(), platform.machine())
+    name = cache.key([lock.read_bytes(), *(line.encode() for line in inputs)])
+    return cache.kept(name, lambda target: _make_ground(lock, target))
+
+
+def labels(source: Path, version: str) -> dict[str, str]:
+    """What people ask an image: which project, which version, which commit."""
+    changed = _git(source, "status", "--porcelain")
+    revision = "" if changed else _git(source, "rev-parse", "HEAD")
+    prefix = "org.opencontainers.image"
+    return {
+        f"{prefix}.title": "dra-driver",
+        f"{prefix}.description": "Dynamic Resource Allocation driver for accelerators",
+        f"{prefix}.licenses": "Apache-2.0",
+        f"{prefix}.version": version,
+        **({f"{prefix}.revision": revision} if revision else {}),
+    }
+
+
+def build(output: Path, *, version: str = "", name: str = NAME, source: Path = ROOT) -> Image:
+    """Write the image of a source tree as a docker-archive, tagged with its version or another."""
+    tag = version or version_of(source)
+    lower = ground(source)
+    sizes = json.loads((lower / "sizes.json").read_text())
+    with bytecode.on_disk(untar((lower / "system.tar").read_bytes())) as root:
+        driver = assemble.driver(source, bytecode.Python(root, debian.LAYOUT))
+    sizes["driver"] = {"dra-driver": size(driver)}
+    layers = [Layer(what, (lower / f"{what}.tar").read_bytes()) for what in ("system", "libraries")]
+    layers.append(Layer("driver", tar(driver)))
+    config = archive.configuration(
+        layers, created=creation_time(source), labels=labels(source, tag)
+    )
+    reference = f"{name}:{tag}"
+    return Image(output, reference, archive.write(output, reference, layers, config), sizes)

@@ -1,0 +1,136 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+{{- /* Names, labels, and the decisions that depend on the cluster. */ -}}
+
+{{- define "dra-driver.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dra-driver.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "dra-driver.fullname" .) -}}
+{{- end -}}
+
+{{- define "dra-driver.selector" -}}
+app.kubernetes.io/name: dra-driver
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "dra-driver.labels" -}}
+{{ include "dra-driver.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "dra-driver.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A first part with a dot or a colon is a registry. */ -}}
+{{- define "dra-driver.pullPolicy" -}}
+{{- if ne .Values.image.pullPolicy "auto" -}}
+{{- .Values.image.pullPolicy -}}
+{{- else if regexMatch "^(localhost|[^/]*[.:][^/]*)/" .Values.image.repository -}}
+IfNotPresent
+{{- else -}}
+Never
+{{- end -}}
+{{- end -}}
+
+{{- /* The newest version of resource.k8s.io that the cluster serves. A version is believed only of a Kubernetes that can have it:
+       without a cluster, `helm template` claims to serve everything that helm itself knows. */ -}}
+{{- define "dra-driver.resourceApiVersion" -}}
+{{- $found := "" -}}
+{{- if ne .Values.deviceClasses.apiVersion "auto" -}}
+{{- $found = .Values.deviceClasses.apiVersion -}}
+{{- else -}}
+{{- $since := dict "v1" ">=1.34.0-0" "v1beta2" ">=1.33.0-0" "v1beta1" ">=1.32.0-0" -}}
+{{- range $version := list "v1" "v1beta2" "v1beta1" -}}
+{{- $served := $.Capabilities.APIVersions.Has (printf "resource.k8s.io/%s" $version) -}}
+{{- if and (not $found) $served (semverCompare (get $since $version) $.Capabilities.KubeVersion.Version) -}}
+{{- $found = $version -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $found -}}
+{{- fail (printf "This cluster (Kubernetes %s) serves resource.k8s.io in none of the versions v1, v1beta2 and v1beta1. Kubernetes 1.34 and later serve v1 by default; on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation on every component and start the API server with --runtime-config=resource.k8s.io/v1beta1=true (1.33: v1beta2 too)." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- printf "resource.k8s.io/%s" $found -}}
+{{- end -}}
+
+{{- /* "true" if the new pod of a node starts beside the old one. */ -}}
+{{- define "dra-driver.surge" -}}
+{{- $new := ">=1.33.0-0" -}}
+{{- if eq .Values.updateStrategy.surge "always" -}}
+true
+{{- else if and (eq .Values.updateStrategy.surge "auto") (semverCompare $new .Capabilities.KubeVersion.Version) -}}
+{{- $old := list -}}
+{{- range $node := dig "items" list (lookup "v1" "Node" "" "") -}}
+{{- $kubelet := dig "status" "nodeInfo" "kubeletVersion" "" $node -}}
+{{- /* What calls itself otherwise is no kubelet that runs this DaemonSet. */ -}}
+{{- if and (regexMatch "^v[0-9]+[.][0-9]+[.][0-9]+([-+][0-9A-Za-z.+-]+)?$" $kubelet) (not (semverCompare $new $kubelet)) -}}
+{{- $old = append $old $node.metadata.name -}}
+{{- end -}}
+{{- end -}}
+{{- if not $old -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The claims with devices of this driver that some pod uses, the first ten of them. `helm template` sees none. */ -}}
+{{- define "dra-driver.claimsInUse" -}}
+{{- $used := list -}}
+{{- range $claim := dig "items" list (lookup (include "dra-driver.resourceApiVersion" .) "ResourceClaim" "" "") -}}
+{{- if dig "status" "reservedFor" list $claim -}}
+{{- range $result := dig "status" "allocation" "devices" "results" list $claim -}}
+{{- if eq $result.driver $.Values.driverName -}}
+{{- $used = append $used (printf "%s/%s" $claim.metadata.namespace $claim.metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $names := $used | uniq | sortAlpha -}}
+{{- if gt (len $names) 10 -}}
+{{- printf "%s and %d more" (slice $names 0 10 | join ", ") (sub (len $names) 10) -}}
+{{- else -}}
+{{- $names | join ", " -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Everything that values.schema.json cannot say. Rendered by the DaemonSet. */ -}}
+{{- define "dra-driver.check" -}}
+{{- if and (eq .Release.Namespace "default") (not .Values.allowDefaultNamespace) -}}
+{{- fail "Namespace \"default\" is refused, for the driver's namespace must be allowed privileged pods. Add --namespace dra-driver --create-namespace, or allow it with --set allowDefaultNamespace=true." -}}
+{{- end -}}
+{{- $_ := include "dra-driver.resourceApiVersion" . -}}
+{{- if and .Values.cleanup.enabled (not .Values.cleanup.force) -}}
+{{- $used := include "dra-driver.claimsInUse" . -}}
+{{- if $used -}}
+{{- fail (printf "Pods still use devices of %s, by the claims %s. Only the running driver can release them: delete these pods first, then try again. cleanup.force=true goes on all the same; those pods lose their devices and cannot end." .Values.driverName $used) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.onlyGpuNodes .Values.affinity -}}
+{{- fail "Set either onlyGpuNodes or affinity: the first is an affinity of the chart's own." -}}
+{{- end -}}
+{{- /* A socket's path has at most 107 bytes. The longest is KUBELETDIR/plugins_registry/DRIVERNAME[-DIGEST]-reg.sock. */ -}}
+{{- $longest := ternary 71 80 (eq (include "dra-driver.surge" .) "true") -}}
+{{- if gt (add (len .Values.kubeletDir) (len .Values.driverName)) $longest -}}
+{{- fail (printf "kubeletDir %q and driverName %q have %d characters together, and at most %d leave room for the sockets' names; shorten driverName%s." .Values.kubeletDir .Values.driverName (add (len .Values.kubeletDir) (len .Values.driverName)) $longest (ternary ", or set updateStrategy.surge=never, which has 9 more" "" (eq $longest 71))) -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
+{{- fail "metrics.serviceMonitor.enabled needs the Prometheus Operator, and this cluster does not serve monitoring.coreos.com/v1. Install it first, or leave the value off; `helm template` needs --api-versions monitoring.coreos.com/v1." -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled." -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,147 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+{{- /* What the driver's pod and the cleanup's pod have in common. Each mount and each permission has its reason beside it; the table
+       in docs/install.md has the same ones. */ -}}
+
+{{- define "dra-driver.podSettings" -}}
+serviceAccountName: {{ include "dra-driver.serviceAccount" . }}
+automountServiceAccountToken: true  # it reads claims and writes slices
+enableServiceLinks: false  # variables of other Services are none of its business
+priorityClassName: {{ .Values.priorityClassName | quote }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.onlyGpuNodes }}
+affinity:
+  {{- include "dra-driver.gpuNodes" . | nindent 2 }}
+{{- else if .Values.affinity }}
+affinity:
+  {{- toYaml .Values.affinity | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Any one of the labels is enough. */ -}}
+{{- define "dra-driver.gpuNodes" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- range list
+        "nvidia.com/gpu.present"
+        "feature.node.kubernetes.io/pci-10de.present"
+        "feature.node.kubernetes.io/pci-0300_10de.present"
+        "feature.node.kubernetes.io/pci-0302_10de.present"
+        "feature.node.kubernetes.io/amd-gpu"
+        "feature.node.kubernetes.io/pci-1002.present"
+        "feature.node.kubernetes.io/pci-0300_1002.present"
+        "feature.node.kubernetes.io/pci-0380_1002.present"
+        "feature.node.kubernetes.io/pci-1200_1002.present"
+        "intel.feature.node.kubernetes.io/gpu"
+        "feature.node.kubernetes.io/pci-0300_8086.present"
+        "feature.node.kubernetes.io/pci-0380_8086.present"
+        "feature.node.kubernetes.io/pci-1da3.present"
+        "feature.node.kubernetes.io/pci-1200_1da3.present"
+      }}
+      - matchExpressions:
+          - key: {{ . }}
+            operator: In
+            values: ["true"]
+      {{- end }}
+{{- end -}}
+
+{{- define "dra-driver.securityContext" -}}
+runAsUser: 0  # the kubelet's directories and sockets belong to root
+runAsGroup: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true  # it writes to the mounts below only
+capabilities:
+  drop: [ALL]  # root's own files need none of them
+seccompProfile:
+  type: RuntimeDefault
+{{- with .Values.appArmorProfile }}
+appArmorProfile:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.seLinuxOptions }}
+seLinuxOptions:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "dra-driver.env" -}}
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
+- name: DRA_DRIVER_DRIVER_NAME
+  value: {{ .Values.driverName | quote }}
+- name: DRA_DRIVER_BACKEND
+  value: {{ .Values.backend.name | quote }}
+- name: DRA_DRIVER_SIMULATED_PROFILE
+  value: {{ .Values.simulated.profile | quote }}
+- name: DRA_DRIVER_PLUGINS_DIR
+  value: {{ printf "%s/plugins" .Values.kubeletDir | quote }}
+- name: DRA_DRIVER_REGISTRY_DIR
+  value: {{ printf "%s/plugins_registry" .Values.kubeletDir | quote }}
+- name: DRA_DRIVER_POD_RESOURCES_SOCKET
+  value: {{ printf "%s/pod-resources/kubelet.sock" .Values.kubeletDir | quote }}
+- name: DRA_DRIVER_CDI_DIR
+  value: {{ .Values.cdiDir | quote }}
+- name: DRA_DRIVER_HTTP_ADDRESS
+  value: {{ printf ":%d" (int .Values.httpPort) | quote }}
+- name: DRA_DRIVER_LOG_LEVEL
+  value: {{ .Values.log.level | quote }}
+- name: DRA_DRIVER_LOG_FORMAT
+  value: {{ .Values.log.format | quote }}
+{{- with .Values.proxy.https }}
+- name: HTTPS_PROXY
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.proxy.noProxy }}
+- name: NO_PROXY
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Paths are the same inside and outside: the driver tells the kubelet where its sockets are. */ -}}
+{{- define "dra-driver.volumeMounts" -}}
+- name: registry  # the kubelet finds drivers by their sockets here
+  mountPath: {{ .Values.kubeletDir }}/plugins_registry
+- name: pod-resources  # asked, before a claim is released, whether a pod still holds it
+  mountPath: {{ .Values.kubeletDir }}/pod-resources
+  readOnly: true
+- name: cdi  # one file for each prepared claim
+  mountPath: {{ .Values.cdiDir }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "dra-driver.volumes" -}}
+- name: registry
+  hostPath:
+    path: {{ .Values.kubeletDir }}/plugins_registry
+    type: Directory  # made by the kubelet: the pod's event says so if kubeletDir is wrong
+- name: pod-resources
+  hostPath:
+    path: {{ .Values.kubeletDir }}/pod-resources
+    type: Directory
+- name: cdi
+  hostPath:
+    path: {{ .Values.cdiDir }}
+    type: DirectoryOrCreate  # empty or absent after a boot
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

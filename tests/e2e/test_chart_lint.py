@@ -1,0 +1,612 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does the chart render, for which cluster and which values, and what does it refuse?
+
+By the real helm. Clusters that the test bed does not have (older kubelets, no DRA) are played by their answers to discovery.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from onenode import helm
+from onenode.cluster import Cluster
+
+from dra_driver.config import SOCKET_PATH_LIMIT, KubeletSettings
+from dra_driver.model.ids import DriverName
+from tests.e2e.discovery_server import pages, serving
+
+pytestmark = pytest.mark.real
+
+Object = dict[str, Any]
+Render = Callable[..., list[Object]]
+# Kubernetes -> the version of the DeviceClasses, and whether updates surge.
+RELEASES = {
+    "1.32.13": ("resource.k8s.io/v1beta1", False),
+    "1.33.5": ("resource.k8s.io/v1beta2", True),
+    "1.34.2": ("resource.k8s.io/v1", True),
+    "1.37.1": ("resource.k8s.io/v1", True),
+    "1.32.4-gke.1353003": ("resource.k8s.io/v1beta1", False),
+    "1.33.1-eks-595af52": ("resource.k8s.io/v1beta2", True),
+}
+POD_UID = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+# Every switch at once, for checks of form.
+EVERYTHING = """
+image: {repository: registry.example.com/dra-driver, digest: "sha256:%s"}
+imagePullSecrets: [{name: registry}]
+backend: {name: other, options: {root: /sys, fast: true, level: 3}}
+proxy: {https: "http://proxy.example.com:3128", noProxy: "10.0.0.0/8,fd00::/8"}
+updateStrategy: {surge: always, nodesAtOnce: 25%%}
+nodeSelector: {kubernetes.io/arch: amd64}
+onlyGpuNodes: true
+resourceQuota: {enabled: true, pods: 20}
+podAnnotations: {example.com/team: gpu}
+podLabels: {example.com/team: gpu}
+seLinuxOptions: {type: spc_t, level: "s0:c1,c2", role: system_r, user: system_u}
+appArmorProfile: {type: Localhost, localhostProfile: dra-driver}
+serviceAccount: {name: accelerators, annotations: {example.com/team: gpu}}
+extraEnv: [{name: DRA_DRIVER_BOOT_ID_FILE, value: /boot-id}]
+extraVolumes: [{name: boot-id, hostPath: {path: /etc/machine-id, type: File}}]
+extraVolumeMounts: [{name: boot-id, mountPath: /boot-id, readOnly: true}]
+""" % ("a" * 64)
+
+
+def documents(text: str) -> list[Object]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def of_kind(objects: list[Object], kind: str) -> list[Object]:
+    return [found for found in objects if found["kind"] == kind]
+
+
+def daemonset(objects: list[Object]) -> Object:
+    (found,) = of_kind(objects, "DaemonSet")
+    return found
+
+
+def container(objects: list[Object]) -> Object:
+    (found,) = daemonset(objects)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+    """`helm template`; answers exit code, output and what it said."""
+
+    def run(*arguments: str, values: str = "", namespace: str = "dra") -> tuple[int, str, str]:
+        file = tmp_path / "values.yaml"
+        file.write_text(values)
+        where = ("--namespace", namespace, "--values", str(file))
+        ended = helm.helm(
+            "template", "dra-driver", str(helm.CHART), *where, *arguments, home=tmp_path
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    return run
+
+
+@pytest.fixture
+def render(template: Callable[..., tuple[int, str, str]]) -> Render:
+    """What is rendered, decoded."""
+
+    def run(*arguments: str, **more: str) -> list[Object]:
+        code, said, wrong = template(*arguments, **more)
+        assert code == 0, wrong
+        return documents(said)
+
+    return run
+
+
+@pytest.fixture
+def refusal(template: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """Why nothing is rendered."""
+
+    def run(*arguments: str, **more: str) -> str:
+        code, said, wrong = template(*arguments, **more)
+        assert (code, said) == (1, "")
+        return wrong
+
+    return run
+
+
+# Form
+
+
+@pytest.mark.parametrize("values", ["", EVERYTHING, "cleanup: {enabled: true, force: true}"])
+def test_helm_lint_finds_nothing(tmp_path: Path, values: str) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    chosen = ("--strict", "--namespace", "dra", "--values", str(file))
+    ended = helm.helm("lint", str(helm.CHART), *chosen, home=tmp_path)
+    assert "1 chart(s) linted, 0 chart(s) failed" in ended.stdout, ended.stdout
+    assert "WARNING" not in ended.stdout + ended.stderr
+
+
+def test_a_packed_chart_renders_the_same(tmp_path: Path, render: Render) -> None:
+    packed = helm.helm("package", str(helm.CHART), "--destination", str(tmp_path), home=tmp_path)
+    assert packed.returncode == 0, packed.stderr
+    (archive,) = tmp_path.glob("dra-driver-*.tgz")
+    ended = helm.helm("template", "dra-driver", str(archive), "--namespace", "dra", home=tmp_path)
+    assert documents(ended.stdout) == render()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_no_object_is_rendered_twice(render: Render, release: str) -> None:
+    objects = render("--kube-version", release)
+    names = [
+        (found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"])
+        for found in objects
+    ]
+    assert len(set(names)) == len(names)
+    assert sorted({kind for kind, _, _ in names}) == [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "DaemonSet",
+        "DeviceClass",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    ["", EVERYTHING, "cleanup: {enabled: true, force: true}", "deviceClasses: {enabled: false}"],
+    ids=["defaults", "everything", "cleanup", "without classes"],
+)
+def test_the_api_server_takes_everything_to_the_last_field(
+    cluster: Cluster, render: Render, values: str
+) -> None:
+    objects = render(
+        "--kube-version",
+        cluster.options.version,
+        namespace="default",
+        values=f"{values}\nallowDefaultNamespace: true",
+    )
+    text = yaml.safe_dump_all(objects)
+    strict = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
+    said = cluster.kubectl("apply", *strict, "-f", "-", stdin=text)
+    assert len(said.splitlines()) == len(objects)
+
+
+# Which cluster
+
+
+@pytest.mark.parametrize(("release", "expected"), RELEASES.items())
+def test_the_release_decides_about_versions_and_surge(
+    render: Render, release: str, expected: tuple[str, bool]
+) -> None:
+    version, surge = expected
+    objects = render("--kube-version", release)
+    assert {found["apiVersion"] for found in of_kind(objects, "DeviceClass")} == {version}
+    rolling = {"maxSurge": int(surge), "maxUnavailable": int(not surge)}
+    assert daemonset(objects)["spec"]["updateStrategy"]["rollingUpdate"] == rolling
+    assert (POD_UID in container(objects)["env"]) is surge
+
+
+@pytest.mark.parametrize(
+    ("release", "chosen", "surge"), [("1.32.13", "always", True), ("1.37.1", "never", False)]
+)
+def test_a_value_overrides_what_the_release_allows(
+    render: Render, release: str, chosen: str, surge: bool
+) -> None:
+    objects = render(
+        "--kube-version", release, values=f"updateStrategy: {{surge: {chosen}, nodesAtOnce: 30%}}"
+    )
+    rolling = {"maxSurge": "30%" if surge else 0, "maxUnavailable": 0 if surge else "30%"}
+    assert daemonset(objects)["spec"]["updateStrategy"]["rollingUpdate"] == rolling
+    assert (POD_UID in container(objects)["env"]) is surge
+
+
+def a_node(kubelet: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"with-{kubelet}"},
+        "status": {"nodeInfo": {"kubeletVersion": kubelet}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kubelets", "surge"),
+    [
+        (("v1.34.2", "v1.33.0"), 1),
+        (("v1.34.2", "v1.32.9"), 0),
+        (("v1.32.9-gke.1", "v1.34.2"), 0),
+        (("v1.33.1-eks-abc", "v1.19.10-vk+azure", ""), 0),
+        (("v1.33.1-eks-abc", "virtual", ""), 1),
+    ],
+)
+def test_one_old_kubelet_is_enough_not_to_surge(
+    template: Callable[..., tuple[int, str, str]], kubelets: tuple[str, ...], surge: int
+) -> None:
+    nodes = [a_node(kubelet) for kubelet in kubelets]
+    assert surging(template, nodes) == surge
+    assert surging(template, nodes, "--set", "updateStrategy.surge=always") == 1
+
+
+def surging(
+    template: Callable[..., tuple[int, str, str]], nodes: list[Object], *arguments: str
+) -> int:
+    code, said, wrong = on_server(template, "1.34.2", ["v1"], {"nodes": nodes}, *arguments)
+    assert code == 0, wrong
+    rolling = daemonset(documents(said))["spec"]["updateStrategy"]["rollingUpdate"]
+    return int(rolling["maxSurge"])
+
+
+def on_server(
+    template: Callable[..., tuple[int, str, str]],
+    kubernetes: str,
+    served: list[str],
+    objects: Mapping[str, list[Object]],
+    *arguments: str,
+) -> tuple[int, str, str]:
+    """Render for a cluster that is asked, as `helm install` asks."""
+    with serving(pages(kubernetes, served, objects)) as url:
+        asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
+        return template(*asking, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("served", "version"),
+    [
+        (["v1", "v1beta2", "v1beta1"], "v1"),
+        (["v1beta1", "v1beta2"], "v1beta2"),
+        (["v1beta1"], "v1beta1"),
+        (["v1alpha3", "v1beta1"], "v1beta1"),
+    ],
+)
+def test_the_newest_version_that_a_cluster_serves_is_taken(
+    template: Callable[..., tuple[int, str, str]], served: list[str], version: str
+) -> None:
+    code, said, wrong = on_server(template, "1.34.2", served, {})
+    assert code == 0, wrong
+    classes = of_kind(documents(said), "DeviceClass")
+    assert {found["apiVersion"] for found in classes} == {f"resource.k8s.io/{version}"}
+
+
+@pytest.mark.parametrize("served", [[], ["v1alpha3"]])
+def test_a_cluster_without_dra_is_refused_and_told_how_to_get_it(
+    template: Callable[..., tuple[int, str, str]], served: list[str]
+) -> None:
+    for values in ("", "deviceClasses: {enabled: false}"):
+        with serving(pages("1.33.2", served, {})) as url:
+            asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
+            code, said, wrong = template(*asking, values=values)
+        assert (code, said) == (1, "")
+        assert (
+            "This cluster (Kubernetes v1.33.2) serves resource.k8s.io in none of the versions"
+            in wrong
+        )
+        assert "--runtime-config=resource.k8s.io/v1beta1=true" in wrong
+
+
+def a_claim(name: str, driver: str, *, used: bool) -> Object:
+    status: Object = {"allocation": {"devices": {"results": [{"driver": driver}]}}}
+    if used:
+        status["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "u"}]
+    metadata = {"name": name, "namespace": "team"}
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    return {**kind, "metadata": metadata, "status": status}
+
+
+def test_cleanup_waits_until_no_pod_uses_a_device(
+    template: Callable[..., tuple[int, str, str]],
+) -> None:
+    driver = "gpu.dra-driver.dev"
+    harmless = [
+        a_claim("idle", driver, used=False),
+        a_claim("foreign", "gpu.example.com", used=True),
+        {**a_claim("pending", driver, used=True), "status": {}},
+    ]
+    used = [a_claim(f"used-{number:02}", driver, used=True) for number in range(12)]
+    cleaning = ("--set", "cleanup.enabled=true")
+
+    def rendered(claims: list[Object], *arguments: str) -> tuple[int, str]:
+        code, _, wrong = on_server(
+            template, "1.34.2", ["v1"], {"resourceclaims": claims}, *arguments
+        )
+        return code, wrong
+
+    assert rendered([*harmless, *used])[0] == 0
+    assert rendered(harmless, *cleaning)[0] == 0
+    assert rendered([*harmless, *used], *cleaning, "--set", "cleanup.force=true")[0] == 0
+    code, wrong = rendered([*harmless, used[0]], *cleaning)
+    assert code == 1
+    assert "Pods still use devices of gpu.dra-driver.dev, by the claims team/used-00. Only" in wrong
+    code, wrong = rendered([*harmless, *used], *cleaning)
+    assert code == 1
+    assert "team/used-08, team/used-09 and 2 more." in wrong
+
+
+# What is rendered
+
+
+def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
+    objects = render()
+    assert container(objects)["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert {volume["name"]: volume["hostPath"] for volume in spec["volumes"]} == {
+        "plugin": {
+            "path": "/var/lib/kubelet/plugins/gpu.dra-driver.dev",
+            "type": "DirectoryOrCreate",
+        },
+        "registry": {"path": "/var/lib/kubelet/plugins_registry", "type": "Directory"},
+        "pod-resources": {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"},
+        "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+    }
+
+
+def test_host_directories_have_the_same_path_inside(render: Render) -> None:
+    values = "kubeletDir: /var/lib/k0s/kubelet\ncdiDir: /run/cdi\ndriverName: gpu.example.com"
+    for extra in ("", "cleanup: {enabled: true}"):
+        objects = render(values=f"{values}\n{extra}")
+        spec = daemonset(objects)["spec"]["template"]["spec"]
+        (main,) = spec.get("initContainers") or spec["containers"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
+        assert mounts == {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+        variables = {variable["name"]: variable.get("value") for variable in main["env"]}
+        assert {
+            name: variables[name] for name in variables if name.endswith(("_DIR", "_SOCKET"))
+        } == {
+            "DRA_DRIVER_PLUGINS_DIR": "/var/lib/k0s/kubelet/plugins",
+            "DRA_DRIVER_REGISTRY_DIR": "/var/lib/k0s/kubelet/plugins_registry",
+            "DRA_DRIVER_POD_RESOURCES_SOCKET": "/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
+            "DRA_DRIVER_CDI_DIR": "/run/cdi",
+        }
+
+
+def test_the_classes_follow_the_drivers_name(render: Render) -> None:
+    files = {
+        path.stem: yaml.safe_load(path.read_text())["spec"]
+        for path in (helm.CHART / ".." / ".." / "deviceclasses").resolve().glob("*.yaml")
+    }
+    assert {
+        found["metadata"]["name"]: found["spec"] for found in of_kind(render(), "DeviceClass")
+    } == files
+    renamed = of_kind(render(values="driverName: gpu.example.com"), "DeviceClass")
+    text = yaml.safe_dump_all(renamed)
+    assert "gpu.dra-driver.dev" not in text
+    assert text.count('device.driver == "gpu.example.com"') == len(files)
+    assert of_kind(render(values="deviceClasses: {enabled: false}"), "DeviceClass") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "image", "policy"),
+    [
+        ("", "dra-driver/dra-driver:0.1.0", "Never"),
+        ("image: {tag: B}", "dra-driver/dra-driver:B", "Never"),
+        ("image: {repository: localhost/d}", "localhost/d:0.1.0", "IfNotPresent"),
+        ("image: {repository: r.example.com/d/d}", "r.example.com/d/d:0.1.0", "IfNotPresent"),
+        ("image: {repository: 'r:5000/d', tag: '2'}", "r:5000/d:2", "IfNotPresent"),
+        ("image: {pullPolicy: Always}", "dra-driver/dra-driver:0.1.0", "Always"),
+        (
+            f"image: {{tag: B, digest: 'sha256:{'0' * 64}'}}",
+            f"dra-driver/dra-driver@sha256:{'0' * 64}",
+            "Never",
+        ),
+    ],
+)
+def test_an_image_without_a_registry_is_never_pulled(
+    render: Render, values: str, image: str, policy: str
+) -> None:
+    main = container(render(values=values))
+    assert (main["image"], main["imagePullPolicy"]) == (image, policy)
+
+
+def test_every_switch_reaches_the_pod(render: Render) -> None:
+    objects = render(values=EVERYTHING)
+    template = daemonset(objects)["spec"]["template"]
+    main = container(objects)
+    assert main["args"] == [
+        "run",
+        "--backend-option=fast=true",
+        "--backend-option=level=3",
+        "--backend-option=root=/sys",
+    ]
+    variables = {variable["name"]: variable.get("value") for variable in main["env"]}
+    assert variables["HTTPS_PROXY"] == "http://proxy.example.com:3128"
+    assert variables["NO_PROXY"] == "10.0.0.0/8,fd00::/8"
+    assert variables["DRA_DRIVER_BOOT_ID_FILE"] == "/boot-id"
+    assert variables["DRA_DRIVER_BACKEND"] == "other"
+    assert main["securityContext"]["seLinuxOptions"] == {
+        "type": "spc_t",
+        "level": "s0:c1,c2",
+        "role": "system_r",
+        "user": "system_u",
+    }
+    assert main["securityContext"]["appArmorProfile"] == {
+        "type": "Localhost",
+        "localhostProfile": "dra-driver",
+    }
+    assert main["volumeMounts"][-1]["mountPath"] == "/boot-id"
+    assert template["spec"]["volumes"][-1]["name"] == "boot-id"
+    assert template["spec"]["serviceAccountName"] == "accelerators"
+    assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert template["spec"]["nodeSelector"] == {"kubernetes.io/arch": "amd64"}
+    assert template["metadata"]["annotations"] == {"example.com/team": "gpu"}
+    assert template["metadata"]["labels"]["example.com/team"] == "gpu"
+    (quota,) = of_kind(objects, "ResourceQuota")
+    assert quota["spec"]["hard"] == {"pods": "20"}
+    for binding in of_kind(objects, "ClusterRoleBinding") + of_kind(objects, "RoleBinding"):
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "accelerators", "namespace": "dra"}
+        ]
+
+
+def test_accelerator_nodes_are_known_by_any_of_the_customary_labels(render: Render) -> None:
+    assert "affinity" not in daemonset(render())["spec"]["template"]["spec"]
+    spec = daemonset(render(values="onlyGpuNodes: true"))["spec"]["template"]["spec"]
+    needed = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = [
+        (label["key"], label["operator"], label["values"])
+        for term in needed["nodeSelectorTerms"]
+        for label in term["matchExpressions"]
+    ]
+    assert len(labels) == len(needed["nodeSelectorTerms"])
+    assert ("nvidia.com/gpu.present", "In", ["true"]) in labels
+    assert ("feature.node.kubernetes.io/pci-1200_1da3.present", "In", ["true"]) in labels
+
+
+def test_the_customary_taints_do_not_keep_the_driver_away(render: Render) -> None:
+    assert daemonset(render())["spec"]["template"]["spec"]["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "amd.com/gpu", "operator": "Exists"},
+        {"key": "sku", "operator": "Equal", "value": "gpu"},
+        {"key": "gpu", "operator": "Equal", "value": "true"},
+    ]
+
+
+def test_a_service_monitor_finds_the_metrics_service(render: Render) -> None:
+    served = ("--api-versions", "monitoring.coreos.com/v1")
+    values = "metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}}}"
+    objects = render(*served, values=values)
+    (monitor,), (service,) = of_kind(objects, "ServiceMonitor"), of_kind(objects, "Service")
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    pods = daemonset(objects)["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= pods.items()
+    assert of_kind(render(values="metrics: {service: {enabled: false}}"), "Service") == []
+
+
+def test_cleanup_runs_instead_of_the_driver_with_the_same_rights(render: Render) -> None:
+    driver, objects = render(), render(values="cleanup: {enabled: true}")
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    (main,) = spec["initContainers"]
+    assert (main["args"], daemonset(objects)["metadata"]["name"]) == (
+        ["cleanup"],
+        "dra-driver-cleanup",
+    )
+    assert main["securityContext"] == container(driver)["securityContext"]
+    assert spec["serviceAccountName"] == "dra-driver"
+    assert "volumeMounts" not in spec["containers"][0]
+    forced = daemonset(render(values="cleanup: {enabled: true, force: true}"))
+    assert forced["spec"]["template"]["spec"]["initContainers"][0]["args"] == ["cleanup", "--force"]
+    # A selector is for ever, and one DaemonSet must not take the pods of the other.
+    assert daemonset(objects)["spec"]["selector"] != daemonset(driver)["spec"]["selector"]
+
+
+def test_the_names_follow_the_release(tmp_path: Path) -> None:
+    for release, name in (("dra-driver", "dra-driver"), ("blue", "blue-dra-driver")):
+        ended = helm.helm("template", release, str(helm.CHART), "-n", "dra", home=tmp_path)
+        names = {
+            found["metadata"]["name"].removesuffix("-metrics")
+            for found in documents(ended.stdout)
+            if found["kind"] != "DeviceClass"
+        }
+        assert names == {name}
+
+
+@pytest.mark.parametrize("values", ["", "cleanup: {enabled: true}"])
+def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    with serving(pages("1.34.2", ["v1"], {})) as url:
+        asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
+        where = ("--namespace", "dra", "--values", str(file))
+        ended = helm.helm("install", "blue", str(helm.CHART), *asking, *where, home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    notes = ended.stdout.rpartition("NOTES:\n")[2]
+    name = "blue-dra-driver-cleanup" if values else "blue-dra-driver"
+    assert f"kubectl --namespace dra rollout status daemonset/{name}" in notes
+    assert "helm uninstall blue --namespace dra" in notes
+    assert "<no value>" not in notes
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("logLevel: debug", "at '': additional properties 'logLevel' not allowed"),
+        ("image: {name: x}", "at '/image': additional properties 'name' not allowed"),
+        ("driverName: GPU_driver", "at '/driverName': 'GPU_driver' does not match pattern"),
+        ("httpPort: '9410'", "at '/httpPort': got string, want integer"),
+        ("httpPort: 70000", "at '/httpPort': maximum: got 70,000, want 65,535"),
+        ("log: {level: verbose}", "at '/log/level': value must be one of 'debug', 'info', 'warning'"),
+        ("simulated: {profile: h200x8}", "at '/simulated/profile': value must be one of 'h100x8'"),
+        ("kubeletDir: /var/lib/kubelet/", "at '/kubeletDir': '/var/lib/kubelet/' does not match"),
+        ("kubeletDir: ../kubelet", "at '/kubeletDir': '../kubelet' does not match pattern"),
+        ("tolerations: [{key: gpu, value: true}]", "at '/tolerations/0/value': got boolean, want string"),
+        ("tolerations: [{key: gpu, efect: NoSchedule}]", "at '/tolerations/0': additional properties 'efect'"),
+        ("appArmorProfile: {type: Localhost}", "at '/appArmorProfile': missing property 'localhostProfile'"),
+        ("appArmorProfile: {type: Unconfined, localhostProfile: x}", "at '/appArmorProfile': 'not' failed"),
+        ("seLinuxOptions: {typ: spc_t}", "at '/seLinuxOptions': additional properties 'typ' not allowed"),
+        ("updateStrategy: {surge: true}", "at '/updateStrategy/surge': got boolean, want string"),
+        ("updateStrategy: {nodesAtOnce: 0}", "at '/updateStrategy/nodesAtOnce': minimum: got 0, want 1"),
+        ("image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"),
+        ("image: {repository: 'r.example.com/d:1'}", "at '/image/repository': 'r.example.com/d:1' does not match"),
+        ("proxy: {https: 'proxy:3128'}", "at '/proxy/https': 'proxy:3128' does not match pattern '^(https?://"),
+        ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
+        ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
+        ("backend: {options: {a=b: c}}", "'a=b' does not match pattern '^[^=]+$'"),
+        ("deviceClasses: {apiVersion: v1alpha3}", "at '/deviceClasses/apiVersion': value must be one of"),
+        ("{onlyGpuNodes: true, affinity: {podAffinity: {}}}", "Set either onlyGpuNodes or affinity"),
+        (f"driverName: {'d' * 56}", "have 72 characters together, and at most 71 leave room"),
+        ("metrics: {serviceMonitor: {enabled: true}}", "needs the Prometheus Operator, and this cluster"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_refused_by_its_name(
+    refusal: Callable[..., str], values: str, said: str
+) -> None:
+    assert said in refusal("--kube-version", "1.37.1", values=values)
+
+
+def test_a_service_monitor_without_its_service_is_refused(refusal: Callable[..., str]) -> None:
+    served = ("--api-versions", "monitoring.coreos.com/v1")
+    values = "metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}"
+    said = refusal(*served, values=values)
+    assert "metrics.serviceMonitor.enabled needs metrics.service.enabled." in said
+
+
+@pytest.mark.parametrize(("surge", "pod_uid"), [("always", "0" * 36), ("never", "")])
+def test_a_name_is_refused_where_its_sockets_would_be(
+    refusal: Callable[..., str], render: Render, surge: str, pod_uid: str
+) -> None:
+    """The driver's own names are asked for the longest one that fits."""
+
+    def fits(kubelet: Path) -> bool:
+        driver = DriverName("gpu.dra-driver.dev")
+        settings = KubeletSettings(
+            kubelet / "plugins", kubelet / "plugins_registry", kubelet / "socket", pod_uid
+        )
+        paths = (settings.endpoint(driver), settings.registration(driver))
+        return all(len(str(path)) <= SOCKET_PATH_LIMIT for path in paths)
+
+    longest = max(length for length in range(1, 100) if fits(Path("/" + "d" * length)))
+    values = f"{{kubeletDir: /{'d' * longest}, updateStrategy: {{surge: {surge}}}}}"
+    assert daemonset(render(values=values))
+    said = refusal(values=values.replace("/d", "/dd"))
+    assert "leave room for the sockets' names; shorten driverName" in said
+
+
+def test_the_default_namespace_is_refused_unless_it_is_wanted(
+    refusal: Callable[..., str], render: Render
+) -> None:
+    said = refusal(namespace="default")
+    assert 'Namespace "default" is refused' in said
+    assert "--namespace dra-driver --create-namespace" in said
+    assert render(namespace="default", values="allowDefaultNamespace: true")
+
+
+def test_a_kubernetes_without_dra_in_beta_is_refused(refusal: Callable[..., str]) -> None:
+    said = refusal("--kube-version", "1.31.9")
+    assert (
+        "chart requires kubeVersion: >=1.32.0-0 which is incompatible with Kubernetes v1.31.9"
+        in said
+    )

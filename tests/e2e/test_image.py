@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the image that is built without a registry run as the chart runs it: root, no capability, nothing writable?
+
+No cluster is needed for this, only Debian's packages, the locked wheels and runc.
+"""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driverimage import assemble, debian, image, wheels
+
+from dra_driver import __version__
+
+pytestmark = pytest.mark.real
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST_MEGABYTES = 60
+# Modules of libraries that want what nobody installs: their own packages import them on demand.
+WANTING = {
+    "structlog._greenlets",
+    "urllib3.contrib.pyopenssl",
+    "urllib3.contrib.socks",
+    "urllib3.http2.connection",
+    "yaml.cyaml",
+}
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys, warnings
+warnings.simplefilter("ignore")
+failed = []
+places = [path for path in sys.path if path.endswith(("dist-packages", "python3.11"))]
+for found in pkgutil.walk_packages(places, onerror=failed.append):
+    if not found.name.endswith("__main__") and found.name not in ("antigravity", "this"):
+        try:
+            importlib.import_module(found.name)
+        except Exception as error:
+            failed.append(found.name)
+print(json.dumps([sorted(set(failed)), len(sys.modules)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
+    return image.build(tmp_path_factory.mktemp("image") / "driver.tar")
+
+
+@pytest.fixture(scope="module")
+def bundle(built: image.Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image as runc wants it: its layers, one upon the other, and a specification."""
+    folder = tmp_path_factory.mktemp("bundle")
+    with tarfile.open(built.path) as packed:
+        packed.extractall(folder / "image", filter="fully_trusted")
+    (manifest,) = json.loads((folder / "image" / "manifest.json").read_text())
+    for layer in manifest["Layers"]:
+        with tarfile.open(folder / "image" / layer) as content:
+            content.extractall(folder / "rootfs", filter="fully_trusted")
+    subprocess.run(["runc", "spec"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture
+def run(bundle: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command of the image: uid 0, no capability, read-only, an empty network."""
+
+    def started(*words: str) -> subprocess.CompletedProcess[str]:
+        specification = json.loads((bundle / "config.json").read_text())
+        process = specification["process"]
+        process |= {"terminal": False, "args": words, "noNewPrivileges": True}
+        process["env"] = ["PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8"]
+        process["capabilities"] = {kind: [] for kind in process["capabilities"]}
+        specification["root"]["readonly"] = True
+        (bundle / "config.json").write_text(json.dumps(specification))
+        name = hashlib.sha256(str(tmp_path).encode()).hexdigest()[:12]
+        return subprocess.run(
+            ["runc", "--root", tmp_path / "runc", "run", "--bundle", bundle, f"image-{name}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+
+    return started
+
+
+def test_the_driver_runs_without_any_right(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    version = run("/usr/local/bin/dra-driver", "--version")
+    assert (version.returncode, version.stdout) == (0, f"dra-driver {__version__}\n"), version
+    words = ("devices", "--node-name", "n", "--simulated-profile", "h100x8", "--json")
+    devices = run("/usr/local/bin/dra-driver", *words)
+    assert (devices.returncode, len(devices.stdout.splitlines())) == (0, 8), devices
+
+
+def test_the_driver_says_what_it_misses_outside_a_pod(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    ended = run("/usr/local/bin/dra-driver", "run", "--node-name", "n")
+    assert ended.returncode == 1
+    assert "no API server is known" in ended.stderr
+
+
+def test_every_module_in_the_image_can_be_imported(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    ended = run("python3", "-c", IMPORT_ALL)
+    assert ended.returncode == 0, ended
+    failed, modules = json.loads(ended.stdout.splitlines()[-1])
+    assert set(failed) == WANTING
+    assert modules > 500
+
+
+def test_there_is_no_shell_no_pip_and_no_package_manager(bundle: Path) -> None:
+    root = bundle / "rootfs"
+    programs = {path.name for path in (root / "usr" / "bin").iterdir()}
+    assert programs == {"python3", "python3.11"}
+    assert [path.name for path in (root / "usr" / "local" / "bin").iterdir()] == ["dra-driver"]
+    names = {path.name for path in root.rglob("*")}
+    assert names & {"pip", "ensurepip", "sh", "dpkg", "test", "tests", "unittest"} == set()
+
+
+def test_every_program_finds_its_libraries_in_the_image(bundle: Path) -> None:
+    root = bundle / "rootfs"
+    loader = next((root / "usr").glob("lib*/ld-linux-*"))
+    places = ":".join(str(path.parent) for path in root.rglob("libc.so.6"))
+    programs = [path for path in root.rglob("*") if ".so" in path.suffixes and path.is_file()]
+    assert len(programs) > 30
+    for program in programs:
+        listed = subprocess.run(
+            [loader, "--library-path", places, "--list", program],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        outside = re.findall(r"=> (?!not)(/\S+)", listed.stdout)
+        assert "not found" not in listed.stdout, (program, listed.stdout)
+        assert [path for path in outside if not path.startswith(str(root))] == []
+
+
+def test_the_image_is_small(built: image.Image) -> None:
+    assert built.path.stat().st_size < LARGEST_MEGABYTES * 1_000_000
+
+
+def test_the_same_sources_make_the_same_bytes_without_a_cache_too(
+    built: image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    again = image.build(tmp_path / "again.tar")
+    assert again.identity == built.identity
+    assert again.path.read_bytes() == built.path.read_bytes()
+
+
+def test_another_tag_shares_all_layers(built: image.Image, tmp_path: Path) -> None:
+    script = ROOT / "hack" / "image" / "build.py"
+    target = tmp_path / "other.tar"
+    ended = subprocess.run(
+        [sys.executable, script, "--output", target, "--version", "other", "--name", "a/b"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert f"{target}: a/b:other" in ended.stdout
+    layers = []
+    for path in (built.path, target):
+        with tarfile.open(path) as packed:
+            layers.append({name for name in packed.getnames() if name.endswith(".tar")})
+    assert layers[0] == layers[1]
+    assert len(layers[0]) == 3
+
+
+def test_the_parts_are_those_that_are_named(built: image.Image) -> None:
+    assert built.sizes["system"].keys() == {*debian.PACKAGES, "furniture"}
+    assert {*built.sizes} == {"system", "libraries", "driver"}
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_locked_wheel_exists_for_the_machine(machine: str, tmp_path: Path) -> None:
+    lock = assemble.lock_of(ROOT)
+    wheels.download(lock, tmp_path, wheels.foreign(debian.PYTHON, machine))
+    projects = re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE)
+    found = {wheels.project(path): path.name for path in tmp_path.iterdir()}
+    assert sorted(found) == sorted(projects)
+    compiled = [name for name in found.values() if not name.endswith("-none-any.whl")]
+    assert [name for name in compiled if machine not in name] == []
+    assert "grpcio" in {name.partition("-")[0] for name in compiled}
+
+
+def test_a_base_images_python_is_collected_as_well(tmp_path: Path) -> None:
+    """The Dockerfile's step, with this machine in the place of the base image."""
+    script = ROOT / "hack" / "image" / "collect.py"
+    root = tmp_path / "image"
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    ended = subprocess.run(
+        [base, script, "--root", root], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    shown = subprocess.run(
+        ["chroot", root, "/usr/local/bin/dra-driver", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (shown.returncode, shown.stdout) == (0, f"dra-driver {__version__}\n"), shown.stderr

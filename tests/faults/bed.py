@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node on which everything can be broken while the driver runs, and one look at all parties' books."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import yaml
+
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PoolName
+from dra_driver.model.state import PreparedClaim
+from dra_driver.planning.prepare import NodePlace
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_api.store import Store
+from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.invariants import (
+    Picture,
+    Running,
+    Violation,
+    read_files,
+    read_sockets,
+    read_state,
+    violations,
+)
+from tests.faults.armed import empty_disks, fill_disks
+from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
+
+PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
+
+
+class Bed(NodeProcess):
+    """A `NodeProcess` with handles for faults. `slowly` waits are only deadlines against hanging."""
+
+    def __init__(self, root: Path, api: FakeApi) -> None:
+        super().__init__(root, api)
+        self.control = root / "control"
+        self.fault_file = root / "faults.yaml"
+        self.fault_file.write_text("devices: {}\n")
+        self._reader: Thread | None = None
+
+    # The driver.
+
+    def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
+        """Start the driver; its log comes through a pipe, since files may be impossible to write."""
+        assert not die_at, "arm it instead"
+        self.log_file.touch()
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.faults.armed", str(self.control), "--"),
+                *self.arguments(),
+                *("--simulated-faults", str(self.fault_file)),
+                *extra,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._reader = Thread(target=self._copy_log, args=(self.process.stdout,))
+        self._reader.start()
+
+    def _copy_log(self, lines: Any) -> None:
+        with self.log_file.open("ab", buffering=0) as log:
+            for line in lines:
+                log.write(line)
+        lines.close()
+
+    def stop(self, *arguments: Any) -> int:
+        code = super().stop(*arguments)
+        self._join()
+        return code
+
+    def close(self) -> None:
+        super().close()
+        self._join()
+        self.api.close()
+
+    def _join(self) -> None:
+        if self._reader is not None:
+            self._reader.join()
+
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def register(self) -> None:
+        """Wait until the kubelet calls this very process, not the socket of a killed one."""
+        wait_for(lambda: self.alive() and self.registers(), f"registration; log:\n{self.log()}")
+
+    def registers(self) -> bool:
+        """Whether the kubelet found the driver."""
+        try:
+            plugin = self.kubelet.register(DRIVER)
+        except KubeletError:
+            return False
+        return plugin is not None and plugin.listens()
+
+    # Faults.
+
+    def arm(self, point: str, do: str, *, skip: int = 0) -> None:
+        """Let the process die, or its disks be full, at that failpoint."""
+        waiting = self.root / "control.new"
+        waiting.write_text(json.dumps({"point": point, "skip": skip, "do": do}))
+        waiting.rename(self.control)
+
+    def disarm(self) -> bool:
+        """Take the order back; whether it was reached before."""
+        reached = not self.control.exists()
+        self.control.unlink(missing_ok=True)
+        return reached
+
+    def fill_disks(self) -> None:
+        """No write of the driver succeeds from now on."""
+        assert self.process is not None
+        fill_disks(self.process.pid)
+
+    def empty_disks(self) -> None:
+        """Writes succeed again."""
+        if self.is_running():
+            assert self.process is not None
+            empty_disks(self.process.pid)
+
+    def vanish(self, *devices: str) -> None:
+        """These devices are gone, all others are there."""
+        entries = {device: {"vanished": True} for device in devices}
+        fresh = self.root / "faults.new"
+        fresh.write_text(yaml.safe_dump({"devices": entries}))
+        fresh.rename(self.fault_file)
+
+    def stop_api(self) -> int:
+        """The API server is gone; answers its port."""
+        port = self.api.port
+        self.api.close()
+        return port
+
+    def start_api(self, port: int, store: Store | None = None) -> None:
+        """It is back, with its own objects or those of a backup."""
+        versions, store = self.api._cluster.versions, store or self.api.store
+        self.api = FakeApi(versions=versions, port=port, store=store)
+        self.api.__enter__()
+
+    def snapshot(self) -> Store:
+        """A copy of etcd's data directory."""
+        store = self.api.store
+        with store.condition:
+            return Store(
+                version=store.version,
+                compacted=store.compacted,
+                history=list(store.history),
+                _objects=deepcopy(store._objects),
+            )
+
+    def remove_sockets(self) -> None:
+        """Somebody removes the kubelet's directories for plugins and makes them anew."""
+        for folder in (self.kubelet.plugins_dir, self.kubelet.registry_dir):
+            shutil.rmtree(folder)
+            folder.mkdir()
+
+    def state_files(self) -> list[Path]:
+        """The state file and its companions, not what was set aside."""
+        names = (self.state_file.name + suffix for suffix in ("", "-wal", "-shm"))
+        return [path for name in names if (path := self.state_file.with_name(name)).exists()]
+
+    def flip_bit(self, path: Path, chance: random.Random) -> int:
+        """Turn one bit of a file over; answers which."""
+        content = bytearray(path.read_bytes())
+        bit = chance.randrange(len(content) * 8)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        return bit
+
+    # Looking.
+
+    def boot_id(self) -> str:
+        """This boot's name."""
+        return self.boot_id_file.read_text().strip()
+
+    def claims(self) -> dict[ClaimUid, PreparedClaim]:
+        """The rows of the state."""
+        return read_state(self.state_file)[0]
+
+    def running_claim(self, uid: ClaimUid) -> Running:
+        """What containers that start now get of a claim."""
+        info = self.kubelet.claims[uid]
+        owned = tuple(
+            DeviceKey(PoolName(device.pool_name), DeviceName(device.device_name))
+            for device in info.devices
+        )
+        return Running(self.kubelet.cdi_ids(uid), owned, self.cdi_text(uid))
+
+    def cdi_text(self, uid: ClaimUid) -> str:
+        """The claim's CDI document as it stands; "" when there is none."""
+        name = Picture(PLACE, "", {}, {}, {}).file_name(uid)
+        return read_files(self.cdi_dir).get(name, "")
+
+    def picture(self, *, slices: bool = True, **known: Any) -> Picture:
+        """Everybody's books, now; `known` are fields of the picture that only the test knows."""
+        rows, owners = read_state(self.state_file)
+        locks = self.state_file.parent / "locks"
+        strays = [path.name for what in ("claim", "device") for path in locks.glob(f"{what}-*")]
+        books: dict[str, Any] = {
+            "place": PLACE,
+            "boot_id": self.boot_id(),
+            "rows": rows,
+            "owners": owners,
+            "cdi_files": read_files(self.cdi_dir),
+            "living": frozenset(self.kubelet.claims),
+            "slices": self.slices() if slices else None,
+            "sockets": read_sockets(self.kubelet.plugins_dir, self.kubelet.registry_dir),
+            "strays": tuple(sorted(strays)),
+        }
+        return Picture(**(books | known))
+
+    def wrong(self, **known: Any) -> list[str]:
+        """Broken promises, as sentences."""
+        return sentences(violations(self.picture(**known)))
+
+    def settles(self, **known: Any) -> None:
+        """Wait until no promise is broken."""
+        last: list[str] = []
+
+        def well() -> bool:
+            self.alive()
+            last[:] = self.wrong(**known)
+            return not last
+
+        try:
+            wait_for(well, "agreement")
+        except AssertionError as error:
+            raise AssertionError("\n".join([*last, self.log()[-3000:]])) from error
+
+
+def sentences(found: tuple[Violation, ...]) -> list[str]:
+    """Violations for people."""
+    return [str(violation) for violation in found]

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the chart say what the driver, its settings and its documentation say?
+
+Without helm: the templates are read as text. What helm makes of them is asked in tests/e2e/test_chart_lint.py.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver import __version__
+from dra_driver.backends.profiles import PROFILES
+from dra_driver.cli.main import main
+from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
+from dra_driver.kube.discovery import WIRES
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "helm" / "dra-driver"
+TEMPLATES = sorted((CHART / "templates").iterdir())
+PAGE = (ROOT / "docs" / "install.md").read_text()
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = {option.name: option.default for option in OPTIONS}
+# Settings that the chart leaves alone, and why.
+NOT_SET = {
+    "kubeconfig": "the pod's service account",
+    "state_dir": "follows plugins_dir and driver_name",
+    "boot_id_file": "the kernel's",
+    "simulated_faults": "for tests, by extraEnv",
+    "backend_option": "given as arguments, since a value may have a comma",
+}
+Object = dict[str, Any]
+
+
+def template(name: str) -> str:
+    return (CHART / "templates" / name).read_text()
+
+
+def everything() -> str:
+    return "\n".join(path.read_text() for path in TEMPLATES)
+
+
+# Versions and files
+
+
+def test_the_charts_version_is_the_drivers() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    assert (chart["name"], chart["apiVersion"]) == ("dra-driver", "v2")
+
+
+def test_the_chart_ships_the_classes_and_not_the_examples() -> None:
+    shipped = CHART / "deviceclasses"
+    assert shipped.resolve() == ROOT / "deviceclasses"
+    assert not shipped.readlink().is_absolute()
+    assert '.Files.Glob "deviceclasses/*.yaml"' in template("deviceclasses.yaml")
+    assert "deviceclasses/examples" in (CHART / ".helmignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "deviceclasses").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_a_class_has_nothing_that_the_older_api_versions_lack(path: Path) -> None:
+    """The template changes the API version and leaves the spec as it is."""
+    (document,) = yaml.safe_load_all(path.read_text())
+    assert document["spec"].keys() <= {"selectors", "config"}
+    assert document["metadata"].keys() == {"name"}
+
+
+def test_every_file_of_the_chart_has_its_license_line() -> None:
+    files = [*TEMPLATES, CHART / "values.yaml", CHART / "Chart.yaml"]
+    without = [
+        path.name
+        for path in files
+        if "SPDX-License-Identifier: Apache-2.0" not in path.read_text().splitlines()[0]
+    ]
+    assert without == ["NOTES.txt"]
+
+
+# Settings
+
+
+def test_every_setting_of_the_driver_is_set_or_left_alone_on_purpose() -> None:
+    options = {option.variable: option.name for option in OPTIONS}
+    named = set(re.findall(r"- name: ([A-Z][A-Z_]+)\b", everything()))
+    assert {"HTTPS_PROXY", "NO_PROXY"} <= named
+    named -= {"HTTPS_PROXY", "NO_PROXY"}
+    assert named - options.keys() == set()
+    unset = {name for variable, name in options.items() if variable not in named}
+    assert unset == NOT_SET.keys()
+    assert '"--backend-option=%s=%v"' in template("daemonset.yaml")
+    assert "--backend-option" in {option.flag for option in OPTIONS}
+
+
+@pytest.mark.parametrize("verb", ["run", "cleanup"])
+def test_the_commands_that_the_pods_run_exist(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = "daemonset.yaml" if verb == "run" else "cleanup.yaml"
+    assert f"args:\n            - {verb}\n" in template(file)
+    flags = re.findall(r"^ +- (--[a-z-]+)$", template(file), re.MULTILINE)
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    known = capsys.readouterr().out
+    assert [flag for flag in flags if flag not in known] == []
+
+
+def test_the_values_defaults_are_the_drivers() -> None:
+    kubelet = VALUES["kubeletDir"]
+    assert {
+        "driver_name": VALUES["driverName"],
+        "backend": VALUES["backend"]["name"],
+        "simulated_profile": VALUES["simulated"]["profile"],
+        "log_level": VALUES["log"]["level"],
+        "log_format": VALUES["log"]["format"],
+        "plugins_dir": f"{kubelet}/plugins",
+        "registry_dir": f"{kubelet}/plugins_registry",
+        "pod_resources_socket": f"{kubelet}/pod-resources/kubelet.sock",
+        "cdi_dir": VALUES["cdiDir"],
+        "http_address": f":{VALUES['httpPort']}",
+    }.items() <= DEFAULTS.items()
+
+
+def test_the_classes_are_rewritten_from_the_name_that_they_have() -> None:
+    assert f'replace "{DEFAULT_DRIVER_NAME}" $.Values.driverName' in template("deviceclasses.yaml")
+
+
+def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
+    paths = re.findall(r"path: (/[a-z]+)\n +port: http", template("daemonset.yaml"))
+    assert paths == ["/livez", "/livez", "/readyz"]
+
+
+# Values and their schema
+
+
+def leaves(values: Object, above: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        name = f"{above}{key}"
+        yield name
+        if isinstance(value, dict) and name not in FREE:
+            yield from leaves(value, f"{name}.")
+
+
+# Mappings whose keys the user chooses, or Kubernetes does.
+FREE = {
+    "backend.options",
+    "serviceAccount.annotations",
+    "nodeSelector",
+    "affinity",
+    "resources.requests",
+    "resources.limits",
+    "podAnnotations",
+    "podLabels",
+    "seLinuxOptions",
+    "appArmorProfile",
+    "metrics.serviceMonitor.labels",
+}
+
+
+def described(schema: Object, above: str = "") -> Iterator[tuple[str, Object]]:
+    for key, part in schema.get("properties", {}).items():
+        name = f"{above}{key}"
+        yield name, part
+        if name not in FREE:
+            yield from described(part, f"{name}.")
+
+
+def test_schema_and_values_have_the_same_names() -> None:
+    assert sorted({name for name, _ in described(SCHEMA)} - {"global"}) == sorted(leaves(VALUES))
+
+
+def test_the_schema_knows_every_name_and_describes_it() -> None:
+    def walk(part: Object, where: str) -> Iterator[str]:
+        if "properties" in part and where != "else" and part.get("type") == "object":
+            closed = part.get("additionalProperties") is False
+            if not closed and "required" not in part:
+                yield f"{where} is open"
+        for name, inner in part.get("properties", {}).items():
+            if "description" not in inner and "const" not in inner:
+                yield f"{where}.{name} has no description"
+            yield from walk(inner, f"{where}.{name}")
+        if isinstance(part.get("items"), dict):
+            yield from walk(part["items"], f"{where}[]")
+
+    assert list(walk(SCHEMA, "values")) == []
+    assert SCHEMA["additionalProperties"] is False
+
+
+def test_the_schemas_patterns_can_be_read_and_take_the_defaults() -> None:
+    for name, part in described(SCHEMA):
+        value: Any = VALUES
+        for key in name.split("."):
+            value = value.get(key, {}) if isinstance(value, dict) else {}
+        if "pattern" in part and isinstance(value, str):
+            assert re.search(part["pattern"], value), (name, value)
+        if "enum" in part and value != {}:
+            assert value in part["enum"], (name, value)
+
+
+def test_the_choices_are_those_of_the_driver() -> None:
+    properties = dict(described(SCHEMA))
+    assert properties["simulated.profile"]["enum"] == list(PROFILES)
+    for name in ("log.level", "log.format"):
+        (option,) = [
+            found for found in OPTIONS if found.variable.endswith(name.upper().replace(".", "_"))
+        ]
+        for choice in properties[name]["enum"]:
+            assert option.parse(choice) == choice
+        assert all(choice in option.help for choice in properties[name]["enum"])
+
+
+def test_the_templates_use_every_value_and_no_other() -> None:
+    used = set(re.findall(r"\.Values\.([A-Za-z.]+)", everything() + template("NOTES.txt")))
+    known = set(leaves(VALUES))
+    assert used - known == set()
+    covered = {name for name in known if any(f"{name}.".startswith(f"{use}.") for use in used)}
+    groups = {name for name in known if any(other.startswith(f"{name}.") for other in known)}
+    assert known - covered - groups == set()
+
+
+# Documentation
+
+
+def rows(text: str, *columns: str) -> list[tuple[str, ...]]:
+    """The cells of the table with these columns."""
+    head = "| " + " | ".join(columns) + " |\n"
+    assert text.count(head) == 1, columns
+    body = text.partition(head)[2].partition("\n\n")[0].splitlines()[1:]
+    return [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in body]
+
+
+def test_the_page_names_the_mounts_of_the_templates_and_why() -> None:
+    written = {
+        name.strip("`"): access
+        for name, _, access, why in rows(PAGE, "mount", "host path", "access", "why")
+        if why
+    }
+    mounts = re.findall(
+        r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", everything()
+    )
+    assert written == {name: "read" if read_only else "write" for name, read_only in mounts}
+    volumes = re.findall(r"- name: ([a-z-]+)\n +hostPath:", everything())
+    assert sorted(volumes) == sorted(written)
+
+
+def test_the_page_names_the_container_security_settings_and_why() -> None:
+    written = {
+        name.strip("`"): value.replace("`", "")
+        for name, value, why in rows(PAGE, "setting", "value", "why")
+        if why
+    }
+    text = template("_pod.tpl").partition('define "dra-driver.securityContext" -}}\n')[2]
+    lines = re.sub(r" +#.*", "", text.partition("{{- with")[0])
+    context = yaml.safe_load(lines)
+    assert written == {
+        **{
+            name: str(value).lower()
+            for name, value in context.items()
+            if not isinstance(value, dict)
+        },
+        "capabilities": f"drop {context['capabilities']['drop'][0]}",
+        "seccompProfile": context["seccompProfile"]["type"],
+    }
+
+
+def test_the_page_names_the_rights_of_the_service_account_and_why() -> None:
+    written = {
+        name.strip("`"): verbs.split(", ")
+        for name, verbs, _, why in rows(PAGE, "resource", "verbs", "where", "why")
+        if why
+    }
+    granted = re.findall(r"resources: \[(\w+)\]\n +verbs: \[(.*)\]", template("rbac.yaml"))
+    assert written == {name: verbs.split(", ") for name, verbs in granted}
+
+
+def test_the_page_names_values_that_exist() -> None:
+    named = {
+        name
+        for cell, _ in rows(PAGE, "value", "when")
+        for name in re.findall(r"`([A-Za-z.]+)`", cell)
+    }
+    named |= set(re.findall(r"--set ([A-Za-z.]+)=", PAGE))
+    named |= set(re.findall(r"`([a-z][A-Za-z]+\.[A-Za-z]+)=", PAGE)) - {"seLinuxOptions.type"}
+    assert len(named) > 15
+    assert named - set(leaves(VALUES)) == set()
+
+
+def test_the_admission_policy_covers_every_version_that_the_driver_speaks() -> None:
+    (listed,) = re.findall(r"apiVersions: \[(.*)\]", template("admission-policy.yaml"))
+    assert listed.split(", ") == [wire.version for wire in WIRES]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a run on an old release leave out exactly what that release lacks, and write down the rest?"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTBED = Path(__file__).resolve().parents[2] / "hack" / "testbed"
+INI = "[pytest]\nmarkers = needs(gate): needs that\naddopts = --strict-markers\n"
+TESTS = """
+import pytest
+
+def test_plain(): pass
+
+@pytest.mark.needs("DRAAdminAccess")
+def test_since_132(): pass
+
+@pytest.mark.needs("DRAPrioritizedList")
+def test_since_133(): pass
+
+@pytest.mark.parametrize("name", ["a", pytest.param("b", marks=pytest.mark.needs("DRAPrioritizedList"))])
+def test_each(name): pass
+
+@pytest.fixture
+def breaks_afterwards():
+    yield
+    raise AssertionError
+
+def test_ends_badly(breaks_afterwards): pass
+
+def test_fails(): assert False
+"""
+
+
+def recorded(folder: Path, kubernetes: str, *more: str) -> dict[str, Any]:
+    """What a run on that release wrote down."""
+    (folder / "pytest.ini").write_text(INI)
+    (folder / "test_it.py").write_text(TESTS)
+    told = {
+        "E2E_KUBERNETES": kubernetes,
+        "E2E_RECORD": str(folder / "record"),
+        "PYTHONPATH": str(TESTBED),
+    }
+    plugins = ("-p", "onenode.selection", "-p", "onenode.record", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *more]
+    subprocess.run(
+        command, cwd=folder, env={**os.environ, **told}, check=False, capture_output=True
+    )
+    answer: dict[str, Any] = json.loads((folder / "record").read_text())
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "left_out"),
+    [
+        ("1.37.1", set()),
+        ("1.33.13", set()),
+        ("1.32.5", {"test_it.py::test_since_133", "test_it.py::test_each[b]"}),
+    ],
+)
+def test_what_a_release_lacks_is_left_out_with_the_reason_and_the_rest_runs(
+    kubernetes: str, left_out: set[str], tmp_path: Path
+) -> None:
+    outcomes = {
+        "test_it.py::test_plain": "passed",
+        "test_it.py::test_since_132": "passed",
+        "test_it.py::test_since_133": "passed",
+        "test_it.py::test_each[a]": "passed",
+        "test_it.py::test_each[b]": "passed",
+        "test_it.py::test_ends_badly": "failed",
+        "test_it.py::test_fails": "failed",
+    }
+    found = recorded(tmp_path, kubernetes)
+
+    assert found["left_out"] == {test: ["DRAPrioritizedList"] for test in left_out}
+    assert found["outcomes"] == {
+        test: said for test, said in outcomes.items() if test not in left_out
+    }
+    assert found["seconds"] >= 0
+
+
+def test_what_a_person_did_not_ask_for_is_not_called_left_out(tmp_path: Path) -> None:
+    found = recorded(tmp_path, "1.37.1", "-k", "plain")
+
+    assert (found["outcomes"], found["left_out"]) == ({"test_it.py::test_plain": "passed"}, {})
