@@ -5,22 +5,23 @@ By the real helm. Clusters that the test bed does not have (older kubelets, no D
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from onenode import helm
-from onenode.cluster import Cluster
 
 from dra_driver.config import SOCKET_PATH_LIMIT, KubeletSettings
 from dra_driver.model.ids import DriverName
+from tests.e2e import rendering
 from tests.e2e.discovery_server import pages, serving
+from tests.e2e.rendering import EVERYTHING, Object, container, daemonset, documents, of_kind
 
 pytestmark = pytest.mark.real
 
-Object = dict[str, Any]
 Render = Callable[..., list[Object]]
+Template = Callable[..., tuple[int, str, str]]
 # Kubernetes -> the version of the DeviceClasses, and whether updates surge.
 RELEASES = {
     "1.32.13": ("resource.k8s.io/v1beta1", False),
@@ -31,75 +32,22 @@ RELEASES = {
     "1.33.1-eks-595af52": ("resource.k8s.io/v1beta2", True),
 }
 POD_UID = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-# Every switch at once, for checks of form.
-EVERYTHING = """
-image: {repository: registry.example.com/dra-driver, digest: "sha256:%s"}
-imagePullSecrets: [{name: registry}]
-backend: {name: other, options: {root: /sys, fast: true, level: 3}}
-proxy: {https: "http://proxy.example.com:3128", noProxy: "10.0.0.0/8,fd00::/8"}
-updateStrategy: {surge: always, nodesAtOnce: 25%%}
-nodeSelector: {kubernetes.io/arch: amd64}
-onlyGpuNodes: true
-resourceQuota: {enabled: true, pods: 20}
-podAnnotations: {example.com/team: gpu}
-podLabels: {example.com/team: gpu}
-seLinuxOptions: {type: spc_t, level: "s0:c1,c2", role: system_r, user: system_u}
-appArmorProfile: {type: Localhost, localhostProfile: dra-driver}
-serviceAccount: {name: accelerators, annotations: {example.com/team: gpu}}
-extraEnv: [{name: DRA_DRIVER_BOOT_ID_FILE, value: /boot-id}]
-extraVolumes: [{name: boot-id, hostPath: {path: /etc/machine-id, type: File}}]
-extraVolumeMounts: [{name: boot-id, mountPath: /boot-id, readOnly: true}]
-""" % ("a" * 64)
-
-
-def documents(text: str) -> list[Object]:
-    return [document for document in yaml.safe_load_all(text) if document]
-
-
-def of_kind(objects: list[Object], kind: str) -> list[Object]:
-    return [found for found in objects if found["kind"] == kind]
-
-
-def daemonset(objects: list[Object]) -> Object:
-    (found,) = of_kind(objects, "DaemonSet")
-    return found
-
-
-def container(objects: list[Object]) -> Object:
-    (found,) = daemonset(objects)["spec"]["template"]["spec"]["containers"]
-    return dict(found)
 
 
 @pytest.fixture
-def template(tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+def template(tmp_path: Path) -> Template:
     """`helm template`; answers exit code, output and what it said."""
-
-    def run(*arguments: str, values: str = "", namespace: str = "dra") -> tuple[int, str, str]:
-        file = tmp_path / "values.yaml"
-        file.write_text(values)
-        where = ("--namespace", namespace, "--values", str(file))
-        ended = helm.helm(
-            "template", "dra-driver", str(helm.CHART), *where, *arguments, home=tmp_path
-        )
-        return ended.returncode, ended.stdout, ended.stderr
-
-    return run
+    return partial(rendering.template, tmp_path)
 
 
 @pytest.fixture
-def render(template: Callable[..., tuple[int, str, str]]) -> Render:
+def render(tmp_path: Path) -> Render:
     """What is rendered, decoded."""
-
-    def run(*arguments: str, **more: str) -> list[Object]:
-        code, said, wrong = template(*arguments, **more)
-        assert code == 0, wrong
-        return documents(said)
-
-    return run
+    return partial(rendering.render, tmp_path)
 
 
 @pytest.fixture
-def refusal(template: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+def refusal(template: Template) -> Callable[..., str]:
     """Why nothing is rendered."""
 
     def run(*arguments: str, **more: str) -> str:
@@ -153,26 +101,6 @@ def test_no_object_is_rendered_twice(render: Render, release: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "values",
-    ["", EVERYTHING, "cleanup: {enabled: true, force: true}", "deviceClasses: {enabled: false}"],
-    ids=["defaults", "everything", "cleanup", "without classes"],
-)
-def test_the_api_server_takes_everything_to_the_last_field(
-    cluster: Cluster, render: Render, values: str
-) -> None:
-    objects = render(
-        "--kube-version",
-        cluster.options.version,
-        namespace="default",
-        values=f"{values}\nallowDefaultNamespace: true",
-    )
-    text = yaml.safe_dump_all(objects)
-    strict = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
-    said = cluster.kubectl("apply", *strict, "-f", "-", stdin=text)
-    assert len(said.splitlines()) == len(objects)
-
-
 # Which cluster
 
 
@@ -222,16 +150,14 @@ def a_node(kubelet: str) -> Object:
     ],
 )
 def test_one_old_kubelet_is_enough_not_to_surge(
-    template: Callable[..., tuple[int, str, str]], kubelets: tuple[str, ...], surge: int
+    template: Template, kubelets: tuple[str, ...], surge: int
 ) -> None:
     nodes = [a_node(kubelet) for kubelet in kubelets]
     assert surging(template, nodes) == surge
     assert surging(template, nodes, "--set", "updateStrategy.surge=always") == 1
 
 
-def surging(
-    template: Callable[..., tuple[int, str, str]], nodes: list[Object], *arguments: str
-) -> int:
+def surging(template: Template, nodes: list[Object], *arguments: str) -> int:
     code, said, wrong = on_server(template, "1.34.2", ["v1"], {"nodes": nodes}, *arguments)
     assert code == 0, wrong
     rolling = daemonset(documents(said))["spec"]["updateStrategy"]["rollingUpdate"]
@@ -239,7 +165,7 @@ def surging(
 
 
 def on_server(
-    template: Callable[..., tuple[int, str, str]],
+    template: Template,
     kubernetes: str,
     served: list[str],
     objects: Mapping[str, list[Object]],
@@ -261,7 +187,7 @@ def on_server(
     ],
 )
 def test_the_newest_version_that_a_cluster_serves_is_taken(
-    template: Callable[..., tuple[int, str, str]], served: list[str], version: str
+    template: Template, served: list[str], version: str
 ) -> None:
     code, said, wrong = on_server(template, "1.34.2", served, {})
     assert code == 0, wrong
@@ -271,7 +197,7 @@ def test_the_newest_version_that_a_cluster_serves_is_taken(
 
 @pytest.mark.parametrize("served", [[], ["v1alpha3"]])
 def test_a_cluster_without_dra_is_refused_and_told_how_to_get_it(
-    template: Callable[..., tuple[int, str, str]], served: list[str]
+    template: Template, served: list[str]
 ) -> None:
     for values in ("", "deviceClasses: {enabled: false}"):
         with serving(pages("1.33.2", served, {})) as url:
@@ -295,7 +221,7 @@ def a_claim(name: str, driver: str, *, used: bool) -> Object:
 
 
 def test_cleanup_waits_until_no_pod_uses_a_device(
-    template: Callable[..., tuple[int, str, str]],
+    template: Template,
 ) -> None:
     driver = "gpu.dra-driver.dev"
     harmless = [
@@ -554,10 +480,14 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("proxy: {https: 'proxy:3128'}", "at '/proxy/https': 'proxy:3128' does not match pattern '^(https?://"),
         ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
         ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
-        ("backend: {options: {a=b: c}}", "'a=b' does not match pattern '^[^=]+$'"),
+        ("backend: {options: {a=b: c}}", 'backend.options has the key "a=b"; a key has no =.'),
         ("deviceClasses: {apiVersion: v1alpha3}", "at '/deviceClasses/apiVersion': value must be one of"),
         ("{onlyGpuNodes: true, affinity: {podAffinity: {}}}", "Set either onlyGpuNodes or affinity"),
         (f"driverName: {'d' * 56}", "have 72 characters together, and at most 71 leave room"),
+        ("podLabels: {app.kubernetes.io/name: x}", "podLabels sets app.kubernetes.io/name, which the chart sets itself."),
+        ("extraEnv: [{name: DRA_DRIVER_LOG_LEVEL, value: debug}]", "extraEnv sets DRA_DRIVER_LOG_LEVEL, which the chart sets from a value"),
+        ("podLabels: {app.kubernetes.io/component: x}", "podLabels sets app.kubernetes.io/component"),
+        ("extraEnv: [{name: POD_UID, value: x}]", "extraEnv sets POD_UID"),
         ("metrics: {serviceMonitor: {enabled: true}}", "needs the Prometheus Operator, and this cluster"),
     ],
 )  # fmt: skip

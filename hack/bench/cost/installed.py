@@ -40,7 +40,11 @@ def python() -> str:
 
 def environment() -> dict[str, str]:
     """What such a process is started with: nothing that says where modules are found, or settings."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "DRA_DRIVER_"))}
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("PYTHON", "DRA_DRIVER_"))
+    }
 
 
 def _run(*command: str) -> None:

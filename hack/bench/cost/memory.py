@@ -17,6 +17,7 @@ from cost.figures import ratio_of
 from cost.node import BenchNode, a_claim, resident_kib
 from cost.report import Answer, Table, Target
 from cost.standins import StandIns
+
 IMPORTS = "grpc, google.protobuf.message, urllib3, msgspec, structlog, prometheus_client, yaml"
 IMPORTED = f"import {IMPORTS}; print(flush=True); input()"
 IDLE_LIMIT, GROWTH_LIMIT_MIB = 1.4, 1.0

@@ -18,6 +18,7 @@ from cost.log import Log
 from cost.node import wait_for
 from cost.report import Answer, Target, times_table
 from cost.standins import StandIns
+
 LISTEN_LIMIT, SLICE_LIMIT_SECONDS = 4.0, 0.5
 
 
@@ -61,7 +62,9 @@ def measure(context: Context) -> Answer:
 
 def _import_grpc() -> float:
     begun = time.perf_counter()
-    subprocess.run([installed.python(), "-c", "import grpc"], env=installed.environment(), check=True)
+    subprocess.run(
+        [installed.python(), "-c", "import grpc"], env=installed.environment(), check=True
+    )
     return time.perf_counter() - begun
 
 

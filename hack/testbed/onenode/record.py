@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: what ran, with which result, and what was left out for which reason?
 
-The answer goes as JSON into the file that E2E_RECORD names. matrix.py adds on which machine.
+The answer goes as JSON into the file that E2E_RECORD names. matrix.py adds on which machine. Tests
+that do not use the cluster are not run: they would say the same for each release.
 """
 
 import json
@@ -14,6 +15,7 @@ import pytest
 from onenode.selection import unmet_needs
 
 VARIABLE = "E2E_RECORD"
+CLUSTER = "cluster"  # the fixture of tests/e2e
 
 
 class Record:
@@ -23,6 +25,11 @@ class Record:
         self.outcomes: dict[str, str] = {}
         self.left_out: dict[str, list[str]] = {}
         self.seconds = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep what looks at the cluster."""
+        items[:] = [item for item in items if CLUSTER in getattr(item, "fixturenames", ())]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One of the three phases of a test has ended."""

@@ -75,7 +75,7 @@ class Release:
     def uninstall(self) -> None:
         """Remove the release, and wait until its pods are gone."""
         self.helm("uninstall", NAME, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
-        wait_until(lambda: not self.pods(), "the end of the driver's pods")
+        wait_until(lambda: not self.pods(component=""), "the end of the release's pods")
 
     def _apply(self, verb: str, values: Mapping[str, Any], *more: str) -> None:
         file = self._home / "values.json"
@@ -84,9 +84,10 @@ class Release:
         waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
         self.helm(verb, NAME, str(helm.CHART), "--values", str(file), *waiting, *more)
 
-    def pods(self) -> list[dict[str, Any]]:
-        """The driver's pods, the newest last."""
-        selector = "app.kubernetes.io/component=driver"
+    def pods(self, *, component: str = "driver") -> list[dict[str, Any]]:
+        """The release's pods of this component or of all, the newest last."""
+        selector = f"app.kubernetes.io/instance={NAME}"
+        selector += f",app.kubernetes.io/component={component}" if component else ""
         found = self.cluster.get("pods", "--namespace", NAMESPACE, "--selector", selector)["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on the test bed's node: creates pods, in turn without and with a claim, and sees when they are Ready.
+
+    python pods_load.py KUBECONFIG IMAGE PODS
+
+Prints one JSON object, seconds from the request to the moment at which a watch hears of it, by kind of pod.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Condition, Event, Thread
+from typing import Any
+
+from dra_driver.kube.auth import connect
+from dra_driver.kube.failures import Call
+from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.watch import read_event, read_lines
+
+NAMESPACE = "/api/v1/namespaces/default"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+DEADLINE_SECONDS = 120
+REQUEST = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
+
+
+class Ready:
+    """Follows the namespace's pods: when did one become Ready, when was it gone?"""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._changed = Condition()
+        self._moments: dict[tuple[str, str], float] = {}
+        Thread(target=self._follow, daemon=True).start()
+
+    def wait(self, name: str, what: str) -> float:
+        """When that happened, as soon as it has."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: (name, what) in self._moments, DEADLINE_SECONDS):
+                raise SystemExit(f"pod {name} is not {what} after {DEADLINE_SECONDS} s")
+            return self._moments[name, what]
+
+    def _follow(self) -> None:
+        call = Call("watch", "pods")
+        exchange = Exchange(call, "GET", f"{NAMESPACE}/pods", {"watch": "1"})
+        response = self._transport.open_watch(exchange, read_timeout_seconds=3600)
+        for line in read_lines(response, Event()):
+            kind, pod = read_event(call, line)
+            now = time.perf_counter()
+            what = "gone" if kind == "DELETED" else "ready" if _is_ready(pod) else ""
+            with self._changed:
+                self._moments.setdefault((pod["metadata"]["name"], what), now)
+                self._changed.notify_all()
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _pod(name: str, image: str, *, claim: bool) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "main", "image": image, "command": ["sleep", "3600"]}
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    if claim:
+        container["resources"] = {"claims": [{"name": "gpu"}]}
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def main() -> None:
+    """One pod after the other."""
+    transport = Transport(connect(Path(sys.argv[1])))
+    image, pods = sys.argv[2], int(sys.argv[3])
+
+    def post(path: str, body: dict[str, Any]) -> None:
+        transport.request(Exchange(Call("create", path), "POST", path, body=body))
+
+    post(
+        TEMPLATES,
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu"},
+            "spec": {"spec": {"devices": {"requests": [REQUEST]}}},
+        },
+    )
+    ready = Ready(transport)
+    found: dict[str, list[float]] = {"without": [], "with": []}
+    for number in range(pods + 1):
+        for kind, times in found.items():
+            name = f"{kind}-{number}"
+            begun = time.perf_counter()
+            post(f"{NAMESPACE}/pods", _pod(name, image, claim=kind == "with"))
+            seconds = ready.wait(name, "ready") - begun
+            if number:
+                times.append(seconds)
+            transport.request(
+                Exchange(Call("delete", "pods", name), "DELETE", f"{NAMESPACE}/pods/{name}")
+            )
+            ready.wait(name, "gone")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
