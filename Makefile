@@ -3,7 +3,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
 BIN = .venv/bin
 
-.PHONY: setup check test demo e2e generate docs lock build clean
+.PHONY: setup check test demo e2e e2e-matrix walk bench image kind-demo generate lock build clean
 
 setup: .venv/ready
 
@@ -20,6 +20,7 @@ check: setup
 	$(BIN)/python hack/generate-docs --check
 	$(BIN)/codespell dra_driver protos deviceclasses docs hack tests *.md
 	$(BIN)/yamllint -s deviceclasses hack
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/python hack/budget
 
 test: setup
@@ -30,6 +31,21 @@ demo: setup
 
 e2e: setup
 	$(BIN)/python hack/testbed/e2e.py
+
+e2e-matrix: setup
+	$(BIN)/python hack/testbed/matrix.py
+
+walk: setup
+	$(BIN)/python hack/random-walk
+
+bench: setup
+	$(BIN)/python hack/bench/run.py
+
+image: setup
+	$(BIN)/python hack/image/build.py --output dist/dra-driver.tar
+
+kind-demo: setup
+	@$(BIN)/python hack/kind-demo
 
 generate: setup
 	$(BIN)/python hack/generate-protos

@@ -6,8 +6,10 @@ subcommand's module is imported when it is chosen, so that `--help` needs none o
 """
 
 import argparse
+import gc
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
 from dra_driver import __version__
 from dra_driver.cli import render
@@ -76,10 +78,20 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; answers the exit code."""
     chosen = parser().parse_args(arguments)
-    command = importlib.import_module(f"dra_driver.cli.{chosen.command}")
+    command = _imported(f"dra_driver.cli.{chosen.command}")
     try:
         code: int = command.run(chosen)
     except DriverError as error:
         render.error(str(error))
         return 1
     return code
+
+
+def _imported(name: str) -> Any:
+    """A module, whose objects stay as long as the process: the garbage collector looks at them neither now nor later."""
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()

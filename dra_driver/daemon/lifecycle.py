@@ -68,6 +68,9 @@ def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> None:
     daemon.kubelet.stop(GRACE_SECONDS)
     if daemon.http is not None:
         daemon.http.close()
+    # A request that is being tried again, since nobody answers, would keep its thread.
+    daemon.supervisor.stop.set()
+    daemon.hang_up()
     for name in daemon.supervisor.end(seconds=GRACE_SECONDS):
         log.warning("thread_still_running", thread=name)
     daemon.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dra_driver.config import Settings
-from dra_driver.daemon.compose import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
+from dra_driver.daemon.ground import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long-lived threads: each has a name and a guard. None dies silently, none is started in a hot loop."""
 
+import time
 from collections.abc import Callable
 from threading import Event, Thread
 
@@ -35,10 +36,11 @@ class Supervisor:
         thread.start()
 
     def end(self, *, seconds: float) -> tuple[str, ...]:
-        """Ask all threads to end and wait for each at most `seconds`; answers the names of those that did not."""
+        """Ask all threads to end and wait for them at most `seconds`; answers the names of those that did not."""
         self.stop.set()
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(seconds)
+            thread.join(max(0.0, deadline - time.monotonic()))
         return tuple(thread.name for thread in self._threads if thread.is_alive())
 
     def _guard(self, name: str, run: Callable[[Event], None]) -> None:

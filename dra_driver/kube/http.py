@@ -79,7 +79,7 @@ class HttpKubeApi:
         return f"<HttpKubeApi {self._server} {version} driver={self._driver} node={self._node}>"
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close idle connections; what fails from now on is not tried again."""
         self._transport.close()
 
     def served_version(self) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -76,12 +76,13 @@ class Transport:
         self,
         connection: Connection,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._connection = connection
-        self._sleep = sleep
+        self._closed = Event()
+        self._sleep = sleep or self._closed.wait
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._lock = Lock()
@@ -110,7 +111,7 @@ class Transport:
                 if code == HTTPStatus.UNAUTHORIZED and not renewed:
                     self._connection.credentials.forget()
                     pause, repeatable, renewed = 0.0, True, True
-            if not repeatable or self._clock() + pause >= deadline:
+            if not repeatable or self._closed.is_set() or self._clock() + pause >= deadline:
                 raise failure
             if pause:
                 self._sleep(pause * _jitter(1.0, 1.2))
@@ -141,7 +142,8 @@ class Transport:
         return self._unreachable(replace(call, server=self._connection.shown_server), error)
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close idle connections; what fails from now on is not tried again."""
+        self._closed.set()
         with self._lock:
             if self._pool is not None:
                 self._pool.clear()

@@ -45,6 +45,16 @@ class Locks:
                 stack.enter_context(self._held(name, until=until, purpose=purpose))
             yield
 
+    def clear_leftovers(self) -> None:
+        """Remove the files of killed holders; what somebody holds stays."""
+        for path in self._directory.glob("*.lock"):
+            taken = take(path)
+            if isinstance(taken, int):
+                # Under the lock: a waiter that gets it next sees that the path leads elsewhere.
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                os.close(taken)
+
     @contextmanager
     def _held(self, name: str, *, until: float, purpose: str) -> Iterator[None]:
         path = self._directory / f"{name}.lock"
@@ -87,9 +97,12 @@ class Locked(Temporary):
 
 def open_lock(path: Path) -> int:
     """A handle of the lock's file, made with its directory if it is missing. Raises DriverError when that cannot be."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags, 0o600)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags, 0o600)
     except OSError as error:
         raise translated(error, f"cannot open lock {path}") from error
 

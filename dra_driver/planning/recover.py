@@ -6,8 +6,10 @@ Three things can have happened while nobody looked:
 * a reboot (another boot id): device numbers, partitions and daemons of the old boot are gone, /var/run/cdi usually
   too. The claim goes back to Started, its file is dropped; it keeps its devices, and the kubelet's next prepare runs
   the whole plan.
-* a crash in the middle of a prepare (Started in this boot): no container can use the claim yet. What may be half
-  done is undone; the claim keeps its devices until the kubelet prepares or unprepares it.
+* a crash in the middle of a call (Started in this boot). The CDI file is the last thing that a prepare makes and the
+  first that an unprepare takes away: where it stands whole, nothing else is missing, and the claim is Prepared. (It may even
+  be in use: the write that said so can be lost with a damaged -wal.) Else no container can use the claim; what may be half
+  done is undone, and it keeps its devices until the kubelet prepares or unprepares it.
 * somebody edited or removed a file of a Prepared claim: it is written again, byte for byte, from the state.
 
 A file that no row knows is not decided here: whose claim it was has to be asked (`dra_driver.services.recover`).
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Mapping
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import (
+    MarkPrepared,
     MarkStartedAgain,
     Plan,
     RemoveCdiSpec,
@@ -44,6 +47,8 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
         drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
         again: tuple[Step, ...] = (MarkStartedAgain(uid),) if claim.phase is Phase.PREPARED else ()
         return drop + again
+    if claim.phase is Phase.STARTED and file == claim.cdi_spec:
+        return (MarkPrepared(uid),)
     if claim.phase is Phase.STARTED:
         return (RemoveCdiSpec(uid), *(ResetDevice(device) for device in claim.whole_devices))
     return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)

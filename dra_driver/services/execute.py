@@ -114,6 +114,11 @@ class Executor:
         running = [(plan, self._start(plan, until)) for plan in plans]
         return {plan.claim.uid: self._result(plan, future, until) for plan, future in running}
 
+    def remembers(self, uid: ClaimUid) -> bool:
+        """Whether work for the claim outlived its call and no later one fetched its result."""
+        with self._mutex:
+            return uid in self._unfinished
+
     def _start(self, plan: Plan, until: float) -> Future[None]:
         with self._mutex:
             known = self._unfinished.get(plan.claim.uid, [])

@@ -18,7 +18,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Unknown
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 
-LOOK_SECONDS = 60.0  # a question to the kubelet's own socket; plugins come and go with their pods
+LOOK_SECONDS = 30.0  # a question to the kubelet's own socket; plugins come and go with their pods
 REASON = "DevicePluginBeside"
 _NEXT_STEP = (
     "one device can be given to two pods at the same time; keep the device plugin off this node "

@@ -136,6 +136,9 @@ class PrepareClaims:
         for uid, claim in node.claims.items():
             if claim.phase is Phase.PREPARED and claim.boot_id == node.boot_id:
                 answers[uid] = self._repeat(claim)
+            elif not self._parts.executor.remembers(uid):
+                # What an earlier try wrote must not vouch, after a crash, for what this one only half did.
+                self._parts.cdi.remove(uid)
         return answers
 
     def _repeat(self, claim: PreparedClaim) -> Answer:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from onenode import build, features, preflight, record, selection
 from onenode.products import go
 from onenode.tested import Run, page
@@ -69,9 +70,9 @@ def run(version: str, more: list[str]) -> Run:
         told = {selection.VARIABLE: version, record.VARIABLE: str(answer)}
         e2e = str(Path(__file__).parent / "e2e.py")
         command = [sys.executable, e2e, "-p", "onenode.record", *more, TESTS]
-        subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **told}, check=False)
-        if not answer.exists():
-            raise SystemExit(f"{version}: the tests ended without a record; see the lines above")
+        ended = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **told}, check=False)
+        if ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            raise SystemExit(f"{version}: the tests did not run to their end; see the lines above")
         return Run(**found, **json.loads(answer.read_text()))
 
 

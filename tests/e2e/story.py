@@ -141,6 +141,10 @@ class Story:
         if wait:
             self.wait_gone(name)
 
+    def delete_claim(self, name: str) -> None:
+        """Delete a claim that no pod uses any more."""
+        self._kubectl("delete", "resourceclaim", name)
+
     def wait_gone(self, name: str) -> None:
         """Wait until the pod is no more."""
         wait_until(

@@ -469,7 +469,7 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("kubeletDir: /var/lib/kubelet/", "at '/kubeletDir': '/var/lib/kubelet/' does not match"),
         ("kubeletDir: ../kubelet", "at '/kubeletDir': '../kubelet' does not match pattern"),
         ("tolerations: [{key: gpu, value: true}]", "at '/tolerations/0/value': got boolean, want string"),
-        ("tolerations: [{key: gpu, efect: NoSchedule}]", "at '/tolerations/0': additional properties 'efect'"),
+        ("tolerations: [{key: gpu, effects: NoSchedule}]", "at '/tolerations/0': additional properties 'effects'"),
         ("appArmorProfile: {type: Localhost}", "at '/appArmorProfile': missing property 'localhostProfile'"),
         ("appArmorProfile: {type: Unconfined, localhostProfile: x}", "at '/appArmorProfile': 'not' failed"),
         ("seLinuxOptions: {typ: spc_t}", "at '/seLinuxOptions': additional properties 'typ' not allowed"),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import yaml
 
-from dra_driver.testing.fake_api import FakeApi
 from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 CLEAN, LEFT, REFUSED = 0, 1, 3
@@ -171,21 +170,21 @@ def test_a_dry_run_lists_and_changes_nothing(node: NodeProcess) -> None:
     assert would == Done(node).removed
 
 
-def test_without_the_api_server_the_slices_are_left_and_named(node: NodeProcess) -> None:
+def test_slices_that_cannot_be_listed_are_left_and_named_and_the_node_is_cleaned(
+    node: NodeProcess,
+) -> None:
     ran(node)
     assert node.stop() == 0
-    port, store = node.api.port, node.api.store
-    node.api.close()
+    node.api.faults.status(500, verb="list", resource="resourceslices", times=1)
     done = Done(node)
     assert done.code == LEFT
     assert disk(node) == set()
     (line,) = done.errors
     assert line.startswith("ResourceSlices may be left: ")
     assert f"`kubectl delete resourceslices --field-selector {SELECTOR}`" in line
-    with FakeApi(versions=("v1",), port=port, store=store) as again:
-        assert len(again.objects("resourceslices")) == 1
-        assert Done(node).code == CLEAN
-        assert again.objects("resourceslices") == []
+    assert len(node.slices()) == 1
+    assert Done(node).code == CLEAN
+    assert node.slices() == []
 
 
 def test_slices_can_be_left_on_purpose(node: NodeProcess) -> None:

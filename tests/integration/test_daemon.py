@@ -296,6 +296,15 @@ def test_an_unreachable_api_server_at_start_is_waited_for(node: NodeProcess) -> 
         node.kubelet.prepare(DRIVER, [claim])
 
 
+def test_a_stop_does_not_wait_for_an_api_server_that_is_away(node: NodeProcess) -> None:
+    node.start_registered()
+    wait_for(node.slices, "the slice")
+    node.api.close()
+    wait_for(lambda: "cannot follow the slices" in node.log(), "the outage to be noticed")
+    assert node.stop() == 0
+    assert "thread_still_running" not in node.log()
+
+
 def test_a_broken_kubeconfig_ends_the_start_with_one_line(node: NodeProcess) -> None:
     node.kubeconfig.write_text("clusters: [oops\n")
     node.start()

@@ -5,6 +5,7 @@ import ast
 import importlib.metadata
 import json
 import re
+import struct
 import sys
 import tarfile
 import zipfile
@@ -82,16 +83,46 @@ def test_a_program_names_its_loader_and_its_libraries() -> None:
     assert "libc.so.6" in elf.needed(program)
 
 
-def test_what_libraries_need_is_found_as_well() -> None:
+def an_elf(*needed: str, address: int = 0x1000, strings_at: int = 0x1000) -> bytes:
+    """The smallest library that needs others: one loaded segment, with strings and the table."""
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
+    places = [strings.index(name.encode()) for name in needed]
+    start = 64 + 2 * 56
+    entries = [(1, place) for place in places] + [(5, strings_at), (0, 0), (1, 99)]
+    dynamic = b"".join(struct.pack("<qQ", *entry) for entry in entries)
+    header = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<Q", 64)
+    header = header.ljust(54, b"\0") + struct.pack("<HH", 56, 2)
+    whole = start + len(strings) + len(dynamic)
+    load = struct.pack("<IIQQQQ", 1, 0, start, address, 0, len(strings)).ljust(56, b"\0")
+    table = struct.pack("<IIQQQQ", 2, 0, start + len(strings), 0, 0, len(dynamic))
+    image = header.ljust(64, b"\0") + load + table.ljust(56, b"\0") + strings + dynamic
+    assert len(image) == whole
+    return image
+
+
+def test_the_table_of_a_library_ends_where_it_says() -> None:
+    assert elf.needed(an_elf("liba.so", "libb.so.1")) == ["liba.so", "libb.so.1"]
+    assert elf.needed(an_elf()) == []
+    assert elf.interpreter(an_elf()) is None
+
+
+def test_a_library_whose_addresses_lead_nowhere_is_an_error() -> None:
+    with pytest.raises(ImageError, match="no segment with the address 0x9999"):
+        elf.needed(an_elf("liba.so", strings_at=0x9999))
+
+
+def test_what_libraries_need_is_found_as_well_each_once_and_the_loader_never() -> None:
+    libraries = {"liba.so": an_elf("libb.so", "ld.so"), "libb.so": an_elf("liba.so", "libc.so")}
+    libraries["libc.so"] = an_elf("ld.so")
     asked: list[str] = []
 
-    def find(name: str) -> bytes:
+    def find(name: str) -> bytes | None:
         asked.append(name)
-        return running_python()
+        return libraries.get(name)
 
-    found = elf.closure([running_python(), b"#!/bin/sh"], find, loader="/lib/libm.so.6")
-    assert sorted(asked) == sorted(set(asked)), "a library is asked for once"
-    assert set(found) == set(elf.needed(running_python())) - {"libm.so.6"}
+    programs = [an_elf("liba.so"), b"#!/bin/sh", an_elf("liba.so", "ld.so")]
+    assert elf.closure(programs, find, loader="/lib64/ld.so") == libraries
+    assert sorted(asked) == ["liba.so", "libb.so", "libc.so"]
 
 
 def test_a_library_that_nobody_has_is_an_error_that_names_it() -> None:
@@ -276,6 +307,22 @@ def test_a_layer_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monke
     first, second = cache.kept("ground", make), cache.kept("ground", make)
     assert (first, len(made)) == (second, 1)
     assert (first / "layer").read_text() == "x"
+    assert [path.name for path in cache.cache_folder().iterdir()] == ["ground"]
+
+
+def test_when_two_make_the_same_layer_the_first_ones_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def first(target: Path) -> None:
+        (target / "layer").write_text("first")
+
+    def make(target: Path) -> None:
+        (target / "layer").write_text("second")
+        cache.kept("ground", first)
+
+    assert (cache.kept("ground", make) / "layer").read_text() == "first"
     assert [path.name for path in cache.cache_folder().iterdir()] == ["ground"]
 
 

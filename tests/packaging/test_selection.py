@@ -15,6 +15,11 @@ INI = "[pytest]\nmarkers = needs(gate): needs that\naddopts = --strict-markers\n
 TESTS = """
 import pytest
 
+pytestmark = pytest.mark.usefixtures("cluster")
+
+@pytest.fixture
+def cluster(): pass
+
 def test_plain(): pass
 
 @pytest.mark.needs("DRAAdminAccess")
@@ -41,6 +46,7 @@ def recorded(folder: Path, kubernetes: str, *more: str) -> dict[str, Any]:
     """What a run on that release wrote down."""
     (folder / "pytest.ini").write_text(INI)
     (folder / "test_it.py").write_text(TESTS)
+    (folder / "test_without_a_cluster.py").write_text("def test_other(): pass\n")
     told = {
         "E2E_KUBERNETES": kubernetes,
         "E2E_RECORD": str(folder / "record"),

@@ -9,6 +9,7 @@ the plans begin and end, for the question where the time goes.
 """
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from typing import Any
 
 from dra_driver.cli import main as command_line
 from dra_driver.cli.run import settings_from
-from dra_driver.daemon import compose, lifecycle
+from dra_driver.daemon import compose, ground, lifecycle
 from dra_driver.kube.base import KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
@@ -103,6 +104,7 @@ def main() -> int:
     parser.add_argument("--marks", type=Path, metavar="FILE")
     parser.add_argument("arguments", nargs="*")
     chosen = parser.parse_args()
+    gc.freeze()  # as `dra-driver` does when it has imported what it needs
     settings = settings_from(command_line.parser().parse_args(["run", *chosen.arguments]))
     marks = Marks()
     point = marks if chosen.marks else never
@@ -117,8 +119,8 @@ def main() -> int:
         return daemon
 
     # The daemon has no setting for either, and shall not have one.
-    compose.HttpKubeApi = instant_api
-    lifecycle.compose = with_empty_method
+    vars(ground).update(HttpKubeApi=instant_api)
+    vars(lifecycle).update(compose=with_empty_method)
     lifecycle.serve(settings, point=point)
     if chosen.marks:
         chosen.marks.write_text(json.dumps(marks.passed))

@@ -12,8 +12,9 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -23,7 +24,8 @@ KIND = "k8s.gpu.dra-driver.dev/claim"
 HOST_NETWORK = 2
 DEADLINE_SECONDS = 60
 PAUSE_SECONDS = 0.005
-Message = Mapping[int, "str | int | Message | Sequence[str | Message]"]
+Message = Mapping[int, Any]  # texts, numbers, messages, and lists of them
+SEVEN_BITS = 0x7F
 
 
 def encode(message: Message) -> bytes:
@@ -43,8 +45,8 @@ def encode(message: Message) -> bytes:
 def varint(number: int) -> bytes:
     """A protobuf integer."""
     out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
+    while number > SEVEN_BITS:
+        out += bytes([number & SEVEN_BITS | 0x80])
         number >>= 7
     return out + bytes([number])
 
@@ -73,19 +75,19 @@ class Runtime:
         }
         if device:
             config[17] = [{1: device}]
+        request = {1: self._id, 2: config, 3: self._sandbox}
         while True:
             begun = time.perf_counter()
             try:
-                made = self._call("CreateContainer", {1: self._id, 2: config, 3: self._sandbox})
+                made = self._call("CreateContainer", request)
             except grpc.RpcError as error:
                 if "unresolvable CDI devices" not in str(error):
                     raise
                 time.sleep(PAUSE_SECONDS)
-            else:
-                break
-        seconds = time.perf_counter() - begun
-        self._call("RemoveContainer", {1: first_text(made)})
-        return begun, seconds
+                continue
+            seconds = time.perf_counter() - begun
+            self._call("RemoveContainer", {1: first_text(made)})
+            return begun, seconds
 
     def close(self) -> None:
         """Remove the sandbox."""

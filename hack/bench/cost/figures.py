@@ -32,9 +32,12 @@ class Times:
         return sorted(seconds for repeat in self.repeats for seconds in repeat)
 
     def quantile(self, share: float) -> float:
-        """The value that this share of all values does not exceed."""
+        """The value that this share of all values does not exceed, between two values in proportion."""
         values = self.all
-        return values[min(len(values) - 1, int(share * len(values)))]
+        place = share * (len(values) - 1)
+        below = int(place)
+        above = min(below + 1, len(values) - 1)
+        return values[below] + (values[above] - values[below]) * (place - below)
 
     @property
     def medians(self) -> list[float]:

@@ -105,7 +105,7 @@ def _cells(what: str, counts: dict[str, float], which: str) -> tuple[str, ...]:
 
 def _row(what: str, phase: dict[str, Any], nodes: int) -> tuple[str, ...]:
     which = ", ".join(
-        name if count == nodes else f"{count / nodes:.2f} × {name}"
+        name if count == nodes else f"{count / nodes:.2f} times {name}"
         for name, count in sorted(phase["requests"].items())
     )
     return _cells(what, _per(phase, nodes), which or "none")
@@ -118,7 +118,7 @@ def _hour(
     quiet = _per(rest, watching)
     times = HOUR_SECONDS / MEAN_WATCH_SECONDS
     counts = {name: quiet[name] * HOUR_SECONDS / seconds + renewal[name] * times for name in quiet}
-    return _cells("an hour at rest (computed)", counts, f"{times:.0f} × watch slices")
+    return _cells("an hour at rest (computed)", counts, f"{times:.0f} times watch slices")
 
 
 def _times(what: str, phase: dict[str, Any]) -> Times:

@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from cost import installed
-from cost.bed import Context
+from cost.bed import Context, driver
 from cost.figures import ratio_of
 from cost.node import BenchNode, a_claim, resident_kib
 from cost.report import Answer, Table, Target
@@ -34,6 +34,7 @@ def measure(context: Context) -> Answer:
     for _ in range(repeats):
         libraries.append(_libraries())
         daemons.append(_idle_daemon())
+    on_cluster = [] if context.quick else [_on_cluster(context)]
     quotients = [
         daemon["VmRSS"] / library["VmRSS"]
         for daemon, library in zip(daemons, libraries, strict=True)
@@ -51,7 +52,7 @@ def measure(context: Context) -> Answer:
                 "MiB",
             ),
         ),
-        (_sizes(libraries, daemons), series),
+        (_sizes(libraries, daemons, on_cluster), series),
     )
 
 
@@ -66,6 +67,12 @@ def _idle_daemon() -> dict[str, int]:
 
 def _sizes_of(pid: int) -> dict[str, int]:
     return {field: resident_kib(pid, field) for field in FIELDS}
+
+
+def _on_cluster(context: Context) -> dict[str, int]:
+    with driver(context.cluster) as program:
+        time.sleep(SETTLE_SECONDS)
+        return _sizes_of(program.pid)
 
 
 def _libraries() -> dict[str, int]:
@@ -93,8 +100,8 @@ def _growth(pairs: int, *, warm_up: int) -> tuple[float, Table]:
         def work(count: int) -> None:
             for number in range(count):
                 claims = [a_claim(f"gpu-{number % 8}")]
-                node.prepare(claims)
-                node.unprepare(claims)
+                node.call.prepare(claims)
+                node.call.unprepare(claims)
 
         rows.append(("idle, nothing prepared yet", settled()))
         work(warm_up)
@@ -109,18 +116,23 @@ def _growth(pairs: int, *, warm_up: int) -> tuple[float, Table]:
     return (rows[-1][1] - before) / KIB, Table(about, ("", "resident", "growth"), shown)
 
 
-def _sizes(libraries: list[dict[str, int]], daemons: list[dict[str, int]]) -> Table:
-    def row(what: str, found: list[dict[str, int]]) -> tuple[str, ...]:
-        return (
-            what,
-            *(
-                f"{min(each[field] for each in found) / KIB:.1f} to {max(each[field] for each in found) / KIB:.1f}"
-                for field in FIELDS
-            ),
-        )
-
-    return Table(
-        f"MiB over {len(daemons)} processes of each kind, started in turn:",
-        ("", "resident", "of it anonymous", "of it files"),
-        (row("libraries imported", libraries), row("idle daemon", daemons)),
+def _sizes(
+    libraries: list[dict[str, int]], daemons: list[dict[str, int]], on_cluster: list[dict[str, int]]
+) -> Table:
+    kinds = {
+        "libraries imported": libraries,
+        "idle daemon": daemons,
+        "idle daemon on the test bed's node": on_cluster,
+    }
+    rows = tuple(
+        (what, *(_range([each[field] / KIB for each in found]) for field in FIELDS))
+        for what, found in kinds.items()
+        if found
     )
+    about = f"MiB over {len(daemons)} processes of each kind, started in turn:"
+    return Table(about, ("", "resident", "of it anonymous", "of it files"), rows)
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low} to {high}"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Self
 
 import grpc
-from cost import installed
 
+from cost import installed
 from cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE
 from dra_driver.kubelet import dra
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
@@ -65,73 +65,26 @@ def wait_for(look: Callable[[], object], what: str, pause_seconds: float = 0.001
         time.sleep(pause_seconds)
 
 
-class BenchNode:
-    """One daemon between `__enter__` and `__exit__`. `in_memory` puts the state on the tmpfs too."""
+class Caller:
+    """Calls a driver as the kubelet does, with bytes, and takes the time."""
 
-    def __init__(self, *, marks: bool = False, in_memory: bool = False) -> None:
-        self.memory = Path(tempfile.mkdtemp(prefix="dra-bench-", dir=MEMORY_FOLDER))
-        self.root = self.memory if in_memory else disk_folder()
-        self.marks = self.root / "marks.json" if marks else None
-        self.state_dir = self.root / "plugins" / DRIVER
-        self._written = 0
-
-    def arguments(self) -> list[str]:
-        """What `dra-driver run` is told."""
-        flags = {
-            "node-name": NODE,
-            "kubeconfig": self.root / "kubeconfig",
-            "plugins-dir": self.root / "plugins",
-            "registry-dir": self.root / "registry",
-            "pod-resources-socket": self.root / "pod-resources.sock",
-            "cdi-dir": self.memory / "cdi",
-            "http-address": "127.0.0.1:0",
-        }
-        return [f"--{name}={value}" for name, value in flags.items()]
-
-    def __enter__(self) -> Self:
-        (self.root / "kubeconfig").write_text(_KUBECONFIG)
-        marks = ("--marks", str(self.marks)) if self.marks else ()
-        with (self.root / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [installed.python(), str(DAEMON), *marks, "--", *self.arguments()],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=installed.environment(),
-            )
-        try:
-            wait_for(self._listens, f"the daemon; see {self.root}/log")
-        except BaseException:
-            self.process.kill()
-            raise
-        target = f"unix:{self.state_dir}/dra.sock"
-        self._channel = grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),))
+    def __init__(self, endpoint: Path) -> None:
+        self.folder = endpoint.parent
+        self._channel = grpc.insecure_channel(
+            f"unix:{endpoint}", options=(("grpc.enable_http_proxy", 0),)
+        )
         self._prepare = self._method(dra.SERVICE, "NodePrepareResources")
         self._unprepare = self._method(dra.SERVICE, "NodeUnprepareResources")
         self._nothing = self._method(EMPTY_SERVICE, EMPTY_METHOD)
-        return self
+        self._written = 0
 
-    def __exit__(self, *_reason: object) -> None:
+    def close(self) -> None:
+        """Hang up."""
         self._channel.close()
-        self.end()
-        shutil.rmtree(self.root, ignore_errors=True)
-        shutil.rmtree(self.memory, ignore_errors=True)
-
-    def end(self) -> None:
-        """Stop the daemon."""
-        self.process.terminate()
-        self.process.wait(DEADLINE_SECONDS)
-
-    def _listens(self) -> bool:
-        if self.process.poll() is not None:
-            raise SystemExit(f"the daemon ended: {(self.root / 'log').read_text()}")
-        return (self.root / "registry" / f"{DRIVER}-reg.sock").exists()
 
     def _method(self, service: str, method: str) -> Callable[[bytes], bytes]:
-        call = self._channel.unary_unary(f"/{service}/{method}", bytes, bytes)
-        return lambda request: call(request, timeout=DEADLINE_SECONDS)  # type: ignore[no-any-return]
-
-    # What is timed.
+        call: Callable[..., bytes] = self._channel.unary_unary(f"/{service}/{method}")
+        return lambda request: call(request, timeout=DEADLINE_SECONDS)
 
     def empty(self) -> float:
         """Seconds of a call that does nothing."""
@@ -140,7 +93,7 @@ class BenchNode:
     def write(self) -> float:
         """Seconds of a small file, made and forced to the disk beside the state."""
         self._written += 1
-        path = self.state_dir / f"bench-{self._written}"
+        path = self.folder / f"bench-{self._written}"
         begun = time.perf_counter()
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         os.write(handle, WRITTEN)
@@ -176,6 +129,64 @@ class BenchNode:
         for first in range(0, count, batch):
             size = min(batch, count - first)
             self.prepare([a_claim(f"shared.gpu-{number % 8}") for number in range(size)])
+
+
+class BenchNode:
+    """One daemon between `__enter__` and `__exit__`. `in_memory` puts the state on the tmpfs too."""
+
+    def __init__(self, *, marks: bool = False, in_memory: bool = False) -> None:
+        self.memory = Path(tempfile.mkdtemp(prefix="dra-bench-", dir=MEMORY_FOLDER))
+        self.root = self.memory if in_memory else disk_folder()
+        self.marks = self.root / "marks.json" if marks else None
+        self.state_dir = self.root / "plugins" / DRIVER
+
+    def arguments(self) -> list[str]:
+        """What `dra-driver run` is told."""
+        flags = {
+            "node-name": NODE,
+            "kubeconfig": self.root / "kubeconfig",
+            "plugins-dir": self.root / "plugins",
+            "registry-dir": self.root / "registry",
+            "pod-resources-socket": self.root / "pod-resources.sock",
+            "cdi-dir": self.memory / "cdi",
+            "http-address": "127.0.0.1:0",
+        }
+        return [f"--{name}={value}" for name, value in flags.items()]
+
+    def __enter__(self) -> Self:
+        (self.root / "kubeconfig").write_text(_KUBECONFIG)
+        marks = ("--marks", str(self.marks)) if self.marks else ()
+        with (self.root / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [installed.python(), str(DAEMON), *marks, "--", *self.arguments()],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=installed.environment(),
+            )
+        try:
+            wait_for(self._listens, f"the daemon; see {self.root}/log")
+        except BaseException:
+            self.process.kill()
+            raise
+        self.call = Caller(self.state_dir / "dra.sock")
+        return self
+
+    def __exit__(self, *_reason: object) -> None:
+        self.call.close()
+        self.end()
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(self.memory, ignore_errors=True)
+
+    def end(self) -> None:
+        """Stop the daemon."""
+        self.process.terminate()
+        self.process.wait(DEADLINE_SECONDS)
+
+    def _listens(self) -> bool:
+        if self.process.poll() is not None:
+            raise SystemExit(f"the daemon ended: {(self.root / 'log').read_text()}")
+        return (self.root / "registry" / f"{DRIVER}-reg.sock").exists()
 
     def resident_kib(self) -> int:
         """The daemon's resident memory."""

@@ -9,7 +9,6 @@ from typing import Self
 from cost import installed
 from cost.log import Log
 from cost.node import DEADLINE_SECONDS, DRIVER, NODE, disk_folder, wait_for
-
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
 

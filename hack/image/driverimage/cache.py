@@ -7,7 +7,6 @@ contents. A folder that exists is complete: it is filled elsewhere and renamed i
 
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -47,8 +46,3 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     if not folder.is_dir():
         raise ImageError(f"{folder} could not be put into place; is the cache writable?")
     return folder
-
-
-def forget() -> None:
-    """Remove everything that was kept."""
-    shutil.rmtree(cache_folder(), ignore_errors=True)

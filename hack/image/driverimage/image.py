@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -46,6 +47,9 @@ def version_of(source: Path) -> str:
 
 
 def _git(source: Path, *arguments: str) -> str:
+    """What git says about a source tree; nothing where there is no git, or no clone."""
+    if shutil.which("git") is None:
+        return ""
     ended = subprocess.run(
         ["git", *arguments], cwd=source, capture_output=True, text=True, check=False
     )

@@ -65,11 +65,8 @@ class Cluster:
         image.write_image(self.root / "image.tar", self.options.images)
         self._new_boot_id()
         self.namespaces.open()
-        self._start("etcd")
         self.start_containerd()
-        self.start_apiserver()
-        self._start("kube-controller-manager")
-        self._start("kube-scheduler")
+        self.start_control_plane()
         self.start_kubelet()
         self.wait_node_ready()
         wait_until(self._has_default_account, "the service account of namespace default")
@@ -179,6 +176,26 @@ class Cluster:
     def stop_apiserver(self) -> None:
         """Kill the API server."""
         self._stop("kube-apiserver")
+
+    def stop_control_plane(self) -> None:
+        """Kill it, etcd first of all; the node goes on alone."""
+        for name in components.CONTROL_PLANE:
+            self._stop(name)
+
+    def start_control_plane(self, *, etcd: Path | None = None) -> None:
+        """Start it, on a copy of etcd's data if one is given, and wait until the API server serves."""
+        if etcd is not None:
+            shutil.rmtree(self.etcd_folder)
+            shutil.copytree(etcd, self.etcd_folder)
+        self._start("etcd")
+        self.start_apiserver()
+        self._start("kube-controller-manager")
+        self._start("kube-scheduler")
+
+    @property
+    def etcd_folder(self) -> Path:
+        """etcd's data; to be copied while the control plane is stopped."""
+        return self.root / "etcd"
 
     def start_kubelet(self) -> None:
         """Start the kubelet; `wait_node_ready` says when it works."""

@@ -9,7 +9,8 @@ from the node by a nodeSelector that no node has.
 import json
 import os
 import signal
-from contextlib import suppress
+import socket
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Driver:
             self._choose_nodes({})
         else:
             self.install()
-        self._wait_leading()
+        self.wait_leading()
 
     def install(self, tag: str = TAG) -> None:
         """Give the node the image and install the chart."""
@@ -60,19 +61,19 @@ class Driver:
             return
         self.profile = profile
         self.release.upgrade(self.values())
-        self._wait_leading()
+        self.wait_leading()
 
     @property
     def running(self) -> bool:
         """Is there a driver on the node?"""
-        return self.installed and bool(self._processes())
+        return self.installed and bool(self.processes())
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal and keep it away from the node; answers the exit status of the container."""
         [pod] = self.release.pods()
         name = pod["metadata"]["name"]
         self._hold(name, {"finalizers": [HELD]})
-        processes = self._processes()
+        processes = self.processes()
         if sent == signal.SIGKILL:
             # Frozen, it cannot heed the SIGTERM that comes with the end of its pod.
             for process in processes:
@@ -121,11 +122,23 @@ class Driver:
                     return (int(ended["exitCode"]),)
         return ()
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
         """The driver's processes, by their numbers outside."""
         return [pid for pid in self.cluster.namespaces.processes() if _is_driver(pid)]
 
-    def _wait_leading(self) -> None:
+    def listens(self) -> bool:
+        """Does somebody answer on its sockets? Asks nobody but the node."""
+        with ExitStack() as opened:
+            folder = os.open(self.state_file.parent, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, folder)
+            asking = opened.enter_context(socket.socket(socket.AF_UNIX))
+            # dra.sock where the chart does not surge, else dra-<pod's UID>.sock.
+            names = [path.name for path in self.state_file.parent.glob("dra*.sock")]
+            # By the folder's handle: the path itself is too long for a socket's.
+            return any(asking.connect_ex(f"/proc/self/fd/{folder}/{name}") == 0 for name in names)
+
+    def wait_leading(self) -> None:
+        """Wait until its one pod is ready and has published."""
         wait_until(
             self._leads, "the driver's pod to be ready and to lead", timeout_seconds=READY_SECONDS
         )

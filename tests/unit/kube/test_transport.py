@@ -8,6 +8,7 @@ import socketserver
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -499,3 +500,14 @@ def test_a_wrong_time_to_come_back_is_ignored(transport: Transport, api: FakeApi
     with pytest.raises(Temporary) as caught:
         transport.request(NODES)
     assert caught.value.retry_after_seconds is None
+
+
+def test_what_is_being_tried_again_ends_when_the_transport_is_closed(api: FakeApi) -> None:
+    transport = Transport(Connection(api.url, source="this test"), deadline_seconds=3600)
+    api.faults.add(refusal(500), times=1000)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(transport.request, NODES)
+        while not api.requests:
+            assert not asked.done()
+        transport.close()
+        assert isinstance(asked.exception(timeout=60), Temporary)

@@ -62,6 +62,7 @@ OURS = {
 THEIRS = (
     f"cdi/k8s.{DRIVER}.example.com-claim_1.json",
     f"cdi/k8s.{DRIVER}-claim.yaml",
+    f"cdi/k8s.{DRIVER}-claims_1.json",
     "cdi/nvidia.yaml",
     "plugin/state.db.damaged-1.mine",
     "plugin/state.db.backup",

@@ -209,3 +209,19 @@ def test_an_error_inside_lets_go(tmp_path: Path, clock: ManualClock) -> None:
         raise DriverError(errno.EIO)
     with locks.held(["a"], until=0, purpose="y"):
         pass
+
+
+def test_files_of_killed_holders_are_cleared_away_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "claim-a.lock").write_text("process 1, preparing")
+    locks = Locks(tmp_path)
+    with locks.held(["claim-b"], until=0, purpose="testing"):
+        locks.clear_leftovers()
+        assert [path.name for path in tmp_path.iterdir()] == ["claim-b.lock"]
+    Locks(tmp_path / "none").clear_leftovers()
+
+
+def test_a_shorter_name_leaves_nothing_of_a_killed_holders_longer_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    path.write_text("process 1, preparing something with a very long name " * 3)
+    with Locks(tmp_path).held(["a"], until=0, purpose="x"):
+        assert path.read_text() == f"process {os.getpid()}, x"

@@ -302,6 +302,37 @@ def test_a_newer_drivers_transaction_is_waited_for(path: Path) -> None:
         assert "mine" in names(store)
 
 
+def test_a_newer_file_that_needs_just_this_driver_is_used(path: Path) -> None:
+    built(path, 3, f"UPDATE meta SET value = '{SCHEMA}'")
+    with opened(path) as store:
+        start(store, a_row("mine", "gpu-7"))
+
+
+def test_owners_that_only_a_newer_driver_understands_are_no_damage(path: Path) -> None:
+    more = f"INSERT INTO owners VALUES ('node-1', 'gpu-6-partition', '', '{uid(6)}')"
+    built(path, 3, more)
+    with opened(path) as store:
+        assert store.quarantined is None
+        with store.transaction("released") as transaction:
+            transaction.forget(uid(6))
+            assert "gpu-6-partition" not in transaction.owned_devices(A_POOL)
+    ours = built(path.with_name("2.db"), 2, more)
+    with opened(ours) as store:
+        assert store.quarantined is not None
+
+
+def test_claims_of_a_file_that_is_damaged_elsewhere_are_not_believed(path: Path) -> None:
+    built(path, 2)
+    with closing(sqlite3.connect(path)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'owners'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"x" * size)
+    with pytest.raises(Permanent, match=r"quick_check|malformed"):
+        read_claims(path)
+
+
 REFUSALS = {
     "it says so": "UPDATE meta SET value = '3' WHERE key = 'min_reader'",
     "it says nothing": "DELETE FROM meta",

@@ -4,6 +4,7 @@
 import pytest
 
 from dra_driver.model.plan import (
+    MarkPrepared,
     MarkStartedAgain,
     Plan,
     RemoveCdiSpec,
@@ -30,7 +31,8 @@ REMOVE, AGAIN = RemoveCdiSpec(REF.uid), MarkStartedAgain(REF.uid)
         (Phase.PREPARED, "now", "bad", (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.PREPARED, "now", "", (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.PREPARED, "now", None, (WriteCdiSpec(REF.uid, "good"),)),
-        (Phase.STARTED, "now", "good", (REMOVE, ResetDevice("gpu-0"))),
+        (Phase.STARTED, "now", "good", (MarkPrepared(REF.uid),)),
+        (Phase.STARTED, "now", "bad", (REMOVE, ResetDevice("gpu-0"))),
         (Phase.STARTED, "now", None, (REMOVE, ResetDevice("gpu-0"))),
         (Phase.PREPARED, "before", "good", (REMOVE, AGAIN)),
         (Phase.PREPARED, "before", None, (AGAIN,)),

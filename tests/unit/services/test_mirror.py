@@ -184,7 +184,8 @@ def test_resource_versions_that_are_no_numbers_are_taken_as_they_come(node: Mirr
     node.follow(write)
 
 
-def test_a_watch_that_the_server_ends_goes_on_where_it_was(node: Mirrored):
+def test_a_watch_that_ends_in_its_time_goes_on_where_it_was(node: Mirrored):
+    node.seconds = 300.0
     node.api.put("a", spec(1))
     watch, rounds = node.api.watch_slices, []
 
@@ -202,20 +203,26 @@ def test_a_watch_that_the_server_ends_goes_on_where_it_was(node: Mirrored):
     assert node.api.pauses == []
 
 
-def test_a_server_that_ends_every_watch_at_once_is_asked_once_a_second(node: Mirrored):
+def test_after_a_watch_that_the_server_ends_too_soon_everything_is_listed_again(node: Mirrored):
+    """It was restarted, perhaps with the data of yesterday: the next watch begins where those are."""
     node.seconds = 0.1
+    node.api.put("a", spec(1))
     watch, rounds = node.api.watch_slices, []
 
-    def ends_at_once(version, stop):
+    def ended_too_soon(version, stop):
         rounds.append(version)
-        if len(rounds) > 3:
+        if len(rounds) < 3:
+            node.api.slices.clear()
+            yield SliceEvent("BOOKMARK", "1000", None)
+        else:
             yield from watch(version, stop)
 
-    node.api.watch_slices = ends_at_once
+    node.api.watch_slices = ended_too_soon
     node.follow(lambda: None)
-    assert node.api.pauses[:3] == [1.0, 1.0, 1.0]
-    assert node.api.requests[0] == "list"
-    assert node.api.requests.count("list") == 1
+    assert node.seen() == {}
+    assert rounds == ["1", "1", "1"]
+    assert node.api.requests == ["list", "list", "list", "watch 1"]
+    assert node.api.pauses == [1.0, 1.0]
 
 
 def test_after_410_everything_is_listed_again(node: Mirrored):

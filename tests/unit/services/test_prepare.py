@@ -606,3 +606,22 @@ def test_an_unknown_kind_of_error_of_the_state_reaches_the_caller(new_node: NewN
         ref.uid: Refusal("cannot prepare claim default/claim (uid uid-claim): gone")
     }
     assert node.disk().claims == {}
+
+
+def test_a_file_of_an_earlier_try_does_not_vouch_for_a_later_one(new_node: NewNode) -> None:
+    points = Failpoints({"commit.prepared.before": raising(Temporary("no space"))})
+    node = new_node(point=points)
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    assert len(node.disk().files) == 1  # all was done but to say so
+    points.disarm()
+
+    def configure(_device, _config) -> None:
+        raise Permanent("half configured")
+
+    node.configure = configure
+    assert isinstance(node.prepare(ref)[ref.uid], Refusal)
+    node.restart()
+    assert node.recover() == {}
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    assert node.disk().files == {}

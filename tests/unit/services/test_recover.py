@@ -57,6 +57,7 @@ def test_a_half_done_claim_is_undone_and_keeps_its_device(node: LocalNode) -> No
     node.prepare(ref)
     with node.store.transaction("recovered") as transaction:
         transaction.set_phase(ref.uid, Phase.STARTED)
+    node.cdi.write(ref.uid, "{}")
     resets: list[str] = []
     node.reset = resets.append
     assert node.recover() == {}
@@ -115,3 +116,19 @@ def test_a_half_done_claim_without_a_file_needs_no_removal(node: LocalNode) -> N
     node.prepare(ref)
     assert node.recover() == {}
     assert node.disk().files == {}
+
+
+def test_a_claim_whose_file_stands_whole_lacks_only_the_word_prepared(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    with node.store.transaction("recovered") as transaction:
+        transaction.set_phase(ref.uid, Phase.STARTED)
+
+    def reset(_device) -> None:
+        raise AssertionError("a running pod may have it")
+
+    node.reset = reset
+    assert node.recover() == {}
+    assert node.disk() == before
+    node.reset = lambda _device: None

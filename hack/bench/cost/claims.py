@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of the test bed's cluster that are allocated as the scheduler would, without a pod."""
+
+import json
+
+from onenode.cluster import Cluster
+
+from cost.bed import NODE
+from cost.node import DRIVER
+from dra_driver.kubelet.pb import dra_v1_pb2 as pb
+
+
+def make(cluster: Cluster, name: str, device: str) -> pb.Claim:
+    """A claim with this device, as the kubelet names it."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    cluster.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [request]}},
+        }
+    )
+    result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+    status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+    claim = ("resourceclaim", name, "--namespace", "default")
+    cluster.kubectl(
+        "patch", *claim, "--subresource=status", "--type=merge", "--patch", json.dumps(status)
+    )
+    found = cluster.get(*claim)
+    return pb.Claim(namespace="default", name=name, uid=found["metadata"]["uid"])

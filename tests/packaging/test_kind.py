@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does hack/kind-demo call the right tools in the right order, and say what to do when one of them fails?
+
+The tools are stand-ins: each writes down how it was called, and fails when a test says so. The
+configuration is given to the real kind in tests/e2e/test_kind.py.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "hack" / "kind-demo"
+TOOLS = ("docker", "kind", "helm", "kubectl")
+# Nothing but the shell's own words: there is no other program on the PATH.
+STAND_IN = """#!/bin/sh
+called="${0##*/} $*"
+echo "$KIND_EXPERIMENTAL_PROVIDER: $called" >> "$CALLS"
+case $called in
+    $FAILING) echo "it says why" >&2; exit 3 ;;
+    "kind get clusters") echo "$CLUSTERS" ;;
+    *"logs uses-gpu") echo "GPU_DEVICE_GPU_0=GPU-12"; echo "GPU_COUNT=1" ;;
+    *"get resourceclaims --output=json") echo "$CLAIMS" ;;
+esac
+"""
+CLAIMS = {
+    "items": [
+        {
+            "metadata": {"name": "one"},
+            "status": {
+                "allocation": {"devices": {"results": [{"pool": "worker", "device": "gpu-0"}]}}
+            },
+        },
+        {"metadata": {"name": "two"}},
+    ]
+}
+
+
+@dataclass
+class Played:
+    """How a run of the script ended, and what it called."""
+
+    code: int
+    output: str
+    error: str
+    calls: list[str] = field(default_factory=list)
+
+
+Play = Callable[..., Played]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    file = tmp_path / "driver.tar"
+    file.write_text("an image")
+    return file
+
+
+@pytest.fixture
+def play(tmp_path: Path, archive: Path) -> Play:
+    """Run the script with stand-ins; `failing` is a shell pattern for a call."""
+
+    def played(
+        *arguments: str,
+        tools: tuple[str, ...] = TOOLS,
+        failing: str = "",
+        clusters: str = "other",
+        provider: str = "",
+    ) -> Played:
+        folder, calls = tmp_path / "bin", tmp_path / "calls"
+        folder.mkdir()
+        for tool in tools:
+            (folder / tool).write_text(STAND_IN)
+            (folder / tool).chmod(0o755)
+        ended = subprocess.run(
+            [sys.executable, SCRIPT, *(arguments or ("--image-archive", str(archive)))],
+            env={
+                "PATH": str(folder),
+                "CALLS": str(calls),
+                "FAILING": failing,
+                "CLUSTERS": clusters,
+                "CLAIMS": json.dumps(CLAIMS),
+                "TMPDIR": str(tmp_path),
+                **({"KIND_EXPERIMENTAL_PROVIDER": provider} if provider else {}),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        made = calls.read_text().splitlines() if calls.exists() else []
+        return Played(ended.returncode, ended.stdout, ended.stderr, made)
+
+    return played
+
+
+def shown(call: str, archive: Path) -> str:
+    """A call with the names of this run taken out."""
+    for path, name in ((str(archive), "DRIVER"), (str(ROOT), "ROOT")):
+        call = call.replace(path, name)
+    return re.sub(r"/\S*/pods\.tar", "PODS", call)
+
+
+WHOLE_STORY = """\
+docker info
+kind get clusters
+kind create cluster --name dra-driver --config ROOT/hack/kind-config.yaml --wait 180s
+kubectl --context kind-dra-driver get --raw /apis/resource.k8s.io/v1
+docker pull busybox
+docker tag busybox localhost/busybox:1
+docker save --output PODS localhost/busybox:1
+kind load image-archive DRIVER --name dra-driver
+kind load image-archive PODS --name dra-driver
+helm upgrade --install dra-driver ROOT/helm/dra-driver --kube-context kind-dra-driver \
+--namespace dra-driver --create-namespace --set image.tag=kind-demo --set simulated.profile=h100x8
+kubectl --context kind-dra-driver --namespace dra-driver rollout restart daemonset/dra-driver
+kubectl --context kind-dra-driver --namespace dra-driver rollout status daemonset/dra-driver --timeout=180s
+kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/gpu.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/uses-gpu --timeout=180s
+kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/memory.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/needs-60gi --timeout=180s
+kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/shared-claim.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-first --timeout=180s
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-second --timeout=180s
+kubectl --context kind-dra-driver logs uses-gpu
+kubectl --context kind-dra-driver logs needs-60gi
+kubectl --context kind-dra-driver logs shares-first
+kubectl --context kind-dra-driver logs shares-second
+kubectl --context kind-dra-driver get resourceclaims --output=json
+"""
+
+
+def test_the_whole_story_is_these_calls_in_this_order(play: Play, archive: Path) -> None:
+    played = play()
+    assert (played.code, played.error) == (0, "")
+    expected = [f"docker: {line}" for line in WHOLE_STORY.splitlines()]
+    assert [shown(call, archive) for call in played.calls] == expected
+
+
+def test_at_the_end_each_pods_devices_are_shown_and_how_to_remove_the_cluster(play: Play) -> None:
+    _commands, _, story = play().output.partition("\n\n")
+    assert story.splitlines() == [
+        "uses-gpu sees GPU_COUNT=1, GPU_DEVICE_GPU_0=GPU-12",
+        "needs-60gi sees nothing",
+        "shares-first sees nothing",
+        "shares-second sees nothing",
+        "claim one has worker/gpu-0",
+        "claim two has no device",
+        "",
+        "Look around: kubectl --context kind-dra-driver get resourceslices,deviceclasses,resourceclaims",
+        "Remove it:   kind delete cluster --name dra-driver",
+    ]
+
+
+def test_a_cluster_that_is_there_is_used_again(play: Play) -> None:
+    played = play(clusters="other\ndra-driver")
+    assert played.code == 0
+    assert "The cluster dra-driver is there already" in played.output
+    assert [call for call in played.calls if "create cluster" in call] == []
+
+
+def test_another_name_and_another_kubernetes_are_passed_on(play: Play, archive: Path) -> None:
+    words = ("--image-archive", str(archive), "--name", "mine", "--node-image", "node:v1")
+    played = play(*words)
+    (create,) = [shown(call, archive) for call in played.calls if "create cluster" in call]
+    assert create == (
+        "docker: kind create cluster --name mine --config ROOT/hack/kind-config.yaml"
+        " --image node:v1 --wait 180s"
+    )
+    assert played.output.rstrip().endswith("kind delete cluster --name mine")
+    wrong = [c for c in played.calls if "kind-dra-driver" in c]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "provider", "engine"),
+    [
+        (("podman", "docker"), "", "docker"),
+        (("nerdctl", "podman"), "", "podman"),
+        (("podman", "docker"), "podman", "podman"),
+    ],
+)
+def test_the_engine_is_kinds_choice_or_the_one_that_is_asked_for(
+    tools: tuple[str, ...], provider: str, engine: str, play: Play
+) -> None:
+    played = play(tools=(*tools, "kind", "helm", "kubectl"), provider=provider)
+    assert played.code == 0
+    assert {call.partition(":")[0] for call in played.calls} == {engine}
+    assert played.calls[0] == f"{engine}: {engine} info"
+
+
+def test_everything_that_is_missing_is_named_at_once_before_anything_runs(play: Play) -> None:
+    played = play(tools=("helm",))
+    assert (played.code, played.calls) == (1, [])
+    assert played.error == (
+        "kind-demo: This needs what is not installed: a container engine (docker, podman, nerdctl);"
+        " kind (https://kind.sigs.k8s.io); kubectl (https://kubernetes.io/docs/tasks/tools)."
+        " Without them: make demo, or make e2e.\n"
+    )
+
+
+def test_an_engine_that_is_asked_for_and_missing_is_named(play: Play) -> None:
+    played = play(provider="podman")
+    assert (played.code, played.calls) == (1, [])
+    assert "a container engine (podman)" in played.error
+
+
+FAILURES = {
+    "docker info": "docker is installed but does not answer: start it.",
+    "kind get clusters": "Is the container engine running?",
+    "kind create cluster*": "docs/kind.md lists usual reasons.",
+    "*get --raw*": "need Kubernetes 1.34 or newer, which serves resource.k8s.io/v1",
+    "docker pull*": "The example pods run busybox from a public registry, tagged localhost/busybox:1.",
+    "docker save*": "The example pods run busybox from a public registry, tagged localhost/busybox:1.",
+    "kind load image-archive*driver.tar*": "driver.tar an image archive, and has the machine disk space?",
+    "kind load image-archive*pods.tar*": "pods.tar an image archive, and has the machine disk space?",
+    "helm*": "logs daemonset/dra-driver",
+    "*rollout restart*": "Is the chart installed?",
+    "*rollout status*": "The driver did not get ready; it says why: kubectl --context kind-dra-driver",
+    "*apply*memory.yaml": "Is it there already, and different?",
+    "*wait*shares-second*": "kubectl --context kind-dra-driver describe pod shares-second",
+    "*logs needs-60gi": "Is the pod still there?",
+}
+
+
+@pytest.mark.parametrize(("failing", "hint"), FAILURES.items(), ids=FAILURES)
+def test_a_step_that_fails_ends_the_story_with_a_hint(failing: str, hint: str, play: Play) -> None:
+    played = play(failing=failing)
+    assert played.code == 1
+    said, message = played.error.splitlines()
+    assert said == "it says why"
+    failed = played.calls[-1].removeprefix("docker: ")
+    assert message.startswith(f"kind-demo: `{failed}` failed with exit status 3. ")
+    assert hint in message
+
+
+def test_an_archive_that_is_not_there_is_said_before_a_cluster_is_made(play: Play) -> None:
+    played = play("--image-archive", "/nowhere.tar")
+    assert (played.code, played.calls) == (1, [])
+    assert played.error.startswith("kind-demo: /nowhere.tar does not exist;")
+
+
+def test_where_the_image_cannot_be_built_another_way_is_shown(play: Play) -> None:
+    """Without an archive the image is built, which needs Debian's tools; none is on the PATH."""
+    played = play("--name", "mine")
+    assert played.code == 1
+    assert "apt-get and dpkg-deb are not here" in played.error
+    assert "hack/image/build.py --output" in played.error
+    assert "--version kind-demo` failed with exit status 1" in played.error
+    assert "Elsewhere: hack/image/docker-build" in played.error
+
+
+def test_the_cluster_takes_nothing_from_the_host_and_knows_dra_and_cdi() -> None:
+    config = yaml.safe_load((ROOT / "hack" / "kind-config.yaml").read_text())
+    assert "extraMounts" not in str(config)
+    assert config["name"] == "dra-driver"
+    assert config["featureGates"]["DynamicResourceAllocation"] is True
+    assert config["runtimeConfig"] == {"api/beta": "true"}
+    assert "enable_cdi = true" in config["containerdConfigPatches"][0]
+    assert [node["role"] for node in config["nodes"]] == ["control-plane", "worker"]
+
+
+def test_the_pods_that_are_waited_for_are_those_of_the_examples() -> None:
+    text = SCRIPT.read_text()
+    table = re.search(r"^PODS = \{\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE)
+    assert table is not None
+    for example, names in re.findall(r'"([\w-]+)": \(([^)]*)\)', table[1]):
+        file = ROOT / "deviceclasses" / "examples" / f"{example}.yaml"
+        documents = list(yaml.safe_load_all(file.read_text()))
+        pods = [doc["metadata"]["name"] for doc in documents if doc["kind"] == "Pod"]
+        assert re.findall(r'"([\w-]+)"', names) == pods

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CDI files that somebody touches while nobody asks."""
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from dra_driver.errors import Permanent, Temporary
+from dra_driver.model.events import Recovered
+from dra_driver.services.restore import LOOK_SECONDS, RestoreFiles
+from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.failpoints import Failpoints, raising
+from dra_driver.testing.local_node import LocalNode
+
+NewNode = Callable[..., LocalNode]
+
+
+def watcher(node: LocalNode) -> RestoreFiles:
+    return RestoreFiles(node.parts, node.store, node.cdi.documents, node.cdi.fingerprint)
+
+
+@pytest.mark.parametrize("text", [None, "{}", ""])
+def test_a_file_that_somebody_touched_is_put_back(node: LocalNode, text: str | None) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    files = watcher(node)
+    assert files.once() == {}
+    node.events.clear()
+    node.cdi.remove(ref.uid)
+    if text is not None:
+        node.cdi.write(ref.uid, text)
+    assert files.once() == {}
+    assert node.disk() == before
+    assert node.events == [Recovered(rewritten=1, released=0, removed_files=0)]
+
+
+def test_nothing_is_read_while_nothing_changed(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    reads: list[int] = []
+
+    def documents():
+        reads.append(1)
+        return node.cdi.documents()
+
+    files = RestoreFiles(node.parts, node.store, documents, node.cdi.fingerprint)
+    for _ in range(3):
+        files.once()
+    assert len(reads) == 1
+    node.prepare(*node.add(a_claim("two", results=[a_result("gpu-1")])))
+    files.once()
+    assert len(reads) == 2
+
+
+def test_half_done_claims_and_those_of_another_boot_are_others_business(node: LocalNode) -> None:
+    def configure(_device, _config) -> None:
+        raise Permanent("no")
+
+    (ref, old) = node.add(a_claim(), a_claim("old", results=[a_result("gpu-1")]))
+    node.prepare(old)
+    node.cdi.remove(old.uid)
+    node.restart(boot_id="boot-2")
+    node.configure = configure
+    node.prepare(ref)
+    assert watcher(node).once() == {}
+    assert node.disk().files == {}
+
+
+def test_a_claim_that_was_released_meanwhile_gets_no_file(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    node.cdi.remove(ref.uid)
+
+    def documents():
+        found = node.cdi.documents()
+        node.unprepare(ref)
+        return found
+
+    files = RestoreFiles(node.parts, node.store, documents, node.cdi.fingerprint)
+    assert files.once() == {}
+    assert node.disk().files == {}
+
+
+def test_what_cannot_be_written_is_answered_and_tried_again(new_node: NewNode) -> None:
+    points = Failpoints()
+    node = new_node(point=points)
+    refs = node.add(a_claim(), a_claim("two", results=[a_result("gpu-1")]))
+    node.prepare(*refs)
+    before = node.disk()
+    for ref in refs:
+        node.cdi.remove(ref.uid)
+    node.restart(point=Failpoints({"rename.file.before": raising(Temporary("full"))}))
+    files = watcher(node)
+    assert {uid: str(error) for uid, error in files.once().items()} == {
+        ref.uid: "full" for ref in refs
+    }
+    node.point.disarm()
+    assert files.once() == {}
+    assert node.disk() == before
+
+
+def test_the_loop_looks_until_it_is_asked_to_end_and_survives_errors(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    stop, waits = Event(), []
+
+    def fingerprint() -> object:
+        if len(waits) == 1:
+            raise Permanent("cannot list")
+        return node.cdi.fingerprint()
+
+    def wait(stop: Event, seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 2:
+            node.cdi.remove(ref.uid)
+        if len(waits) == 3:
+            assert node.disk() == before
+            (node.directory / "cdi" / node.cdi.file(ref.uid).name).unlink()
+            node.cdi.file(ref.uid).mkdir()  # so that it cannot be written
+        if len(waits) == 4:
+            node.cdi.file(ref.uid).rmdir()
+            stop.set()
+        return stop.is_set()
+
+    RestoreFiles(node.parts, node.store, node.cdi.documents, fingerprint).run(stop, wait=wait)
+    assert waits == [LOOK_SECONDS] * 4
+    node.prepare(ref)
