@@ -70,7 +70,7 @@ def test_an_etcd_of_yesterday_takes_no_device_twice_and_yesterdays_pod_runs_agai
     driver, cluster = story.driver, story.driver.cluster
     _run(story, "stays")
     _run(story, "yesterday")
-    there = story.allocated("yesterday")
+    there, devices = story.allocated("yesterday"), published(driver)
     cluster.stop_control_plane()
     shutil.copytree(cluster.etcd_folder, tmp_path / "etcd")
     cluster.start_control_plane()
@@ -83,6 +83,7 @@ def test_an_etcd_of_yesterday_takes_no_device_twice_and_yesterdays_pod_runs_agai
     cluster.start_control_plane(etcd=tmp_path / "etcd")
     # A kubelet's watches would wait for a version that lies in the future now; etcd's manual says to restart it.
     cluster.restart_kubelet()
+    wait_until(lambda: published(driver) == devices, "the slices", timeout_seconds=120)
 
     # For the API server there never was a claim "today", and its device belongs to "yesterday".
     claim = cluster.get("--namespace", story.namespace, "resourceclaim", "yesterday")

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from onenode import features
 from onenode.driver import DRIVER_NAME, TAG, Driver
 from onenode.namespaces import TestBedError, wait_until
 from onenode.node_files import CDI_FOLDER
@@ -44,6 +45,12 @@ def _logged(driver: Driver, event: str) -> list[dict[str, object]]:
 
 def _version(driver: Driver) -> str:
     return str(_logged(driver, "starting")[0]["version"])
+
+
+def _surges(driver: Driver) -> bool:
+    """Do two drivers stand side by side during an update?"""
+    minor = features.minor_of(driver.cluster.options.version)
+    return features.feature("SeamlessDriverUpgrade").on(minor)
 
 
 def _schema(driver: Driver) -> int:
@@ -81,7 +88,7 @@ def _run(story: Story, name: str, quantity: str = "40Gi") -> None:
 class Worker:
     """Starts and ends pods with claims until it is told to stop."""
 
-    def __init__(self, story: Story, name: str) -> None:
+    def _init__(self, story: Story, name: str) -> None:
         self.story = story
         self.name = name
         self.waits: list[float] = []  # seconds from the pod's creation to Ready
@@ -132,7 +139,12 @@ def test_pods_come_and_go_while_the_driver_is_updated_and_rolled_back(
         for future in running:
             future.result(timeout=300)
 
-    assert _complaints(story) == []
+    complaints = _complaints(story)
+    if _surges(driver):
+        assert complaints == []
+    else:
+        # A pod that comes while no driver is there waits for the next one, and gets its device then.
+        assert [text for text in complaints if "is not registered" not in text] == []
     story.assert_has_claimed("stays", "stays")
     assert story.restarts("stays") == 0
     assert _schema(driver) == first_schema + 1

@@ -119,6 +119,23 @@ true
 {{- fail (printf "Pods still use devices of %s, by the claims %s. Only the running driver can release them: delete these pods first, then try again. cleanup.force=true goes on all the same; those pods lose their devices and cannot end." .Values.driverName $used) -}}
 {{- end -}}
 {{- end -}}
+{{- range $key, $_ := .Values.backend.options -}}
+{{- if contains "=" $key -}}
+{{- fail (printf "backend.options has the key %q; a key has no =." $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $_ := .Values.podLabels -}}
+{{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
+{{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list "POD_UID" -}}
+{{- range $variable := fromYamlArray (include "dra-driver.env" .) -}}
+{{- if has $variable.name $names -}}
+{{- fail (printf "extraEnv sets %s, which the chart sets from a value of its own (values.yaml has it); set that one." $variable.name) -}}
+{{- end -}}
+{{- $names = append $names $variable.name -}}
+{{- end -}}
 {{- if and .Values.onlyGpuNodes .Values.affinity -}}
 {{- fail "Set either onlyGpuNodes or affinity: the first is an affinity of the chart's own." -}}
 {{- end -}}
