@@ -40,7 +40,7 @@ def leaders_duties(
         ground.kube.emit_event,
         log=log,
     )
-    files = RestoreFiles(parts, ground.store, cdi.documents, cdi.fingerprint, log=log)
+    files = RestoreFiles(parts, ground.store, cdi.entries, log=log)
     return {
         "publish": publisher.run,
         "watch": publisher.watch,

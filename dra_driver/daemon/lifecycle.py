@@ -7,10 +7,8 @@ the cluster needs: slices, CDI files and state stay, since pods go on running an
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
 from types import FrameType
 
 from structlog.typing import FilteringBoundLogger
@@ -29,11 +27,11 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     """Run until a signal; answers the exit code. Raises Fatal when the process cannot start."""
     log = make_logger(level=settings.log.level, form=settings.log.format)
     log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
-    with _signals(log) as asked:
+    with _signals() as asked:
         daemon = compose(settings, log=log, point=point)
         try:
             startup(daemon, log)
-            asked.wait()
+            log.info("stopping", signal=asked.wait())
         finally:
             shutdown(daemon, log)
     log.info("ended")
@@ -76,23 +74,43 @@ def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> None:
     daemon.close()
 
 
-@contextmanager
-def _signals(log: FilteringBoundLogger) -> Iterator[Event]:
-    """An event that the first signal sets; the second leaves the process. Handlers are restored at the end."""
-    asked = Event()
+class _Asked:
+    """The first signal asks for the end; the second leaves the process at once.
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
-            sys.stderr.flush()
+    A handler runs in the middle of whatever the main thread is doing. So it takes no lock, neither a logger's nor an Event's:
+    the main thread may be holding it. It writes into a pipe.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._number = 0
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        if self._number:
             os._exit(FORCED_EXIT_CODE)
-        asked.set()
-        log.info("stopping", signal=signal.Signals(number).name)
+        self._number = number
+        os.write(self._writer, b"!")
 
+    def wait(self) -> str:
+        """Wait for the first signal; answers its name."""
+        os.read(self._reader, 1)
+        return signal.Signals(self._number).name
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextmanager
+def _signals() -> Iterator[_Asked]:
+    """Listen to SIGTERM and SIGINT. Handlers are restored at the end."""
+    asked = _Asked()
     before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, asked.take) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
         yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        asked.close()

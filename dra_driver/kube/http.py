@@ -9,6 +9,7 @@ garbage collector does, when the Node was made anew). Everything else is asked f
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from threading import Event, Lock
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -69,7 +70,8 @@ class HttpKubeApi:
         self._node = node
         self._repeats = Repeats(clock=clock)
         self._wire: Wire | None = None
-        self._wire_lock = Lock()  # held while asking, so that calls in parallel ask once
+        self._wire_lock = Lock()  # never held in a request
+        self._asked: Future[Wire] | None = None  # who is asking for the version now
         self._node_uid = ""
         self._node_lock = Lock()
         self._kubelet_version = ""
@@ -265,16 +267,38 @@ class HttpKubeApi:
     # What is kept between calls
 
     def _served(self) -> Wire:
+        """The wire version; of calls in parallel one asks, and all get its answer or its error."""
         with self._wire_lock:
-            if self._wire is None:
-                try:
-                    group = self._transport.request(
-                        Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH)
-                    )
-                except (NotServed, NotFound) as error:
-                    raise not_served(self._server, "it does not know the group") from error
-                self._wire = choose(group, self._server)
-            return self._wire
+            if self._wire is not None:
+                return self._wire
+            asked, ours = self._asked, self._asked is None
+            if asked is None:
+                asked = self._asked = Future()
+        if ours:
+            self._ask(asked)
+        return asked.result()
+
+    def _ask(self, asked: "Future[Wire]") -> None:
+        # Without the lock: whoever comes now waits for this answer, not behind everybody who came before.
+        try:
+            wire = self._discover()
+        except BaseException as error:
+            with self._wire_lock:
+                self._asked = None
+            asked.set_exception(error)
+            raise
+        with self._wire_lock:
+            self._wire, self._asked = wire, None
+        asked.set_result(wire)
+
+    def _discover(self) -> Wire:
+        try:
+            group = self._transport.request(
+                Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH)
+            )
+        except (NotServed, NotFound) as error:
+            raise not_served(self._server, "it does not know the group") from error
+        return choose(group, self._server)
 
     def _with_wire(self, do: Callable[[Wire], _Answer]) -> _Answer:
         """Do something in the served version; once more when that version turns out to be gone (an upgraded cluster)."""

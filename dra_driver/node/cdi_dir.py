@@ -50,16 +50,11 @@ class CdiDirectory:
         """Remove the claim's document; a missing one is fine."""
         remove(self.file(uid))
 
-    def fingerprint(self) -> frozenset[tuple[str, int, int, int]]:
-        """Changes whenever one of this driver's documents does: names, inodes, sizes and times. Nothing is read."""
+    def entries(self) -> Mapping[ClaimUid, tuple[int, int, int]]:
+        """What changes whenever one of this driver's documents does: inode, size and time of each. Nothing is read."""
         try:
-            with os.scandir(self._path) as entries:
-                return frozenset(
-                    (entry.name, found.st_ino, found.st_size, found.st_mtime_ns)
-                    for entry in entries
-                    if entry.name.startswith(self._prefix)
-                    and (found := entry.stat(follow_symlinks=False))
-                )
+            with os.scandir(self._path) as found:
+                return {uid: _entry(entry) for entry in found if (uid := self._uid(entry.name))}
         except OSError as error:
             raise translated(error, f"cannot list CDI directory {self._path}") from error
 
@@ -69,9 +64,15 @@ class CdiDirectory:
             names = sorted(path.name for path in self._path.iterdir())
         except OSError as error:
             raise translated(error, f"cannot list CDI directory {self._path}") from error
-        uids = [
-            ClaimUid(name.removeprefix(self._prefix).removesuffix(_SUFFIX))
-            for name in names
-            if name.startswith(self._prefix) and name.endswith(_SUFFIX)
-        ]
-        return {uid: self.read(uid) or "" for uid in uids}
+        return {uid: self.read(uid) or "" for name in names if (uid := self._uid(name))}
+
+    def _uid(self, name: str) -> ClaimUid | None:
+        """Whose document this is; None when it is none of ours."""
+        if not (name.startswith(self._prefix) and name.endswith(_SUFFIX)):
+            return None
+        return ClaimUid(name.removeprefix(self._prefix).removesuffix(_SUFFIX))
+
+
+def _entry(entry: os.DirEntry[str]) -> tuple[int, int, int]:
+    found = entry.stat(follow_symlinks=False)
+    return found.st_ino, found.st_size, found.st_mtime_ns

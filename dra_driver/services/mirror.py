@@ -27,7 +27,9 @@ PERMANENT_SECONDS = (60.0,)
 STEADY_SECONDS = (
     60.0  # a watch that lived so long was no failure: the next delay is the first again
 )
-WHOLE_WATCH_SECONDS = 290.0  # a server that ends a watch sooner was not asked to (see dra_driver.kube.http)
+WHOLE_WATCH_SECONDS = (
+    290.0  # a server that ends a watch sooner was not asked to (see dra_driver.kube.http)
+)
 EARLY_END_SECONDS = 1.0
 
 

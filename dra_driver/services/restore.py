@@ -2,11 +2,11 @@
 """While running: put back CDI files that somebody else changed or removed.
 
 The kubelet asks once for a claim and remembers the answer. A container that starts later, again or in a second pod, meets the
-file as it stands then, and a runtime that cannot read it lets the pod hang. So the files are looked at every few seconds;
-only their directory entries while nothing changed.
+file as it stands then, and a runtime that cannot read it lets the pod hang. So the directory's entries are looked at every few
+seconds, and a file is read when its entry changed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Event
 
 import structlog
@@ -19,31 +19,30 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.prepare import NodeParts
-from dra_driver.services.recover import Documents, WholeStore
+from dra_driver.services.recover import WholeStore
 
 LOOK_SECONDS = 5.0
 
-Fingerprint = Callable[[], object]
+Entries = Callable[[], Mapping[ClaimUid, object]]
+_LOOK_AGAIN = object()  # no entry is equal to it
 
 
 class RestoreFiles:
-    """`once` may be called at any time. `fingerprint` is something that changes whenever a document does."""
+    """`once` may be called at any time. `entries` answers something for each claim's file that changes whenever the file does."""
 
     def __init__(
         self,
         parts: NodeParts,
         store: WholeStore,
-        documents: Documents,
-        fingerprint: Fingerprint,
+        entries: Entries,
         *,
         log: FilteringBoundLogger | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
-        self._documents = documents
-        self._fingerprint = fingerprint
+        self._entries = entries
         self._log: FilteringBoundLogger = log or structlog.get_logger()
-        self._well: object = None  # the fingerprint with which all was well
+        self._well: Mapping[ClaimUid, object] | None = None  # the entries with which all was well
 
     def run(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
         """Look again and again until `stop`."""
@@ -58,13 +57,8 @@ class RestoreFiles:
 
     def once(self) -> Mapping[ClaimUid, DriverError]:
         """Compare, and write what differs from the state; answers what failed. Raises DriverError if nobody can look."""
-        seen = self._fingerprint()
-        if seen == self._well:
-            return {}
-        files = self._documents()
-        with self._store.reading() as state:
-            claims = state.all_claims()
-        suspects = [claim.ref for claim in claims if self._differs(claim, files)]
+        seen = self._entries()
+        suspects = [claim.ref for claim in self._changed(seen) if self._differs(claim)]
         failures: dict[ClaimUid, DriverError] = {}
         restored = 0
         for ref in suspects:
@@ -74,12 +68,21 @@ class RestoreFiles:
                 failures[ref.uid] = error
         if restored:
             self._parts.observe(Recovered(rewritten=restored, released=0, removed_files=0))
-        self._well = None if suspects else seen
+        self._well = {**seen, **{ref.uid: _LOOK_AGAIN for ref in suspects}}
         return failures
 
-    def _differs(self, claim: PreparedClaim, files: Mapping[ClaimUid, str]) -> bool:
+    def _changed(self, seen: Mapping[ClaimUid, object]) -> Collection[PreparedClaim]:
+        """Claims whose entries changed since all was well; at first every claim."""
+        well = self._well
+        with self._store.reading() as state:
+            if well is None:
+                return state.all_claims()
+            changed = [uid for uid in {*seen, *well} if seen.get(uid) != well.get(uid)]
+            return state.read(uids=changed).claims.values()
+
+    def _differs(self, claim: PreparedClaim) -> bool:
         prepared = (claim.phase, claim.boot_id) == (Phase.PREPARED, self._store.boot_id)
-        return prepared and files.get(claim.ref.uid) != claim.cdi_spec
+        return prepared and self._parts.cdi.read(claim.ref.uid) != claim.cdi_spec
 
     def _restore(self, ref: ClaimRef) -> bool:
         parts = self._parts
@@ -87,8 +90,7 @@ class RestoreFiles:
         with parts.lock([f"claim-{ref.uid}"], parts.clock() + CALL_SECONDS, "restoring its file"):
             with parts.store.reading() as state:
                 claim = state.read(uids=[ref.uid]).claims.get(ref.uid)
-            text = parts.cdi.read(ref.uid)
-            if claim is None or not self._differs(claim, {} if text is None else {ref.uid: text}):
+            if claim is None or not self._differs(claim):
                 return False
             self._log.warning("cdi_file_changed_by_somebody_else", claim=str(ref))
             parts.cdi.write(ref.uid, claim.cdi_spec)

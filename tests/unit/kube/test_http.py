@@ -3,6 +3,8 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic, sleep
 
 import pytest
 
@@ -31,7 +33,16 @@ from dra_driver.model.slices import (
     StoredSlice,
     UpdateSlice,
 )
-from dra_driver.testing.fake_api import Answer, CutWatch, FakeApi, Object, Reset, WatchLine, refusal
+from dra_driver.testing.fake_api import (
+    Answer,
+    CutWatch,
+    FakeApi,
+    Hold,
+    Object,
+    Reset,
+    WatchLine,
+    refusal,
+)
 
 POOL = PoolName("node-1")
 GPU = PublishedDevice(
@@ -509,3 +520,25 @@ def test_an_unreachable_server_is_named_with_the_next_step(
     assert message.endswith(
         "; check that the API server runs and that its address in /etc/kubeconfig can be reached from this node"
     )
+
+
+def test_calls_that_wait_for_the_version_fail_together_and_not_one_after_the_other(
+    api: FakeApi, kube: HttpKubeApi
+) -> None:
+    """Each question may take ten seconds: a queue of them would be longer than the kubelet waits."""
+    slow = threading.Event()
+    api.serve()
+    api.faults.add(Hold(slow), resource="discovery")
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(kube.served_version) for _ in range(3)]
+        deadline = monotonic() + 30
+        while kube._asked is None or len(kube._asked._condition._waiters) < 2:
+            assert monotonic() < deadline, "two calls never waited"
+            sleep(0.01)
+        slow.set()
+        for call in calls:
+            with pytest.raises(NotServed):
+                call.result()
+    assert [request.resource for request in api.requests] == ["discovery"]
+    api.serve("v1")
+    assert kube.served_version() == "v1"

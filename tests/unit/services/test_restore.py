@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """CDI files that somebody touches while nobody asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from threading import Event
 
 import pytest
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.events import Recovered
+from dra_driver.model.ids import ClaimUid
+from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.services.restore import LOOK_SECONDS, RestoreFiles
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
@@ -17,7 +20,7 @@ NewNode = Callable[..., LocalNode]
 
 
 def watcher(node: LocalNode) -> RestoreFiles:
-    return RestoreFiles(node.parts, node.store, node.cdi.documents, node.cdi.fingerprint)
+    return RestoreFiles(node.parts, node.store, node.cdi.entries)
 
 
 @pytest.mark.parametrize("text", [None, "{}", ""])
@@ -36,22 +39,27 @@ def test_a_file_that_somebody_touched_is_put_back(node: LocalNode, text: str | N
     assert node.events == [Recovered(rewritten=1, released=0, removed_files=0)]
 
 
-def test_nothing_is_read_while_nothing_changed(node: LocalNode) -> None:
-    (ref,) = node.add(a_claim())
-    node.prepare(ref)
-    reads: list[int] = []
+def test_only_what_changed_is_read(new_node: NewNode) -> None:
+    node = new_node()
+    refs = node.add(a_claim(), a_claim("two", results=[a_result("gpu-1")]))
+    node.prepare(*refs)
+    reads: list[ClaimUid] = []
 
-    def documents():
-        reads.append(1)
-        return node.cdi.documents()
+    class Counted(CdiDirectory):
+        def read(self, uid: ClaimUid) -> str | None:
+            reads.append(uid)
+            return super().read(uid)
 
-    files = RestoreFiles(node.parts, node.store, documents, node.cdi.fingerprint)
+    cdi = Counted(node.directory / "cdi", node.parts.place.cdi_kind)
+    files = RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries)
     for _ in range(3):
         files.once()
-    assert len(reads) == 1
-    node.prepare(*node.add(a_claim("two", results=[a_result("gpu-1")])))
+    assert sorted(reads) == sorted(ref.uid for ref in refs)
+    reads.clear()
+    (late,) = node.add(a_claim("three", results=[a_result("gpu-2")]))
+    node.prepare(late)
     files.once()
-    assert len(reads) == 2
+    assert reads == [late.uid]
 
 
 def test_half_done_claims_and_those_of_another_boot_are_others_business(node: LocalNode) -> None:
@@ -73,13 +81,17 @@ def test_a_claim_that_was_released_meanwhile_gets_no_file(node: LocalNode) -> No
     node.prepare(ref)
     node.cdi.remove(ref.uid)
 
-    def documents():
-        found = node.cdi.documents()
-        node.unprepare(ref)
-        return found
+    class Slow(CdiDirectory):
+        asked = False
 
-    files = RestoreFiles(node.parts, node.store, documents, node.cdi.fingerprint)
-    assert files.once() == {}
+        def read(self, uid: ClaimUid) -> str | None:
+            if not self.asked:
+                self.asked = True
+                node.unprepare(ref)
+            return super().read(uid)
+
+    cdi = Slow(node.directory / "cdi", node.parts.place.cdi_kind)
+    assert RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries).once() == {}
     assert node.disk().files == {}
 
 
@@ -107,10 +119,10 @@ def test_the_loop_looks_until_it_is_asked_to_end_and_survives_errors(node: Local
     before = node.disk()
     stop, waits = Event(), []
 
-    def fingerprint() -> object:
+    def entries() -> Mapping[ClaimUid, object]:
         if len(waits) == 1:
             raise Permanent("cannot list")
-        return node.cdi.fingerprint()
+        return node.cdi.entries()
 
     def wait(stop: Event, seconds: float) -> bool:
         waits.append(seconds)
@@ -125,6 +137,6 @@ def test_the_loop_looks_until_it_is_asked_to_end_and_survives_errors(node: Local
             stop.set()
         return stop.is_set()
 
-    RestoreFiles(node.parts, node.store, node.cdi.documents, fingerprint).run(stop, wait=wait)
+    RestoreFiles(node.parts, node.store, entries).run(stop, wait=wait)
     assert waits == [LOOK_SECONDS] * 4
     node.prepare(ref)
