@@ -3,7 +3,9 @@
 
 import os
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import time
@@ -28,6 +30,18 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < end, f"never came: {what}"
         time.sleep(0.01)
     return answer
+
+
+def listener(path: Path) -> int:
+    """The number of the process that listens on a socket; 0 for none."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return 0
+        packed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process: int = struct.unpack("3i", packed)[0]
+    return process
 
 
 class NodeProcess:
@@ -91,10 +105,17 @@ class NodeProcess:
         self.register()
 
     def register(self) -> None:
-        """Wait until the kubelet found the driver."""
+        """Wait until the kubelet found this process: the sockets of a killed one are there until it starts again."""
         wait_for(
-            lambda: self.alive() and self.kubelet.register(DRIVER),
+            lambda: self.alive() and self._is_called(),
             f"registration; log:\n{self.log()}",
+        )
+
+    def _is_called(self) -> bool:
+        plugin = self.kubelet.register(DRIVER)
+        assert self.process is not None
+        return plugin is not None and all(
+            listener(Path(path)) == self.process.pid for path in (plugin.socket, plugin.endpoint)
         )
 
     def alive(self) -> bool:
