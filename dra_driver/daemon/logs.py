@@ -42,7 +42,7 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
         last,
     ]
     logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        structlog.WriteLogger(sys.stderr),  # one write for each line
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
     )

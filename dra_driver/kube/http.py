@@ -18,6 +18,7 @@ import urllib3
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import (
+    Conflict,
     Expired,
     Invalid,
     NodeEvent,
@@ -199,13 +200,13 @@ class HttpKubeApi:
             "resourceVersion": present.resource_version,
         }
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
-        exchange = Exchange(
-            Call("update", "resourceslices", present.name),
-            "PUT",
-            path,
-            body=self._slice(wire, metadata, spec),
-        )
-        return wire.load_slice(self._transport.request(exchange))
+        body = self._slice(wire, metadata, spec)
+        exchange = Exchange(Call("update", "resourceslices", present.name), "PUT", path, body=body)
+        try:
+            return wire.load_slice(self._transport.request(exchange))
+        except NotFound as error:
+            # Deleted meanwhile, or never known to an API server that was restored: as good as changed.
+            raise Conflict(str(error)) from error
 
     def _delete(self, wire: Wire, present: StoredSlice) -> StoredSlice | None:
         preconditions = {"uid": present.uid, "resourceVersion": present.resource_version}

@@ -7,13 +7,19 @@ the state alone, from which every file can be written again.
 
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 
 TEMPORARY_SUFFIX = ".tmp"  # not .json or .yaml: no CDI reader looks at it
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_OURS = secrets.token_hex(
+    4
+)  # no other process's; a process number is one only in its own namespace
+_numbers = count()
 FAILPOINTS = ("rename.file.before", "rename.file.after")
 
 _NEXT_STEPS = {
@@ -35,12 +41,11 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
     """Put `text` at `path` in one step. On an error the old content stands and no temporary file is left."""
     temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent
-        )
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        beside = path.with_name(f".{path.name}.{_OURS}-{next(_numbers)}{TEMPORARY_SUFFIX}")
+        handle = os.open(beside, _NEW, 0o600)
+        temporary = beside
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
             os.fchmod(file.fileno(), 0o644)
         point("rename.file.before")
         _rename(temporary, path)

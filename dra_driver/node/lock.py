@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import Temporary
@@ -40,10 +40,18 @@ class Locks:
 
         `until` is a time of `clock`. Raises Temporary, naming the holder, when one is not free by then; none is held then.
         """
-        with ExitStack() as stack:
+        taken: list[tuple[Path, int]] = []
+        try:
             for name in sorted(set(names)):
-                stack.enter_context(self._held(name, until=until, purpose=purpose))
+                path = self._directory / f"{name}.lock"
+                taken.append((path, self._acquire(path, until=until)))
+                _name_holder(taken[-1][1], purpose)
             yield
+        finally:
+            for path, handle in reversed(taken):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                os.close(handle)
 
     def clear_leftovers(self) -> None:
         """Remove the files of killed holders; what somebody holds stays."""
@@ -54,23 +62,6 @@ class Locks:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                 os.close(taken)
-
-    @contextmanager
-    def _held(self, name: str, *, until: float, purpose: str) -> Iterator[None]:
-        path = self._directory / f"{name}.lock"
-        handle = self._acquire(path, until=until)
-        try:
-            # The name is a courtesy: on a full disk the lock holds without it. It is never cut to nothing first: ext4
-            # forces a file that was to the disk when it is closed, which costs as much as a commit.
-            text = f"process {os.getpid()}, {purpose}".encode()
-            with suppress(OSError):
-                os.pwrite(handle, text, 0)
-                os.ftruncate(handle, len(text))
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            os.close(handle)
 
     def _acquire(self, path: Path, *, until: float) -> int:
         pause = _FIRST_PAUSE_SECONDS
@@ -93,6 +84,19 @@ class Locked(Temporary):
             f"{name} is locked by {holder}; waited as long as the kubelet waits, it tries again"
         )
         self.holder = holder
+
+
+def _name_holder(handle: int, purpose: str) -> None:
+    """Write into the file who holds it. It is a courtesy: on a full disk the lock holds without it.
+
+    The file is never cut to nothing first: ext4 forces a file that was to the disk when it is closed, which costs as much as a
+    commit.
+    """
+    text = f"process {os.getpid()}, {purpose}".encode()
+    with suppress(OSError):
+        os.pwrite(handle, text, 0)
+        if os.fstat(handle).st_size > len(text):  # a killed holder's name was longer
+            os.ftruncate(handle, len(text))
 
 
 def open_lock(path: Path) -> int:

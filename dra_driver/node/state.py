@@ -28,8 +28,10 @@ from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.slices import PublishedDevice
 from dra_driver.model.state import NodeState, Phase, PreparedClaim
 from dra_driver.node.files import never, translated
+from dra_driver.node.lock import leads_to
 from dra_driver.node.published import dump_published, load_published
 from dra_driver.node.rows import COLUMNS, damaged, dump_claim, load_claim
+from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
 SCHEMA = 2
 BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
@@ -173,9 +175,10 @@ class StateStore:
         self._busy_seconds = busy_seconds
         self._mutex = threading.Lock()
         # Every process that has the file open holds this lock shared; setting the file aside takes it alone.
-        self._guard = _open_guard(path)
+        self._guard, alone = _open_guard(path)
         try:
-            self._db = self._open()
+            self._db = self._open(alone=alone)
+            fcntl.flock(self._guard, fcntl.LOCK_SH)
         except BaseException:
             os.close(self._guard)
             raise
@@ -214,17 +217,19 @@ class StateStore:
         except sqlite3.Error as error:
             raise _driver_error(error, self.path, self._busy_seconds) from error
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, *, alone: bool) -> sqlite3.Connection:
         with self._translated():
             try:
-                return self._connect()
+                return self._connect(alone=alone)
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error, self.path):
                     raise
                 self.quarantined = _set_aside(self.path, self._guard, self._point)
-            return self._connect()
+            return self._connect(alone=alone)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, *, alone: bool) -> sqlite3.Connection:
+        # Alone, it can be told whether the log is whole; a second process meets what the first has taken up.
+        seen = look_at_log(self.path) if alone else None
         db = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
@@ -234,6 +239,8 @@ class StateStore:
             db.execute("PRAGMA journal_mode = WAL").fetchone()
             db.execute("PRAGMA synchronous = FULL")
             _check(db)
+            if seen is not None:
+                _check_log(db, self.path, seen)
             _migrate(db)
         except BaseException:
             db.close()
@@ -263,8 +270,11 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
         raise _driver_error(error, path, BUSY_SECONDS) from error
 
 
-def _open_guard(path: Path) -> int:
-    """The lock that says that this process has the file open; shared with other processes that do."""
+def _open_guard(path: Path) -> tuple[int, bool]:
+    """The lock that says that this process has the file open, and whether it is the only one for now.
+
+    Shared with other processes that have it open; if there is none, exclusive until the file is opened.
+    """
     guard = guard_of(path)
     while True:
         # A cleanup may remove file and directory while we wait for it.
@@ -276,17 +286,12 @@ def _open_guard(path: Path) -> int:
             handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translated(error, f"cannot open {guard}") from error
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        if _leads_to(guard, handle):
-            return handle
+        alone = _try_alone(handle)
+        if not alone:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        if leads_to(guard, handle):
+            return handle, alone
         os.close(handle)
-
-
-def _leads_to(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
 
 
 def _check(db: sqlite3.Connection) -> None:
@@ -305,6 +310,22 @@ def _check(db: sqlite3.Connection) -> None:
     }
     if owners != owed and _version(db) <= SCHEMA:  # a newer driver's claims may own more
         raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
+
+
+def _try_alone(guard: int) -> bool:
+    """Take the guard alone, if nobody else has it. A failed try loses a lock that the handle has."""
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:
+    # How many frames are valid is told by the attempt to write them into the main file; -1: there is no log.
+    _, taken, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    page_bytes = db.execute("PRAGMA page_size").fetchone()[0]
+    check_log(path, seen, taken=max(taken, 0), page_bytes=page_bytes)
 
 
 def _migrate(db: sqlite3.Connection) -> None:

@@ -165,6 +165,10 @@ class Sweep:
 
     def _prepare_again(self, claim: Claim, until: float) -> list[str]:
         parts = self._parts
+        if parts.cdi.read(claim.ref.uid) is None and not self._is_held(
+            claim.ref, parts.releasable.held()
+        ):
+            return []  # the kubelet unprepared it meanwhile
         with parts.store.transaction("recovered") as transaction:
             keys = own_keys(claim, parts.place)
             state = transaction.read(uids=[claim.ref.uid], keys=keys)

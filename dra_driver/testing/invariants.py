@@ -22,7 +22,7 @@ import sqlite3
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -128,12 +128,11 @@ def read_state(path: Path) -> tuple[dict[ClaimUid, PreparedClaim], dict[DeviceKe
 
 def read_files(directory: Path) -> dict[str, str]:
     """Every file of a directory by name, hidden ones too; what is no text is shown escaped."""
-    if not directory.is_dir():
-        return {}
-    return {
-        path.name: path.read_text(encoding="utf-8", errors="backslashreplace")
-        for path in sorted(directory.iterdir())
-    }
+    texts: dict[str, str] = {}
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        with suppress(FileNotFoundError):  # it went between the two looks
+            texts[path.name] = path.read_text(encoding="utf-8", errors="backslashreplace")
+    return texts
 
 
 def read_sockets(*directories: Path) -> dict[str, bool]:

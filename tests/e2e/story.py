@@ -247,7 +247,7 @@ class Story:
 
     def assert_has(self, pod: str, *devices: str, container: str = FIRST) -> Seen:
         """The container has exactly these devices: their uuids by name, their nodes by number."""
-        seen, there = self.seen_by(pod, container=container), published(self.driver)
+        seen, there = self.seen_by(pod, container=container), self._published(devices)
         uuids = {
             f"GPU_DEVICE_{name.upper().replace('-', '_')}": there[name]["attributes"]["uuid"][
                 "string"
@@ -260,6 +260,17 @@ class Story:
             minors,
         )
         return seen
+
+    def _published(self, devices: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The driver's devices; between two drivers an old kubelet takes them away for a moment."""
+
+        def complete() -> dict[str, dict[str, Any]]:
+            there = published(self.driver)
+            return there if there.keys() >= set(devices) else {}
+
+        # A pod without devices needs no slice to be compared with.
+        what = f"slices with {', '.join(devices)}"
+        return wait_until(complete, what) if devices else {}
 
     def assert_has_claimed(self, pod: str, claim: str, *, container: str = FIRST) -> Seen:
         """The container has exactly the devices in the claim's allocation, and that is at least one."""

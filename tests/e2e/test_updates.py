@@ -26,6 +26,8 @@ pytestmark = pytest.mark.real
 NEXT = "testbed-next"
 WORKERS = 2
 PODS_IN_EACH_VERSION = 3  # of each worker, at least
+# How the kubelet of 1.32 says that no driver is there at the moment.
+ABSENT = ("not found in the list of registered DRA plugins", "no such file or directory")
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def _run(story: Story, name: str, quantity: str = "40Gi") -> None:
 class Worker:
     """Starts and ends pods with claims until it is told to stop."""
 
-    def _init__(self, story: Story, name: str) -> None:
+    def __init__(self, story: Story, name: str) -> None:
         self.story = story
         self.name = name
         self.waits: list[float] = []  # seconds from the pod's creation to Ready
@@ -142,13 +144,13 @@ def test_pods_come_and_go_while_the_driver_is_updated_and_rolled_back(
     complaints = _complaints(story)
     if _surges(driver):
         assert complaints == []
+        assert _slice_versions(driver) == slices  # an update writes no slice
     else:
         # A pod that comes while no driver is there waits for the next one, and gets its device then.
-        assert [text for text in complaints if "is not registered" not in text] == []
+        assert [text for text in complaints if not any(words in text for words in ABSENT)] == []
     story.assert_has_claimed("stays", "stays")
     assert story.restarts("stays") == 0
     assert _schema(driver) == first_schema + 1
-    assert _slice_versions(driver) == slices  # an update writes no slice
     waits = [seconds for worker in workers for seconds in worker.waits]
     ends = [seconds for worker in workers for seconds in worker.ends]
     with capsys.disabled():
@@ -205,6 +207,7 @@ def test_removal_is_refused_while_a_claim_is_prepared_and_leaves_nothing_after(
     _run(again, "holder")
 
 
+@pytest.mark.needs("SeamlessDriverUpgrade")  # an older kubelet takes the slices away at once
 def test_helm_uninstall_alone_keeps_what_a_running_pod_has(driver: Driver, story: Story) -> None:
     _run(story, "survivor")
     driver.release.uninstall()

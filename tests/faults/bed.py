@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -165,11 +166,13 @@ class Bed(NodeProcess):
         names = (self.state_file.name + suffix for suffix in ("", "-wal", "-shm"))
         return [path for name in names if (path := self.state_file.with_name(name)).exists()]
 
-    def flip_bit(self, path: Path, chance: random.Random) -> int:
-        """Turn one bit of a file over; answers which."""
+    def flip_bit(self, path: Path, chance: random.Random, *, near: bytes = b"") -> int:
+        """Turn one bit of a file over, in the byte after a place where `near` stands if it does; answers which."""
         content = bytearray(path.read_bytes())
-        bit = chance.randrange(len(content) * 8)
-        content[bit // 8] ^= 1 << bit % 8
+        places = [found.end() for found in re.finditer(re.escape(near), content)] if near else []
+        byte = chance.choice(places) if places else chance.randrange(len(content))
+        bit = byte * 8 + chance.randrange(8)
+        content[min(byte, len(content) - 1)] ^= 1 << bit % 8
         path.write_bytes(content)
         return bit
 

@@ -17,6 +17,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dra_driver.model.claim import ClaimRef
@@ -35,11 +36,30 @@ GARBAGE = Answer(200, {"Content-Type": "application/json"}, b'{"kind": "Resour')
 TROUBLES = (refusal(429), refusal(500), refusal(503), refusal(403), GARBAGE, Reset())
 SETTLE_EVERY = 100
 CALM_SECONDS = 3.0
-STARTING = ("MarkStartedAgain", "recovered", "damaged")
-START_POINTS = tuple(point for point in FAILPOINTS if point.split(".")[1] in STARTING)
-CALL_POINTS = tuple(
-    point for point in FAILPOINTS if point.split(".")[1] not in ("recovered", "damaged")
-)
+GROUPS = {
+    "prepare": (
+        "MarkStarted",
+        "ConfigureDevice",
+        "WriteCdiSpec",
+        "MarkPrepared",
+        "started",
+        "prepared",
+        "file",
+    ),
+    "unprepare": (
+        "MarkStartedAgain",
+        "RemoveCdiSpec",
+        "ResetDevice",
+        "Forget",
+        "releasing",
+        "released",
+    ),
+    "start": ("MarkStartedAgain", "recovered", "damaged"),
+}
+POINTS = {
+    group: [point for point in FAILPOINTS if point.split(".")[1] in subjects]
+    for group, subjects in GROUPS.items()
+}
 
 
 class Broken(AssertionError):
@@ -190,7 +210,7 @@ class Walk:
 
     def _try_to_start(self, pod: Pod) -> None:
         uid = pod.claim.uid
-        if "down" in self.unsettled and uid not in self.running:
+        if "down" in self.unsettled and (uid not in self.running or "state" in self.unsettled):
             return  # the call would wait 35 s for the API server; the tests of the room do
         self._note(pod.name)
         try:
@@ -202,12 +222,14 @@ class Walk:
 
     def _has_started(self, pod: Pod) -> None:
         uid = pod.claim.uid
-        if self._file(uid) in self.tampered:
+        if self._file(uid) in self.tampered | self.lost:
             # The kubelet may not have asked again: then it is the file as it is, until the driver looks.
-            if self.bed.cdi_text(uid) != self.bed.claims()[uid].cdi_spec:
+            row = self.bed.claims().get(uid)
+            if row is None or self.bed.cdi_text(uid) != row.cdi_spec:
                 self._note("(tampered)")
                 return
             self.tampered.discard(self._file(uid))
+            self.lost.discard(self._file(uid))
         found = self.bed.running_claim(uid)
         given = tuple(key.device for key in found.owned)
         if sorted(given) != sorted(pod.devices):
@@ -252,47 +274,70 @@ class Walk:
 
     def _kill(self) -> None:
         self.bed.kill()
+        self._meanwhile()
         self._start()
 
+    def _meanwhile(self) -> None:
+        """What nobody notices while the driver is down."""
+        if self.chance.random() < 0.5:
+            self._touch_cdi()
+
     def _stop(self) -> None:
+        if "down" in self.unsettled:
+            self._api_up()
         code = self.bed.stop()
         if code:
             raise AssertionError(f"a graceful stop ended with {code}")
+        self._meanwhile()
         self._start()
+
+    def _end_process(self) -> None:
+        # A graceful end waits some seconds for threads that are asking an API server that is gone.
+        gently = self.chance.random() < 0.5 and "down" not in self.unsettled
+        self.bed.stop(signal.SIGTERM if gently else signal.SIGKILL)
 
     def _start(self) -> None:
         """A new process: it repairs CDI files and sees the hardware as it is; the kubelet finds it again."""
         self.unsettled -= {"disk", "sockets"}
         self.bed.disarm()
         self.bed.start_registered()
+        self._repaired()
+
+    def _repaired(self) -> None:
+        """A start puts files right, but those of claims that a lost state does not know yet."""
+        if "state" in self.unsettled:
+            self.lost |= self.tampered
         self.tampered.clear()
 
     def _crash(self) -> None:
-        """Death at a failpoint of one of the next calls."""
-        point = self.chance.choice(CALL_POINTS)
+        """Death at a failpoint of a call."""
+        call, point = self._call_and_point()
         self._note(point)
-        self.bed.arm(point, "die", skip=self.chance.randint(0, 1))
+        self.bed.arm(point, "die")
         self.unsettled.add("armed")
-        for _ in range(4):
-            self.chance.choice((self._new_and_prepare, self._end_pod))()
-            if not self._lives():
-                break
+        call()
         self._came_back()
+
+    def _call_and_point(self) -> tuple[Callable[[], None], str]:
+        """A call that reaches the driver, and a failpoint on its way."""
+        pod = self._any_pod(runs=True)
+        if pod is None or self.chance.random() < 0.5:
+            return self._new_and_prepare, self.chance.choice(POINTS["prepare"])
+        return partial(self._end, pod), self.chance.choice(POINTS["unprepare"])
 
     def _crash_at_start(self) -> None:
         """Death at a failpoint of the start after a reboot or the loss of the state."""
-        point = self.chance.choice(START_POINTS)
+        point = self.chance.choice(POINTS["start"])
         self._note(point)
         self.bed.kill()
         if "damaged" in point:
             self._damage()
-            self.lost |= self.tampered
         else:
             self._forget_boot()
         self.bed.arm(point, "die")
         self.bed.start()
         wait_for(lambda: not self._lives() or self.bed.registers(), "a start or a death")
-        self.tampered.clear()
+        self._repaired()
         self._came_back()
 
     def _came_back(self) -> None:
@@ -306,8 +351,10 @@ class Walk:
             self._start()
 
     def _new_and_prepare(self) -> None:
+        known = set(self.pods)
         self._new_pod()
-        self._prepare()
+        for name in self.pods.keys() - known:
+            self._try_to_start(self.pods[name])
 
     def _lives(self) -> bool:
         # A process that armed itself to die does so before the call is answered.
@@ -370,8 +417,14 @@ class Walk:
 
     def _restore(self) -> None:
         """etcd is what it was at the last backup: later claims are unknown, ended pods are back."""
-        if self.backup is None or "down" in self.unsettled:
+        if "down" in self.unsettled:
             return
+        if self.backup is None:
+            self._back_up()
+            for _ in range(3):  # a day passes
+                self._end_pod()
+                self._new_and_prepare()
+        assert self.backup is not None
         store, pods = self.backup
         self.backup = None
         self._port = self.bed.stop_api()
@@ -383,12 +436,16 @@ class Walk:
                 self.numbers += 1
                 name = f"p{self.numbers}"
                 self.pods[name] = Pod(name, pod.claim, pod.devices, pod.admin)
+                self._try_to_start(self.pods[name])
+        self._new_and_prepare()
 
     def _touch_cdi(self) -> None:
         """Somebody edits or removes a file, or leaves one of his own making."""
-        files = sorted(self.bed.cdi_dir.iterdir())
+        # In the order of the pods: the names of files differ from walk to walk.
+        uids = dict.fromkeys(pod.claim.uid for pod in self.pods.values())
+        files = [file for uid in uids if (file := self.bed.cdi_dir / self._file(uid)).exists()]
         stray = self.bed.cdi_dir / self._file(ClaimUid(f"0000-{self.numbers}"))
-        file = self.chance.choice([*files, stray])
+        file = stray if not files or self.chance.random() < 0.1 else self.chance.choice(files)
         how = self.chance.choice(("remove", "edit", "empty", "binary"))
         self._note(f"{how} {file.name}")
         if how == "remove":
@@ -401,9 +458,8 @@ class Walk:
 
     def _lose_state(self) -> None:
         """The state file is deleted, cut short or damaged while the driver is down."""
-        self.bed.stop(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        self._end_process()
         self._damage()
-        self.lost |= self.tampered
         self._start()
         if self.chance.random() < 0.7 and not self.unsettled & {"api", "down"}:
             self._wait_for_sweep()
@@ -419,7 +475,8 @@ class Walk:
             content = file.read_bytes()
             file.write_bytes(content[: self.chance.randrange(len(content) + 1)])
         elif file.stat().st_size:
-            how += f" bit {self.bed.flip_bit(file, self.chance)}"
+            near = self.chance.choice((b"", b'"minor": ', b'"device": "gpu-'))
+            how += f" bit {self.bed.flip_bit(file, self.chance, near=near)}"
         self._note(f"{how} {file.name}")
         self.unsettled.add("state")
 
@@ -455,16 +512,16 @@ class Walk:
         self._note(",".join(sorted(gone)))
 
     def _fill_disk(self) -> None:
-        """Full disks for some calls, at once or from a failpoint on; then there is room again."""
+        """Full disks for a call or two, at once or from a failpoint on; then there is room again."""
+        call, point = self._call_and_point()
         self.unsettled.add("disk")
-        if self.chance.random() < 0.5:
+        if self.chance.random() < 0.3:
             self.bed.fill_disks()
         else:
-            point = self.chance.choice(CALL_POINTS)
             self._note(point)
             self.bed.arm(point, "full")
-        for _ in range(self.chance.randint(1, 3)):
-            self.chance.choice((self._prepare, self._end_pod))()
+        call()
+        self.chance.choice((self._prepare, self._end_pod))()
         self.bed.disarm()
         self.bed.empty_disks()
         self.unsettled.discard("disk")
@@ -488,7 +545,7 @@ class Walk:
         self.bed.vanish()
         # What the API server forgot, the kubelet ends; what nobody knows, goes.
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
-        self.bed.stop(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        self._end_process()
         self._start()
         self.vanished.clear()
         self.unsettled &= {"state"}
@@ -519,7 +576,7 @@ class Walk:
         unsettled = self.unsettled - without
         picture = self.bed.picture(slices=slices, running=self.running)
         found = list(violations(picture))
-        if self.tampered:
+        if self.tampered or self.lost:
             found = [one for one in found if not self._is_tampered(one)]
         if "state" in unsettled:
             # The sweep is still to come, or cannot ask; what running pods need on the disk is there all the same.
@@ -535,7 +592,8 @@ class Walk:
     def _is_tampered(self, violation: Violation) -> bool:
         if "CDI file" not in str(violation):
             return False
-        uids = {name.partition("_")[2].removesuffix(".json") for name in self.tampered}
+        touched = self.tampered | self.lost
+        uids = {name.partition("_")[2].removesuffix(".json") for name in touched}
         return any(uid in violation.subject for uid in uids)
 
     def _file(self, uid: ClaimUid) -> str:
@@ -596,23 +654,23 @@ ALSO_UNPREPARE = ("crash", "sockets", "disk")
 ACTIONS = {
     "new_pod": 18,
     "second_pod": 3,
-    "prepare": 34,
-    "end_pod": 18,
-    "touch_cdi": 5,
-    "trouble_api": 5,
+    "prepare": 32,
+    "end_pod": 12,
+    "touch_cdi": 4,
+    "trouble_api": 4,
     "restart_kubelet": 3,
     "kill": 2,
-    "stop": 0.4,
-    "crash": 2,
-    "crash_at_start": 0.7,
-    "reboot": 1,
+    "stop": 0.3,
+    "crash": 4,
+    "crash_at_start": 0.5,
+    "reboot": 0.8,
     "api_down": 1.5,
-    "back_up": 1.5,
-    "restore": 1,
+    "back_up": 1,
+    "restore": 1.5,
     "lose_state": 2,
-    "vanish": 2,
-    "fill_disk": 2.5,
-    "recreate_sockets": 0.15,
+    "vanish": 1.5,
+    "fill_disk": 4,
+    "recreate_sockets": 0.1,
 }
 
 

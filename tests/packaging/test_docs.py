@@ -26,7 +26,10 @@ from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
 from dra_driver.testing.plain_client import PLURALS, PlainClient
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("index", "why", "try-it", "deviceclasses", "install", "node-admins")
+OURS = (
+    *("index", "why", "try-it", "deviceclasses", "node-admins"),
+    *("install", "image", "kind", "nodes", "faults", "tested"),
+)
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
     *(ROOT / "docs" / f"{name}.md" for name in OURS),

@@ -5,7 +5,7 @@
 
 The runtime reads the whole folder again whenever a file in it changes, and knows a claim's device after that. A kubelet
 makes a pod's sandbox between the claim's file and its container; here the container is asked for until the runtime
-knows the device. FILES claims of other pods lie there in every second block. Prints one JSON object, seconds by case.
+knows the device. FILES claims of other pods lie there in every second block. Prints one JSON object, seconds by case and block.
 """
 
 import json
@@ -26,6 +26,7 @@ DEADLINE_SECONDS = 60
 PAUSE_SECONDS = 0.005
 Message = Mapping[int, Any]  # texts, numbers, messages, and lists of them
 SEVEN_BITS = 0x7F
+BLOCKS = 10
 
 
 def encode(message: Message) -> bytes:
@@ -123,11 +124,10 @@ def main() -> None:
     files, rounds = int(sys.argv[4]), int(sys.argv[5])
     folder.mkdir(parents=True, exist_ok=True)
     runtime = Runtime(socket, image)
-    found: dict[str, list[float]] = {}
-    blocks = 4
-    for block in range(blocks):
+    found: dict[str, list[list[float]]] = {}
+    for block in range(BLOCKS):
         others = [write_claim(folder)[0] for _ in range(files if block % 2 else 0)]
-        for number in range(rounds // 2 + 1):
+        for number in range(2 * rounds // BLOCKS + 1):
             path, device = write_claim(folder)
             written = time.perf_counter()
             begun, seconds = runtime.create(device)
@@ -137,7 +137,10 @@ def main() -> None:
                 number
             ):  # the first of a block waits until the runtime has heard of all the other files
                 for what, spent in times.items():
-                    found.setdefault(f"{what}-{len(others)}", []).append(spent)
+                    repeats = found.setdefault(f"{what}-{len(others)}", [])
+                    if number == 1:
+                        repeats.append([])
+                    repeats[-1].append(spent)
         for path in others:
             path.unlink()
     runtime.close()

@@ -17,6 +17,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOCKED = REPOSITORY / "requirements" / "runtime.txt"
+# A fixed threshold gives large blocks back to the system at once. Python's table of interned strings, a megabyte, is made
+# anew now and then, since pathlib puts every file's name into it; left alone, each thread keeps the space of one.
+OF_THE_IMAGE = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 
 
 @cache
@@ -39,11 +42,10 @@ def python() -> str:
 
 
 def environment() -> dict[str, str]:
-    """What such a process is started with: nothing that says where modules are found, or settings."""
-    return {
-        name: text
-        for name, text in os.environ.items()
-        if not name.startswith(("PYTHON", "DRA_DRIVER_"))
+    """What such a process is started with: the image's own, and nothing that says where modules are found, or settings."""
+    others = ("PYTHON", "DRA_DRIVER_", "MALLOC_")
+    return OF_THE_IMAGE | {
+        name: text for name, text in os.environ.items() if not name.startswith(others)
     }
 
 

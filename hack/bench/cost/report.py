@@ -61,7 +61,7 @@ def times_table(about: str, times: Sequence[Times]) -> Table:
             str(len(each.all)),
             _milliseconds(each.quantile(0.5)),
             _milliseconds(each.quantile(0.99)),
-            f"{_milliseconds(min(each.medians))} to {_milliseconds(max(each.medians))}",
+            _spread(each.medians),
         )
         for each in times
     )
@@ -95,6 +95,12 @@ def write(page: Path, name: str, text: str) -> None:
 def _table(head: Cells, rows: Sequence[Cells]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _spread(medians: list[float]) -> str:
+    if len(medians) == 1:
+        return ""
+    return f"{_milliseconds(min(medians))} to {_milliseconds(max(medians))}"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -47,8 +47,14 @@ FEATURES = (
         34,
         34,
     ),
-    # No gate. Before 1.33 a kubelet knows one driver of a name, so a rolling update has a gap.
-    Feature("SeamlessDriverUpgrade", "two drivers of one name side by side (surge)", 33, 33),
+    # No gate. Before 1.33 a kubelet knows one driver of a name, so a rolling update has a gap, and
+    # it deletes the node's slices as soon as the driver leaves.
+    Feature(
+        "SeamlessDriverUpgrade",
+        "two drivers of one name side by side (surge), slices that outlive a driver for 30 s",
+        33,
+        33,
+    ),
     # Neither. Older API servers name other fields in a refusal, and drop taints without their gate.
     Feature("FakeSliceRules", "slice rules to the letter as the fake API server has them", 37, 37),
 )

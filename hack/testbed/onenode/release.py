@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onenode import helm
+from onenode import helm, node_files
 from onenode.cluster import Cluster
 from onenode.namespaces import TestBedError, wait_until
 
@@ -88,7 +88,9 @@ class Release:
         """The release's pods of this component or of all, the newest last."""
         selector = f"app.kubernetes.io/instance={NAME}"
         selector += f",app.kubernetes.io/component={component}" if component else ""
-        found = self.cluster.get("pods", "--namespace", NAMESPACE, "--selector", selector)["items"]
+        # A DaemonSet wants pods on Node objects that some test made up, too.
+        here = ("--selector", selector, "--field-selector", f"spec.nodeName={node_files.NODE}")
+        found = self.cluster.get("pods", "--namespace", NAMESPACE, *here)["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
     def log_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -180,6 +180,13 @@ def test_an_update_of_what_somebody_changed_is_a_conflict(kube: HttpKubeApi, api
     )
 
 
+def test_an_update_of_what_is_gone_is_a_conflict_too(kube: HttpKubeApi, api: FakeApi) -> None:
+    stored = created(kube)
+    api.remove("resourceslices", stored.name)
+    with pytest.raises(Conflict, match="the server answered 404"):
+        kube.apply_slice_change(UpdateSlice(stored, NEXT))
+
+
 def test_creating_what_exists_is_a_conflict(kube: HttpKubeApi) -> None:
     created(kube)
     with pytest.raises(Conflict, match=r"already exists"):

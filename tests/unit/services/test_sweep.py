@@ -302,3 +302,25 @@ def test_a_list_that_cannot_be_read_reaches_the_caller(node: LocalNode) -> None:
     with pytest.raises(DriverError, match="503"):
         Sweep(node.parts, node.store, node.cdi.documents, refuse).once()
     node.cdi.remove(a_ref().uid)
+
+
+@pytest.mark.parametrize("file", [True, False])
+def test_a_claim_that_the_kubelet_unprepared_meanwhile_is_not_taken_up(
+    node: LocalNode, file: bool
+) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+    if not file:
+        node.cdi.remove(ref.uid)
+
+    def allocated():
+        found = tuple(node.claims.values())
+        node.unprepare(ref)
+        node.held = frozenset()
+        return found
+
+    node.allocated = allocated
+    assert node.sweep() == ()
+    assert node.disk() == Disk()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log that lost committed transactions is told from one that a killed process left in the middle of a commit."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.node.state import StateStore
+from dra_driver.node.wal import LogSeen, check_log, look_at_log
+from dra_driver.testing.builders import a_ref
+
+PAGE, FRAME = 4096, 4096 + 24
+
+
+def a_row(name: str) -> PreparedClaim:
+    return PreparedClaim(a_ref(name), Phase.PREPARED, "boot-1", (), "x" * 9000)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a process that was killed after three commits."""
+    home, copy = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("copy")
+    store = StateStore(home / "state.db", boot_id="boot-1")
+    for name in ("one", "two", "three"):
+        with store.transaction("started") as transaction:
+            transaction.start(a_row(name))
+    for file in home.iterdir():
+        shutil.copy(file, copy)
+    store.close()
+    return copy
+
+
+def opened(path: Path) -> tuple[set[str], bool]:
+    """The claims that a start finds, and whether the file was set aside."""
+    store = StateStore(path, boot_id="boot-1")
+    with store.reading() as state:
+        found = {claim.ref.name for claim in state.all_claims()}
+    store.close()
+    return found, store.quarantined is not None
+
+
+def frames(log: Path) -> int:
+    return (log.stat().st_size - 32) // FRAME
+
+
+def change(path: Path, place: int, bits: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= bits
+    path.write_bytes(content)
+
+
+def cut_two_frames(directory: Path) -> None:
+    log = directory / "state.db-wal"
+    with log.open("rb+") as file:
+        file.truncate(32 + (frames(log) - 2) * FRAME)
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "a frame in the middle": lambda at: change(at / "state.db-wal", 32 + 3 * FRAME + 500),
+    "its checksum": lambda at: change(at / "state.db-wal", 32 + 3 * FRAME + 17),
+    "the header": lambda at: change(at / "state.db-wal", 9),
+    "the header's salt": lambda at: change(at / "state.db-wal", 17),
+    "cut": cut_two_frames,
+    "cut to nothing": lambda at: (at / "state.db-wal").write_bytes(b"") and None,
+    "removed": lambda at: (at / "state.db-wal").unlink(),
+    "the last frame": lambda at: change(at / "state.db-wal", -500),
+    "a frame in the middle, no index": lambda at: (
+        change(at / "state.db-wal", 32 + 3 * FRAME + 500),
+        (at / "state.db-shm").unlink(),
+    )[1],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_a_log_that_lost_a_commit_is_damage(
+    killed: Path, tmp_path: Path, loss: Callable[[Path], None]
+) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    loss(copy)
+    assert opened(copy / "state.db") == (set(), True)
+
+
+def append(path: Path, more: bytes) -> None:
+    path.write_bytes(path.read_bytes() + more)
+
+
+def half_commit(directory: Path) -> None:
+    """Two frames of a transaction whose last one never came."""
+    log = directory / "state.db-wal"
+    content = log.read_bytes()
+    frame = bytearray(content[-FRAME:])
+    frame[4:8] = bytes(4)
+    frame[30] ^= 1
+    append(log, bytes(frame) * 2 + bytes(frame)[:100])
+
+
+GOOD: dict[str, Callable[[Path], None]] = {
+    "as it is": lambda _at: None,
+    "no index": lambda at: (at / "state.db-shm").unlink(),
+    "half an index": lambda at: (at / "state.db-shm").write_bytes(b"x" * 50) and None,
+    "an index of two minds": lambda at: change(at / "state.db-shm", 17),
+    "half a commit": half_commit,
+    "half a frame": lambda at: append(at / "state.db-wal", b"x" * 3000),
+}
+
+
+@pytest.mark.parametrize("how", GOOD.values(), ids=GOOD.keys())
+def test_a_log_that_lost_nothing_is_taken_up(
+    killed: Path, tmp_path: Path, how: Callable[[Path], None]
+) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    how(copy)
+    assert opened(copy / "state.db") == ({"one", "two", "three"}, False)
+
+
+def test_a_second_process_leaves_the_log_to_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    first = StateStore(path, boot_id="boot-1")
+    second = StateStore(path, boot_id="boot-1")
+    for store, name in ((first, "one"), (second, "two")):
+        with store.transaction("started") as transaction:
+            transaction.start(a_row(name))
+    second.close()
+    first.close()
+    assert opened(path) == ({"one", "two"}, False)
+
+
+def test_what_stands_in_the_main_file_needs_no_log(killed: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    with closing(sqlite3.connect(copy / "state.db")) as db:
+        db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        for file in copy.glob("state.db*"):
+            shutil.copy(file, tmp_path)
+    (tmp_path / "state.db-wal").unlink()
+    assert opened(tmp_path / "state.db") == ({"one", "two", "three"}, False)
+
+
+def test_a_database_without_a_log_has_none(tmp_path: Path) -> None:
+    assert look_at_log(tmp_path / "state.db") == LogSeen()
+    check_log(tmp_path / "state.db", LogSeen(), taken=0, page_bytes=PAGE)
