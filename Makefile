@@ -36,7 +36,7 @@ e2e-matrix: setup
 	$(BIN)/python hack/testbed/matrix.py
 
 walk: setup
-	$(BIN)/python hack/random-walk
+	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000)
 
 bench: setup
 	$(BIN)/python hack/bench/run.py

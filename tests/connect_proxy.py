@@ -55,13 +55,14 @@ class _Tunnel(socketserver.BaseRequestHandler):
         with socket.create_connection(self.server.upstream) as upstream:
             self.server.open.append(upstream)
             self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            backwards = threading.Thread(target=_copy, args=(upstream, self.request))
+            backwards = threading.Thread(target=copy, args=(upstream, self.request))
             backwards.start()
-            _copy(self.request, upstream)
+            copy(self.request, upstream)
             backwards.join()
 
 
-def _copy(source: socket.socket, sink: socket.socket) -> None:
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    """Pass on bytes until the source ends."""
     try:
         while piece := source.recv(65536):
             sink.sendall(piece)

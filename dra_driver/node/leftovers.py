@@ -5,7 +5,6 @@ Only names that this driver gives are its own. Everything else in the same direc
 """
 
 import errno
-import fcntl
 import os
 import re
 import socket
@@ -20,6 +19,7 @@ from dra_driver.model.ids import DriverName
 from dra_driver.model.leftovers import Kind, Leftover, Others
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
+from dra_driver.node.lock import try_lock
 from dra_driver.node.peers import Peers
 from dra_driver.node.state import guard_of, read_claims
 
@@ -120,7 +120,7 @@ class NodeFiles:
         except OSError as error:
             raise translated(error, f"cannot open {guard}") from error
         try:
-            if not _try_lock(handle):
+            if not try_lock(handle):
                 raise Permanent(
                     f"another process has just opened {self.state_file}; end it, then try again"
                 )
@@ -197,17 +197,9 @@ def _holder(path: Path) -> str:
     except OSError:
         return ""
     try:
-        if _try_lock(handle):
+        if try_lock(handle):
             return ""
         text = os.pread(handle, 1000, 0).decode("utf-8", "replace")
     finally:
         os.close(handle)
     return text or "a process that does not give its name"
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -114,14 +114,15 @@ def open_lock(path: Path) -> int:
 def take(path: Path, opened: Callable[[Path], int] = open_lock) -> int | str:
     """One try for the lock: a handle that holds it until it is closed, or what the holder says of itself."""
     handle = opened(path)
-    if _try_lock(handle) and leads_to(path, handle):
+    if try_lock(handle) and leads_to(path, handle):
         return handle
     holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
     os.close(handle)
     return holder or "a process that did not give its name"
 
 
-def _try_lock(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
+    """Take the lock alone, if nobody has it; a failed try loses the shared lock that the handle may have."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

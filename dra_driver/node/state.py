@@ -28,7 +28,7 @@ from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.slices import PublishedDevice
 from dra_driver.model.state import NodeState, Phase, PreparedClaim
 from dra_driver.node.files import never, translated
-from dra_driver.node.lock import leads_to
+from dra_driver.node.lock import leads_to, try_lock
 from dra_driver.node.published import dump_published, load_published
 from dra_driver.node.rows import COLUMNS, damaged, dump_claim, load_claim
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
@@ -286,7 +286,7 @@ def _open_guard(path: Path) -> tuple[int, bool]:
             handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translated(error, f"cannot open {guard}") from error
-        alone = _try_alone(handle)
+        alone = try_lock(handle)
         if not alone:
             fcntl.flock(handle, fcntl.LOCK_SH)
         if leads_to(guard, handle):
@@ -310,15 +310,6 @@ def _check(db: sqlite3.Connection) -> None:
     }
     if owners != owed and _version(db) <= SCHEMA:  # a newer driver's claims may own more
         raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
-
-
-def _try_alone(guard: int) -> bool:
-    """Take the guard alone, if nobody else has it. A failed try loses a lock that the handle has."""
-    try:
-        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:

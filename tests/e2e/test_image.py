@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driverimage import assemble, debian, image, wheels
+from driverimage import archive, assemble, debian, image, wheels
 
 from dra_driver import __version__
 
@@ -71,7 +71,7 @@ def run(bundle: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProce
         specification = json.loads((bundle / "config.json").read_text())
         process = specification["process"]
         process |= {"terminal": False, "args": words, "noNewPrivileges": True}
-        process["env"] = ["PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8"]
+        process["env"] = list(archive.ENVIRONMENT)
         process["capabilities"] = {kind: [] for kind in process["capabilities"]}
         specification["root"]["readonly"] = True
         (bundle / "config.json").write_text(json.dumps(specification))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node on which everything can be broken while the driver runs, and one look at all parties' books."""
 
+import fcntl
 import json
 import random
 import re
@@ -204,7 +205,12 @@ class Bed(NodeProcess):
         """Everybody's books, now; `known` are fields of the picture that only the test knows."""
         rows, owners = read_state(self.state_file)
         locks = self.state_file.parent / "locks"
-        strays = [path.name for what in ("claim", "device") for path in locks.glob(f"{what}-*")]
+        strays = [
+            path.name
+            for what in ("claim", "device")
+            for path in locks.glob(f"{what}-*")
+            if nobody_holds(path)
+        ]
         books: dict[str, Any] = {
             "place": PLACE,
             "boot_id": self.boot_id(),
@@ -235,6 +241,16 @@ class Bed(NodeProcess):
             wait_for(well, "agreement")
         except AssertionError as error:
             raise AssertionError("\n".join([*last, self.log()[-3000:]])) from error
+
+
+def nobody_holds(lock: Path) -> bool:
+    """Whether this is the lock of a process that is gone."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False  # somebody holds it, or removed it just now
+    return lock.exists()
 
 
 def sentences(found: tuple[Violation, ...]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from tests.faults.walk import ACTIONS, walk
 
 STEPS = 80
-SEEDS = [int(seed) for seed in os.environ.get("WALK_SEEDS", "1 2 3").split()]
+SEEDS = [int(seed) for seed in os.environ.get("WALK_SEEDS", "1 2").split()]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -290,7 +290,11 @@ def test_the_archive_is_what_a_container_runtime_imports(tmp_path: Path) -> None
         "Entrypoint": ["/usr/local/bin/dra-driver"],
         "Cmd": ["run"],
         "WorkingDir": "/",
-        "Env": ["PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8"],
+        "Env": [
+            "PATH=/usr/local/bin:/usr/bin",
+            "LANG=C.UTF-8",
+            "MALLOC_MMAP_THRESHOLD_=131072",
+        ],
         "Labels": {"a": "1", "b": "2"},
     }
     assert list(target.parent.iterdir()) == [target]

@@ -167,7 +167,8 @@ class BenchNode:
         try:
             wait_for(self._listens, f"the daemon; see {self.root}/log")
         except BaseException:
-            self.process.kill()
+            self.end()
+            self._remove()
             raise
         self.call = Caller(self.state_dir / "dra.sock")
         return self
@@ -175,13 +176,16 @@ class BenchNode:
     def __exit__(self, *_reason: object) -> None:
         self.call.close()
         self.end()
-        shutil.rmtree(self.root, ignore_errors=True)
-        shutil.rmtree(self.memory, ignore_errors=True)
+        self._remove()
 
     def end(self) -> None:
         """Stop the daemon."""
         self.process.terminate()
         self.process.wait(DEADLINE_SECONDS)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(self.memory, ignore_errors=True)
 
     def _listens(self) -> bool:
         if self.process.poll() is not None:

@@ -17,6 +17,12 @@ from driverimage.python import ENTRY_POINT
 from driverimage.tree import File, Tree, tar
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ENVIRONMENT = (
+    "PATH=/usr/local/bin:/usr/bin",
+    "LANG=C.UTF-8",
+    # Without a fixed threshold the C library keeps megabytes for each thread that once needed them.
+    "MALLOC_MMAP_THRESHOLD_=131072",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ def configuration(layers: Sequence[Layer], *, created: int, labels: Mapping[str,
             "Entrypoint": [f"/{ENTRY_POINT}"],
             "Cmd": ["run"],
             "WorkingDir": "/",
-            "Env": ["PATH=/usr/local/bin:/usr/bin", "LANG=C.UTF-8"],
+            "Env": list(ENVIRONMENT),
             "Labels": dict(sorted(labels.items())),
         },
         "history": [{"created": when, "created_by": layer.what} for layer in layers],

@@ -20,6 +20,7 @@ from dra_driver.kube.failures import Call
 from dra_driver.kube.transport import LARGEST_BODY_BYTES, Exchange, Transport
 from dra_driver.kube.watch import read_lines
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, Reset, refusal
+from tests.connect_proxy import copy
 
 NODES = Exchange(Call("list", "nodes"), "GET", "/api/v1/nodes")
 NEW_NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}}
@@ -425,15 +426,6 @@ class ProxiedConnection(socketserver.BaseRequestHandler):
             backwards.join()
 
 
-def copy(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while piece := source.recv(65536):
-            sink.sendall(piece)
-        sink.shutdown(socket.SHUT_WR)
-    except OSError:
-        return  # the other side is gone
-
-
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
     with Proxy() as running:
@@ -504,10 +496,11 @@ def test_a_wrong_time_to_come_back_is_ignored(transport: Transport, api: FakeApi
 
 def test_what_is_being_tried_again_ends_when_the_transport_is_closed(api: FakeApi) -> None:
     transport = Transport(Connection(api.url, source="this test"), deadline_seconds=3600)
-    api.faults.add(refusal(500), times=1000)
+    api.faults.add(refusal(503), times=1000)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(transport.request, NODES)
         while not api.requests:
             assert not asked.done()
         transport.close()
         assert isinstance(asked.exception(timeout=60), Temporary)
+    assert len(api.requests) < 5  # without the close there would be more than a dozen, each later than the one before

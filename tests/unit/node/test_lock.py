@@ -143,7 +143,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
     stale = os.open(path, os.O_RDWR)
     leave.set()
     holder.join(DEADLINE)
-    assert lock._try_lock(stale)
+    assert lock.try_lock(stale)
     assert not lock.leads_to(path, stale)
     with locks.held(["a"], until=0, purpose="second"):
         assert not lock.leads_to(path, stale)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A signal is noted whatever the main thread is doing."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from dra_driver.daemon.lifecycle import FORCED_EXIT_CODE, _signals
+
+# The handler runs while the main thread is inside the logger, which has a lock.
+LOGGING = """
+import os, signal, sys
+from dra_driver.daemon.lifecycle import _signals
+from dra_driver.daemon.logs import make_logger
+
+class Stream:
+    sent = False
+    def write(self, text):
+        if not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+    def flush(self):
+        pass
+
+sys.stderr = Stream()
+log = make_logger(level="info", form="json")
+with _signals() as asked:
+    log.info("serving")
+    log.info("stopping", signal=asked.wait())
+    print("ended")
+"""
+
+
+def test_the_first_signal_is_waited_for_and_handlers_are_restored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with _signals() as asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked.wait() == "SIGTERM"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_in_the_middle_of_a_log_line_stops_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+def test_the_second_signal_leaves_at_once() -> None:
+    script = (
+        "import os, signal\nfrom dra_driver.daemon.lifecycle import _signals\n"
+        "with _signals():\n for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n print('never')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (FORCED_EXIT_CODE, "")
