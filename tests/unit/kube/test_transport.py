@@ -503,4 +503,5 @@ def test_what_is_being_tried_again_ends_when_the_transport_is_closed(api: FakeAp
             assert not asked.done()
         transport.close()
         assert isinstance(asked.exception(timeout=60), Temporary)
-    assert len(api.requests) < 5  # without the close there would be more than a dozen, each later than the one before
+    # Without the close there would be more than a dozen.
+    assert len(api.requests) < 5

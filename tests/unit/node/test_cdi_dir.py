@@ -74,8 +74,22 @@ def test_a_document_that_is_no_text_counts_as_empty_and_is_written_over(cdi: Cdi
     assert cdi.read(UID) == "{}"
 
 
+def test_an_entry_changes_with_its_document_and_others_files_have_none(
+    cdi: CdiDirectory, tmp_path: Path
+) -> None:
+    cdi.write(UID, "{}")
+    before = cdi.entries()
+    (cdi.file(UID).parent / "vendor.json").write_text("{}")
+    assert list(before) == [UID]
+    assert cdi.entries() == before
+    cdi.write(UID, "[]")  # as long as the one before
+    assert cdi.entries().keys() == before.keys()
+    assert cdi.entries() != before
+
+
 @pytest.mark.parametrize(
-    ("act", "tried"), [("prepare", "cannot use"), ("documents", "cannot list")]
+    ("act", "tried"),
+    [("prepare", "cannot use"), ("documents", "cannot list"), ("entries", "cannot list")],
 )
 def test_a_directory_that_is_none_is_named(tmp_path: Path, act: str, tried: str) -> None:
     path = tmp_path / "cdi"

@@ -150,7 +150,7 @@ def test_a_read_only_cdi_directory_refuses_prepare_and_unprepare(tmp_path: Path)
         "half done": [],
         "after": ["done"],
         "violations": [],
-        "rows": {"uid-old": "Prepared", "uid-new": "Prepared"},
+        "rows": {"uid-old": "Started", "uid-new": "Prepared"},
         "files": [file_of(tmp_path, uid).name for uid in ("uid-new", "uid-old")],
     }
 
