@@ -27,6 +27,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
+from dra_driver.services.adopt import take_up_held
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.inventory import InventoryFeed
 from dra_driver.services.prepare import NodeParts, PrepareClaims
@@ -89,7 +90,10 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     def recover_local() -> Mapping[ClaimUid, DriverError]:
         ground.cdi.prepare()
         ground.locks.clear_leftovers()
-        return recover(parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id)
+        failures = recover(parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id)
+        # Before anybody can be given the devices of pods that a lost state does not know.
+        take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
+        return failures
 
     def close() -> None:
         for pool in (fetchers, workers):

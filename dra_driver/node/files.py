@@ -9,6 +9,7 @@ import errno
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -55,7 +56,10 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
         raise translated(error, f"cannot write {path}") from error
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            with suppress(
+                OSError
+            ):  # a filesystem that became read-only keeps it until the next start
+                temporary.unlink(missing_ok=True)
 
 
 def _rename(temporary: Path, path: Path) -> None:

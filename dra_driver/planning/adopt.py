@@ -10,21 +10,20 @@ import json
 from collections.abc import Collection, Mapping
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.edits import ADMIN_VARIABLE
+from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
 
 
 def plan_adoption(
-    ref: ClaimRef, held: Collection[HeldDevice], text: str, *, inventory: Inventory, boot_id: str
+    ref: ClaimRef, held: Collection[HeldDevice], text: str, *, boot_id: str
 ) -> Plan | Refusal:
     """The row, as a plan of two marks, from all that pods hold of the claim and its CDI document; or why it cannot be told."""
-    admin = _devices_in(text)
+    variables = _variables_by_device(text)
     named = sorted({name for device in held for name in device.cdi_ids})
-    if named != sorted(admin):
+    if named != sorted(variables):
         return Refusal(
-            f"its CDI file describes {', '.join(sorted(admin)) or 'nothing that can be read'}, the kubelet names "
+            f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, the kubelet names "
             f"{', '.join(named)}; delete the pod when it can be spared"
         )
     devices = tuple(
@@ -33,9 +32,9 @@ def plan_adoption(
             pool=device.pool,
             device=device.device,
             cdi_ids=device.cdi_ids,
-            uuid=_uuid(device, inventory),
+            uuid=_value(variables, device, device_variable(device.device, device.share_id)),
             share_id=device.share_id,
-            admin_access=all(admin[name] for name in device.cdi_ids),
+            admin_access=_value(variables, device, ADMIN_VARIABLE) == "true",
         )
         for device in sorted(set(held), key=lambda device: (device.device, device.share_id))
     )
@@ -43,18 +42,19 @@ def plan_adoption(
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
 
 
-def _uuid(device: HeldDevice, inventory: Inventory) -> str:
-    known = inventory.by_name.get(device.device)
-    return known.uuid if known else ""
+def _value(variables: Mapping[str, Mapping[str, str]], device: HeldDevice, name: str) -> str:
+    found = (variables[cdi_id].get(name, "") for cdi_id in device.cdi_ids)
+    return next(filter(None, found), "")
 
 
-def _devices_in(text: str) -> Mapping[str, bool]:
-    """The document's devices by their full names, and whether each is for administrators; none if it cannot be read."""
+def _variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
+    """The document's devices by their full names, and the variables of each; none if it cannot be read."""
     try:
         document = json.loads(text)
         return {
-            f"{document['kind']}={device['name']}": f"{ADMIN_VARIABLE}=true"
-            in device["containerEdits"].get("env", ())
+            f"{document['kind']}={device['name']}": dict(
+                entry.partition("=")[::2] for entry in device["containerEdits"].get("env", ())
+            )
             for device in document["devices"]
         }
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -8,6 +8,7 @@ one-to-one rename) and of share IDs, which the scheduler makes. What a claim's a
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.claim import AllocationResult, DeviceConfig
 from dra_driver.model.device import Device
+from dra_driver.model.ids import DeviceName, ShareId
 
 DEVICE_VARIABLE = "GPU_DEVICE_"
 LABEL_VARIABLE = "GPU_LABEL_"
@@ -18,7 +19,7 @@ def container_edits(
     device: Device, result: AllocationResult, config: DeviceConfig
 ) -> ContainerEdits:
     """The vendor's edits and ours: which device this is, the label, and whether access is administrative."""
-    suffix = _variable(device.name) + (f"_{_variable(result.share_id)}" if result.share_id else "")
+    suffix = _suffix(device.name, result.share_id)
     env = {DEVICE_VARIABLE + suffix: device.uuid}
     if config.label:
         env[LABEL_VARIABLE + suffix] = config.label
@@ -28,6 +29,15 @@ def container_edits(
     number = _variable(device.name.removeprefix("gpu-"))
     env |= {f"{DEVICE_VARIABLE}{number}_{name}": value for name, value in config.sharing.items()}
     return device.edits.merged(ContainerEdits(env=env))
+
+
+def device_variable(device: DeviceName, share: ShareId) -> str:
+    """The variable that holds the device's uuid."""
+    return DEVICE_VARIABLE + _suffix(device, share)
+
+
+def _suffix(device: DeviceName, share: ShareId) -> str:
+    return _variable(device) + (f"_{_variable(share)}" if share else "")
 
 
 def _variable(text: str) -> str:

@@ -12,7 +12,6 @@ No request is made when there is nothing to ask. What cannot be answered now is 
 
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from functools import partial
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
@@ -20,8 +19,8 @@ from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Conflict, MarkPrepared, Plan, Refusal
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
-from dra_driver.planning.adopt import plan_adoption
 from dra_driver.planning.prepare import own_keys, plan_prepare
+from dra_driver.services.adopt import lacks_requests, name_requests, not_taken_up, take_up_held
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.prepare import NodeParts, release_if_gone
 from dra_driver.services.recover import Documents, WholeStore
@@ -48,12 +47,14 @@ class Sweep:
     def once(self) -> tuple[str, ...]:
         """Do what can be done; answers what is still open, one sentence each. Raises DriverError if nobody can be asked."""
         held = self._parts.releasable.held()
+        # First of all, and without the API server: running pods keep their devices.
+        failures = take_up_held(self._parts, self._store, self._documents, lambda: held)
         # Files before rows: whoever writes a file has committed its row before.
         files = self._documents()
         with self._store.reading() as state:
             claims = {claim.ref.uid: claim for claim in state.all_claims()}
         orphans = files.keys() - claims.keys()
-        unresolved, removed = self._unknown_claims(claims, orphans, held)
+        unresolved, removed = self._unknown_claims(claims, orphans, held, failures)
         kept, released = self._forgotten_claims(claims.values(), held)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
@@ -64,66 +65,29 @@ class Sweep:
         claims: Mapping[ClaimUid, PreparedClaim],
         orphans: AbstractSet[ClaimUid],
         held: frozenset[HeldDevice] | Unknown,
+        failures: Mapping[ClaimUid, str],
     ) -> tuple[list[str], int]:
-        if not orphans and not self._held_unknown(claims, held):
+        nameless = {uid for uid, claim in claims.items() if lacks_requests(claim)}
+        if not orphans and not nameless and not self._held_unknown(claims, held):
             return [], 0
-        try:
-            allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
-        except DriverError:
-            # Running pods keep their devices without the API server; the rest waits for it.
-            self._take_up_all(orphans, held)
-            raise
+        allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
         unresolved: list[str] = []
         for uid, claim in allocated.items():
-            if uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
+            if uid in nameless:
+                name_requests(self._parts, claim)
+            elif uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
                 unresolved += self._adopt(claim)
-        gone = orphans - allocated.keys()
-        unresolved += self._take_up_all(gone, held)
         removed = 0
-        for uid in sorted(gone):
+        for uid in sorted(orphans - allocated.keys()):
             if isinstance(held, Unknown):
                 unresolved.append(
                     f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
                 )
+            elif uid in failures:
+                unresolved.append(failures[uid])
             elif not self._is_held(ClaimRef("", "", uid), held):
                 removed += self._remove_orphan(uid)
         return unresolved, removed
-
-    def _take_up_all(
-        self, orphans: AbstractSet[ClaimUid], held: frozenset[HeldDevice] | Unknown
-    ) -> list[str]:
-        """Take up those that the kubelet says a pod holds; answers what failed."""
-        if isinstance(held, Unknown):
-            return []
-        failures: list[str] = []
-        for uid in sorted(orphans):
-            mine = [
-                device
-                for device in held
-                if is_of(device, ClaimRef("", "", uid), self._parts.place.driver)
-            ]
-            if mine:
-                ref = ClaimRef(mine[0].namespace, mine[0].claim_name, uid)
-                failures += self._locked(ref, partial(self._take_up, ref, mine))
-        return failures
-
-    def _take_up(self, ref: ClaimRef, held: Collection[HeldDevice], _until: float) -> list[str]:
-        parts = self._parts
-        with parts.store.transaction("recovered") as transaction:
-            state = transaction.read(uids=[ref.uid])
-            if ref.uid in state.claims:
-                return []
-            plan = plan_adoption(
-                ref,
-                held,
-                parts.cdi.read(ref.uid) or "",
-                inventory=parts.inventory(),
-                boot_id=state.boot_id,
-            )
-            if isinstance(plan, Refusal):
-                return [_not_taken_up(ref, plan.reason)]
-            parts.executor.mark(transaction, plan.steps)
-        return []
 
     def _remove_orphan(self, uid: ClaimUid) -> int:
         parts = self._parts
@@ -152,16 +116,13 @@ class Sweep:
         return any(is_of(device, ref, self._parts.place.driver) for device in held)
 
     def _adopt(self, claim: Claim) -> list[str]:
-        return self._locked(claim.ref, partial(self._prepare_again, claim))
-
-    def _locked(self, ref: ClaimRef, adopt: Callable[[float], list[str]]) -> list[str]:
         parts = self._parts
         until = parts.clock() + CALL_SECONDS
         try:
-            with parts.lock([f"claim-{ref.uid}"], until, "adopting"):
-                return adopt(until)
+            with parts.lock([f"claim-{claim.ref.uid}"], until, "adopting"):
+                return self._prepare_again(claim, until)
         except DriverError as error:
-            return [_not_taken_up(ref, str(error))]
+            return [not_taken_up(claim.ref, str(error))]
 
     def _prepare_again(self, claim: Claim, until: float) -> list[str]:
         parts = self._parts
@@ -178,7 +139,7 @@ class Sweep:
                 claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
             )
             if not isinstance(plan, Plan):
-                return [_not_taken_up(claim.ref, _why(plan))]
+                return [not_taken_up(claim.ref, _why(plan))]
             parts.executor.mark(transaction, plan.steps[:1])
         error = parts.executor.work([plan], until=until)[claim.ref.uid]
         if error is not None:
@@ -211,10 +172,6 @@ class Sweep:
                 # Whoever could not answer for this claim cannot for the next ones either.
                 return [*unresolved, f"claim {claim.ref} cannot be checked: {reason}"], released
         return unresolved, released
-
-
-def _not_taken_up(ref: ClaimRef, reason: str) -> str:
-    return f"claim {ref} is not in the state and cannot be taken up: {reason}"
 
 
 def _why(decision: Refusal | Conflict) -> str:

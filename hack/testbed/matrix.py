@@ -4,6 +4,7 @@
 python hack/testbed/matrix.py                    all releases of RELEASES, one after the other
 python hack/testbed/matrix.py 1.33.13            only these; what is known of the others stays
 python hack/testbed/matrix.py --page             only write the page again, from docs/tested.json
+python hack/testbed/matrix.py 1.34.4 -k reboot   with arguments for pytest; a part is not recorded
 """
 
 import argparse
@@ -90,6 +91,13 @@ def write(runs: dict[str, Run]) -> None:
     PAGE.write_text(page(ordered))
 
 
+def add(ended: Run) -> None:
+    """Record a run in the place of older ones of the same minor release."""
+    minor = features.minor_of(ended.kubernetes)
+    kept = {key: run for key, run in known().items() if features.minor_of(key) != minor}
+    write(kept | {ended.kubernetes: ended})
+
+
 def main() -> int:
     """Read the command line; the exit status says whether everything passed."""
     parser = argparse.ArgumentParser(
@@ -106,12 +114,10 @@ def main() -> int:
     for version in chosen.releases:
         print(f"matrix: Kubernetes {version}", flush=True)
         ended = run(version, more)
-        minor = features.minor_of(version)
-        others = known().items()
-        kept = {key: entry for key, entry in others if features.minor_of(key) != minor}
-        write(kept | {version: ended})
+        if not more:
+            add(ended)
         failed += sum(outcome != "passed" for outcome in ended.outcomes.values())
-    print(f"matrix: {failed} tests failed; the page is {PAGE}")
+    print(f"matrix: {failed} tests failed; {'nothing was recorded' if more else PAGE}")
     return min(failed, 1)
 
 

@@ -85,14 +85,20 @@ def test_a_device_that_yesterdays_claim_was_given_is_refused_while_a_pod_has_it(
     assert restored.owners() == {"gpu-1": back.uid}
 
 
-def test_with_a_lost_state_too_running_pods_still_keep_their_devices(yesterday: Yesterday) -> None:
+@pytest.mark.parametrize("refused", [0, 1000], ids=["", "and claims cannot be listed"])
+def test_with_a_lost_state_too_running_pods_still_keep_their_devices(
+    yesterday: Yesterday, refused: int
+) -> None:
     restored, pods = yesterday.bed, yesterday.living()
     yesterday.restore()
     restored.kill()
     for path in restored.state_files():
         path.unlink()
+    if refused:
+        restored.api.faults.status(500, verb="list", resource="resourceclaims", times=refused)
     restored.start_registered()
-    restored.settles(running=pods)
+    # From the first moment on.
+    assert restored.wrong(slices=None, running=pods) == []
     with pytest.raises(KubeletError, match="a pod on this node holds it"):
         restored.kubelet.prepare(DRIVER, [yesterday.back], pod="default/back")
     for info in list(restored.kubelet.claims.values()):

@@ -632,6 +632,8 @@ class Walk:
             ),
             "gone": pod.claim.uid not in known,
             "vanished": bool(self.vanished & set(pod.devices)),
+            "releasing": "state"
+            in self.unsettled,  # the sweep is at it: a row that was lost and came back
             "conflict": bool(owner and ClaimUid(owner[1]) in self.bed.kubelet.claims),
         }
         return applies[name]
@@ -646,6 +648,7 @@ EXCUSES = {
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
     "vanished": "vanished|not found on this node",
+    "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
     "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
 }
 ALSO_UNPREPARE = ("crash", "sockets", "disk")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lost row, told from the kubelet's words and the CDI document."""
 
+import json
+
 import pytest
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
@@ -8,7 +10,8 @@ from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.adopt import plan_adoption
-from dra_driver.testing.builders import A_BOOT, A_DRIVER, A_PLACE, A_POOL, a_ref, an_inventory
+from dra_driver.planning.edits import device_variable
+from dra_driver.testing.builders import A_BOOT, A_DRIVER, A_PLACE, A_POOL, a_ref
 
 REF = a_ref()
 KIND = A_PLACE.cdi_kind
@@ -33,7 +36,8 @@ def document(*devices: HeldDevice, admin: tuple[str, ...] = ()) -> str:
             CdiDevice(
                 found.cdi_ids[0].partition("=")[2],
                 ContainerEdits(
-                    {"GPU": "1"} | ({"DRA_ADMIN_ACCESS": "true"} if found.device in admin else {})
+                    {device_variable(found.device, found.share_id): f"uuid-{found.device}"}
+                    | ({"DRA_ADMIN_ACCESS": "true"} if found.device in admin else {})
                 ),
             )
             for found in devices
@@ -47,9 +51,9 @@ def test_the_row_is_told_from_what_stands_on_the_node() -> None:
     expected = (
         prepared(devices[1], uuid="uuid-gpu-0"),
         prepared(devices[0], uuid="uuid-gpu-1"),
-        prepared(devices[2], admin=True),  # it has vanished
+        prepared(devices[2], uuid="uuid-gpu-9", admin=True),
     )
-    assert plan_adoption(REF, devices, text, inventory=an_inventory(), boot_id=A_BOOT) == Plan(
+    assert plan_adoption(REF, devices, text, boot_id=A_BOOT) == Plan(
         REF,
         (
             MarkStarted(PreparedClaim(REF, Phase.STARTED, A_BOOT, expected, text)),
@@ -64,6 +68,14 @@ def test_the_row_is_told_from_what_stands_on_the_node() -> None:
     ["", "{}", "[]", "7", '{"kind": "a/b", "devices": [{"name": "x"}]}', document(held("gpu-1"))],
 )
 def test_a_document_that_is_not_the_pods_is_no_witness(text: str) -> None:
-    found = plan_adoption(REF, [held("gpu-0")], text, inventory=an_inventory(), boot_id=A_BOOT)
+    found = plan_adoption(REF, [held("gpu-0")], text, boot_id=A_BOOT)
     assert isinstance(found, Refusal)
     assert f"the kubelet names {held('gpu-0').cdi_ids[0]}" in found.reason
+
+
+def test_a_document_without_a_uuid_has_none() -> None:
+    name = held("gpu-0").cdi_ids[0].partition("=")[2]
+    text = json.dumps({"kind": KIND, "devices": [{"name": name, "containerEdits": {}}]})
+    plan = plan_adoption(REF, [held("gpu-0")], text, boot_id=A_BOOT)
+    assert isinstance(plan, Plan)
+    assert plan.devices == (prepared(held("gpu-0")),)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of running pods that a lost state does not know."""
+
+from dataclasses import replace
+
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.plan import Refusal
+from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.services.adopt import name_requests, take_up_held
+from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_ref, a_result
+from dra_driver.testing.local_node import Disk, LocalNode
+
+
+def held_by(ref: ClaimRef, device: str = "gpu-0") -> HeldDevice:
+    ids = (f"k8s.{A_DRIVER}/claim={ref.uid}-{device}",)
+    return HeldDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, device, cdi_ids=ids)
+
+
+def lose_state(node: LocalNode) -> None:
+    node.close()
+    for path in node.directory.glob("state.db*"):
+        path.unlink()
+    node._open()
+
+
+def take_up(node: LocalNode) -> dict:
+    return dict(take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held))
+
+
+def test_the_kubelet_is_not_asked_when_every_file_is_known(node: LocalNode) -> None:
+    node.prepare(*node.add(a_claim()))
+
+    def held():
+        raise AssertionError("asked without need")
+
+    assert take_up_held(node.parts, node.store, node.cdi.documents, held) == {}
+
+
+def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node: LocalNode) -> None:
+    ref, other = node.add(a_claim(configs=[a_config(label="x")]), a_claim("other"))
+    answer = node.prepare(ref)[ref.uid]
+    before = node.disk()
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+
+    def fetch(_ref):
+        raise AssertionError("the API server was asked")
+
+    node.fetch = fetch
+    assert take_up(node) == {}
+    assert node.disk() == before
+    node.fetch = node.stored
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+    (found,) = node.prepare(ref)[ref.uid]
+    assert found == replace(answer[0], request_names=())
+    # The API server knows the claim after all.
+    name_requests(node.parts, node.stored(ref))
+    assert node.prepare(ref)[ref.uid] == answer
+    name_requests(node.parts, node.stored(ref))
+    assert node.disk() == before
+
+
+def test_nothing_is_taken_up_when_the_kubelet_cannot_be_asked_or_names_nobody(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    for node.held in (Unknown("no socket"), frozenset(), frozenset({held_by(a_ref("else"))})):
+        assert take_up(node) == {}
+        assert node.disk().claims == {}
+    node.cdi.remove(ref.uid)
+
+
+def test_a_device_that_somebody_else_has_by_now_is_named(node: LocalNode) -> None:
+    ref, other = node.add(a_claim(), a_claim("other"))
+    node.prepare(ref)
+    lose_state(node)
+    node.prepare(other)
+    node.held = frozenset({held_by(ref)})
+    assert take_up(node) == {
+        ref.uid: f"claim {ref} is not in the state and cannot be taken up: "
+        f"device {A_POOL}/gpu-0 of claim {ref} is owned by claim {other}"
+    }
+    node.cdi.remove(ref.uid)
+
+
+@pytest.mark.parametrize("verb", ["prepare", "unprepare"])
+def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    lose_state(node)
+
+    def held():
+        getattr(node, verb)(ref)
+        return frozenset({held_by(ref)})
+
+    assert take_up_held(node.parts, node.store, node.cdi.documents, held) == {}
+    assert node.disk() == (before if verb == "prepare" else Disk())
+
+
+def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+    take_up(node)
+    before = node.prepare(ref)
+    for claim in (
+        replace(a_claim(), results=None),
+        a_claim(results=[a_result("gpu-1")]),
+        a_claim(configs=[a_config(label="new")]),
+    ):
+        name_requests(node.parts, claim)
+        assert node.prepare(ref) == before
+    node.unprepare(ref)
+    name_requests(node.parts, a_claim())
+    assert node.disk() == Disk()
+
+
+def test_a_state_that_cannot_be_written_is_the_callers_business(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.held = frozenset({held_by(ref)})
+
+    def point(_name: str) -> None:
+        raise Permanent("no")
+
+    node.restart(point=point)
+    assert take_up(node) == {ref.uid: f"claim {ref} is not in the state and cannot be taken up: no"}
+    node.restart()
+    node.unprepare(ref)
