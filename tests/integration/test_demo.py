@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,20 @@ def test_the_text_says_first_what_is_embedded_and_last_how_long_it_took() -> Non
     assert "\033" not in ended.stdout
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """A shell starts what it runs in the background with SIGINT ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
 )
-def test_a_signal_ends_the_driver_and_removes_the_directory(number: int, code: int) -> None:
+def test_a_signal_ends_the_driver_and_removes_the_directory(
+    heeds_interrupts: None, number: int, code: int
+) -> None:
     with subprocess.Popen((*COMMAND, "--json"), stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         opening = json.loads(demo.stdout.readline())
