@@ -55,6 +55,33 @@ def test_names_have_variables_that_others_know() -> None:
     assert (settings.node.name, settings.kubeconfig) == ("n2", Path("/k"))
 
 
+UID = "bd405a89-8b9d-4dc8-852c-f04c0af683d6"
+LONG = "d" * 55
+
+
+@pytest.mark.parametrize(
+    ("driver", "uid", "endpoint", "registration"),
+    [
+        ("gpu.dra-driver.dev", "", "dra.sock", "gpu.dra-driver.dev-reg.sock"),
+        (
+            "gpu.dra-driver.dev",
+            UID,
+            f"dra-{UID}.sock",
+            f"gpu.dra-driver.dev-{UID}-reg.sock",
+        ),
+        # With the whole UID these paths were longer than a socket's may be.
+        (LONG, UID, "dra-f4b9e370.sock", f"{LONG}-f4b9e370-reg.sock"),
+    ],
+)
+def test_two_pods_of_one_node_have_sockets_of_different_names(
+    driver: str, uid: str, endpoint: str, registration: str
+) -> None:
+    settings = load(NODE | {"driver_name": driver}, {"POD_UID": uid})
+    paths = (settings.kubelet.endpoint(driver), settings.kubelet.registration(driver))
+    assert [path.name for path in paths] == [endpoint, registration]
+    assert all(len(str(path)) <= 107 for path in paths)
+
+
 def test_every_option_has_a_flag_and_a_variable_of_its_own() -> None:
     assert len({option.flag for option in OPTIONS}) == len(OPTIONS)
     assert len({option.variable for option in OPTIONS}) == len(OPTIONS)
@@ -145,6 +172,10 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         (
             NODE | {"http_address": ":65536"},
             "flag --http-address is ':65536': must be HOST:PORT, :PORT for every address, or empty for none",
+        ),
+        (
+            NODE | {"pod_uid": "../x"},
+            "flag --pod-uid is '../x': must be a pod's metadata.uid",
         ),
         (NODE | {"backend_option": ["x"]}, "flag --backend-option is ['x']: must be KEY=VALUE"),
         (NODE | {"backend_option": ["=x"]}, "flag --backend-option is ['=x']: must be KEY=VALUE"),
