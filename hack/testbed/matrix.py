@@ -55,7 +55,7 @@ def machine(version: str) -> dict[str, Any]:
         "api": features.api_versions(version)[0],
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "architecture": platform.machine(),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "cgroups": cgroups(),
         "containerd": said(str(binaries.containerd / "containerd"), "--version").split()[2],
         "runc": runc[1] if runc else "unknown",
