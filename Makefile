@@ -50,6 +50,7 @@ kind-demo: setup
 generate: setup
 	$(BIN)/python hack/generate-protos
 	$(BIN)/python hack/generate-docs
+	$(BIN)/python hack/testbed/matrix.py --page
 
 lock: setup
 	$(BIN)/python hack/lock

@@ -138,7 +138,14 @@ def read_files(directory: Path) -> dict[str, str]:
 def read_sockets(*directories: Path) -> dict[str, bool]:
     """Every socket file below the directories, and whether somebody accepts connections there."""
     found = (path for directory in directories for path in sorted(directory.rglob("*")))
-    return {str(path): _answers(path) for path in found if stat.S_ISSOCK(path.lstat().st_mode)}
+    return {str(path): _answers(path) for path in found if _is_socket(path)}
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except FileNotFoundError:  # it went between the two looks
+        return False
 
 
 def _answers(path: Path) -> bool:

@@ -95,8 +95,15 @@ class Worker:
         self.name = name
         self.waits: list[float] = []  # seconds from the pod's creation to Ready
         self.ends: list[float] = []  # seconds from its deletion to its end
+        self.running = True
 
     def run(self, stop: Event) -> None:
+        try:
+            self._run(stop)
+        finally:
+            self.running = False
+
+    def _run(self, stop: Event) -> None:
         while not stop.is_set():
             name = f"{self.name}-{len(self.waits)}"
             begun = time.monotonic()
@@ -109,7 +116,11 @@ class Worker:
     def wait_more(self, pods: int) -> None:
         """Wait until it has been through so many more."""
         aim = len(self.ends) + pods
-        wait_until(lambda: len(self.ends) >= aim, f"{self.name}'s next pods", timeout_seconds=300)
+        wait_until(
+            lambda: len(self.ends) >= aim or not self.running,
+            f"{self.name}'s next pods",
+            timeout_seconds=300,
+        )
 
 
 def _summary(seconds: list[float]) -> str:
