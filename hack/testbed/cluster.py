@@ -18,7 +18,7 @@ from onenode.driver import Driver
 from onenode.node_files import IMAGE, NODE
 
 NOTE = build.cache_folder() / "running.json"  # how `exec` finds the cluster of `up`
-OTHER_IMAGE_NAMES = ("docker.io/library/busybox:1.37", "docker.io/library/busybox:latest")
+OTHER_IMAGE_NAMES = ("busybox:1.37", "busybox:latest")
 
 
 def up(*, driver: bool, profile: str, kubernetes: str) -> None:
