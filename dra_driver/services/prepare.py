@@ -11,6 +11,7 @@ A claim that fails costs nothing but itself.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -158,11 +159,24 @@ class PrepareClaims:
     def _fetch_all(
         self, refs: Sequence[ClaimRef], until: float
     ) -> Mapping[ClaimRef, Claim | Refusal]:
-        if len(refs) == 1:
-            return {refs[0]: self._fetch_one(refs[0], until)}
-        return dict(
-            zip(refs, self._pool.map(lambda ref: self._fetch_one(ref, until), refs), strict=True)
-        )
+        """Side by side. This thread takes part, so that answers that come at once need no other one."""
+        waiting = deque(refs)
+        found: dict[ClaimRef, Claim | Refusal] = {}
+
+        def fetch() -> None:
+            while True:
+                try:
+                    ref = waiting.popleft()
+                except IndexError:
+                    return  # others took the rest
+                found[ref] = self._fetch_one(ref, until)
+
+        others = [self._pool.submit(fetch) for _ in refs[1:]]
+        fetch()
+        for other in others:
+            if not other.cancel():
+                other.result()
+        return found
 
     def _fetch_one(self, ref: ClaimRef, until: float) -> Claim | Refusal:
         parts = self._parts
