@@ -12,6 +12,7 @@ A failpoint stands before and after every step.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -41,6 +42,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.state import Phase, PreparedClaim
 
 CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
+QUICK_SECONDS = 0.005  # work that takes longer does not hold up the other plans of its call
 PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 Done = TypeVar("Done")
@@ -110,8 +112,19 @@ class Executor:
                 self._around(step, partial(_apply, step, marks))
 
     def work(self, plans: Sequence[Plan], *, until: float) -> Mapping[ClaimUid, DriverError | None]:
-        """Do the work of each plan, all at once, and answer what went wrong with each by `until` (a time of the clock)."""
-        running = [(plan, self._start(plan, until)) for plan in plans]
+        """Do the work of each plan, side by side, and answer what went wrong with each by `until` (a time of the clock).
+
+        Quick work is done by one other thread, for waking one for each plan costs more than that; what takes longer gets its own.
+        """
+        waiting: deque[Callable[[], None]] = deque()
+        running = [(plan, self._start(plan, until, waiting)) for plan in plans]
+        several = len(waiting) > 1
+        if waiting:
+            self._pool.submit(_do_all, waiting)
+        if several:
+            wait([future for _, future in running], timeout=QUICK_SECONDS)
+            for _ in range(len(waiting)):
+                self._pool.submit(_do_all, waiting)
         return {plan.claim.uid: self._result(plan, future, until) for plan, future in running}
 
     def remembers(self, uid: ClaimUid) -> bool:
@@ -119,14 +132,15 @@ class Executor:
         with self._mutex:
             return uid in self._unfinished
 
-    def _start(self, plan: Plan, until: float) -> Future[None]:
+    def _start(self, plan: Plan, until: float, waiting: deque[Callable[[], None]]) -> Future[None]:
         with self._mutex:
             known = self._unfinished.get(plan.claim.uid, [])
             if known and known[-1][0] == plan:
                 return known[-1][1]
             running = [(other, future) for other, future in known if not future.done()]
             earlier = [future for _, future in running]
-            future = self._pool.submit(self._do, plan, until, earlier)
+            future: Future[None] = Future()
+            waiting.append(partial(_settle, future, partial(self._do, plan, until, earlier)))
             self._unfinished[plan.claim.uid] = [*running, (plan, future)]
             return future
 
@@ -194,6 +208,24 @@ class Executor:
         self._hands.point(f"step.{name}.before")
         act()
         self._hands.point(f"step.{name}.after")
+
+
+def _do_all(waiting: deque[Callable[[], None]]) -> None:
+    while True:
+        try:
+            do = waiting.popleft()
+        except IndexError:
+            return  # others took the rest
+        do()
+
+
+def _settle(future: Future[None], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001  whoever waits for the future raises it
+        future.set_exception(error)
+    else:
+        future.set_result(None)
 
 
 def patiently(

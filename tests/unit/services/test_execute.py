@@ -2,7 +2,7 @@
 """How plans are walked: which errors are tried again, and what becomes of work that outlives its call."""
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -143,6 +143,25 @@ def test_a_failed_piece_of_work_is_done_again_by_the_next_call(node: LocalNode) 
     node.configure = configure
     assert node.parts.executor.work([SET_UP], until=1e9) != {A_REF.uid: None}
     assert node.parts.executor.work([SET_UP], until=1e9) == {A_REF.uid: None}
+
+
+def test_a_slow_plan_does_not_hold_up_the_others_of_its_call(node: LocalNode) -> None:
+    """Each waits for all of them to be at work, the first one in the list too."""
+    together = Barrier(4)
+
+    def configure(device, config) -> None:
+        together.wait(DEADLINE)
+
+    node.configure = configure
+    plans = [
+        Plan(
+            a_ref(f"claim-{number}"), (ConfigureDevice(a_device(f"gpu-{number}"), DeviceConfig()),)
+        )
+        for number in range(4)
+    ]
+    assert node.parts.executor.work(plans, until=node.parts.clock() + DEADLINE) == {
+        plan.claim.uid: None for plan in plans
+    }
 
 
 def test_the_device_is_locked_while_the_backend_works_on_it(new_node: NewNode) -> None:
