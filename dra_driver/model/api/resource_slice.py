@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resource.k8s.io/v1 ResourceSlice: what drivers offer."""
+
+import msgspec
+
+from dra_driver.model.api.core import NodeSelector
+from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
+
+
+class DeviceAttribute(ApiValue, frozen=True):
+    """One attribute; exactly one field is set. `version` is a semantic version 2.0.0."""
+
+    int_value: int | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string_value: str | None = msgspec.field(default=None, name="string")
+    version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: list[int] | None = msgspec.field(default=None, name="ints")
+    bool_values: list[bool] | None = msgspec.field(default=None, name="bools")
+    string_values: list[str] | None = msgspec.field(default=None, name="strings")
+    version_values: list[str] | None = msgspec.field(default=None, name="versions")
+
+
+class CapacityRequestPolicyRange(ApiValue, frozen=True):
+    """What may be consumed: from `min` to `max` in steps from `min`."""
+
+    min: QuantityText | None = None
+    max: QuantityText | None = None
+    step: QuantityText | None = None
+
+
+class CapacityRequestPolicy(ApiValue, frozen=True):
+    """How a request for a part of a capacity is rounded up; `default` is consumed by who asks for nothing."""
+
+    default: QuantityText | None = None
+    valid_values: list[QuantityText] | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(ApiValue, frozen=True):
+    """One capacity of a device."""
+
+    value: QuantityText = "0"
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(ApiValue, frozen=True):
+    """One counter of a set, or what a device takes from it."""
+
+    value: QuantityText = "0"
+
+
+class CounterSet(ApiValue, frozen=True):
+    """Counters that devices of the pool share."""
+
+    name: str = ""
+    counters: dict[str, Counter] | None = None
+
+
+class DeviceCounterConsumption(ApiValue, frozen=True):
+    """What a device takes from one counter set. Devices of one set with disjoint groups exclude each other."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] | None = None
+    compatibility_groups: list[str] | None = None
+
+
+class DeviceTaint(ApiValue, frozen=True):
+    """`effect` is NoSchedule, NoExecute or None; others are passed over."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeAllocatableMapping(ApiValue, frozen=True):
+    """How much of a node's resource an allocation of the device takes."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: QuantityText | None = None
+    device_multiplier: QuantityText | None = None
+
+
+class NodeAllocatableOverhead(ApiValue, frozen=True):
+    """What it takes beside."""
+
+    per_pod: QuantityText | None = None
+    per_container: QuantityText | None = None
+
+
+class NodeAllocatableResource(ApiValue, frozen=True):
+    """One entry of a device's nodeAllocatableResources."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
+class Device(ApiValue, frozen=True):
+    """One device of a slice."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    consumes_counters: list[DeviceCounterConsumption] | None = None
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: list[DeviceTaint] | None = None
+    binds_to_node: bool | None = None
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resources: dict[str, NodeAllocatableResource] | None = None
+
+
+class ResourcePool(ApiValue, frozen=True):
+    """Which pool the slice belongs to, and how many slices its newest generation has."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(ApiValue, frozen=True):
+    """spec of a ResourceSlice. One of node_name, node_selector, all_nodes, per_device_node_selection is set."""
+
+    driver: str = ""
+    pool: ResourcePool = msgspec.field(default_factory=ResourcePool)
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: list[Device] | None = None
+    per_device_node_selection: bool | None = None
+    shared_counters: list[CounterSet] | None = None
+    partition_type_attribute: str | None = None
+    skip_node_operations: list[str] | None = None
+
+
+class ResourceSlice(ApiValue, frozen=True):
+    """A slice of a pool of devices."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: ResourceSliceSpec = msgspec.field(default_factory=ResourceSliceSpec)
