@@ -8,7 +8,7 @@ import argparse
 from dataclasses import asdict
 
 from dra_driver.cli import render
-from dra_driver.cli.run import settings_from
+from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.offline import inspect_node
 from dra_driver.model.device import AttributeValue, Device, Version
 from dra_driver.model.state import PreparedClaim

@@ -32,6 +32,10 @@ def json_line(document: object) -> None:
 
 
 def heading(text: str) -> None:
-    """A line that opens a section; bold on a terminal, unless NO_COLOR is set."""
-    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    line(f"\033[1m{text}\033[0m" if bold else text)
+    """A line that opens a section; bold where colour is wanted."""
+    line(f"\033[1m{text}\033[0m" if colored() else text)
+
+
+def colored() -> bool:
+    """Whether to write for a terminal; not when NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

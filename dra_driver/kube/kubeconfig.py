@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a kubeconfig say? Its current context, read strictly: a field of the wrong shape is named.
+"""What does a kubeconfig say? One context, usually its current one, read strictly: a field of the wrong shape is named.
 
 Tokens, token files, client certificates and proxies are understood here. A user that logs in by starting a program or by
 an old auth provider needs the `kubernetes` package (`dra_driver.kube.login`).
@@ -30,7 +30,7 @@ PROXY_SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """The current context of one file."""
+    """One context of one file; `namespace` is the one that it prefers, empty for none."""
 
     path: Path
     server: str
@@ -38,10 +38,11 @@ class Kubeconfig:
     credentials: Callable[[Callable[[], float]], Credentials]
     tls_server_name: str = ""
     proxy: str = ""
+    namespace: str = ""
 
 
-def load_kubeconfig(path: Path) -> Kubeconfig:
-    """Read a kubeconfig's current context. Raises Fatal."""
+def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
+    """Read a kubeconfig's context of this name, its current one if empty. Raises Fatal."""
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -49,14 +50,15 @@ def load_kubeconfig(path: Path) -> Kubeconfig:
             f"cannot read kubeconfig {path}: {' '.join(str(error).split())}; give a file that kubectl --kubeconfig {path} can use"
         ) from error
     whole = _Section(path, "", content)
-    name = whole.text("current-context")
+    name = context or whole.text("current-context")
     if not name:
         raise whole.wrong("current-context is not set; choose one with kubectl config use-context")
-    context = whole.entry("contexts", name, "context", asked_by="current-context")
+    asked_by = "the command line" if context else "current-context"
+    chosen = whole.entry("contexts", name, "context", asked_by=asked_by)
     cluster = whole.entry(
-        "clusters", context.text("cluster"), "cluster", asked_by=f"context {name!r}"
+        "clusters", chosen.text("cluster"), "cluster", asked_by=f"context {name!r}"
     )
-    user_name = context.text("user")
+    user_name = chosen.text("user")
     user = (
         whole.entry("users", user_name, "user", asked_by=f"context {name!r}")
         if user_name
@@ -69,6 +71,7 @@ def load_kubeconfig(path: Path) -> Kubeconfig:
         credentials=_credentials(user, name),
         tls_server_name=cluster.text("tls-server-name"),
         proxy=_proxy(cluster),
+        namespace=chosen.text("namespace"),
     )
 
 

@@ -91,6 +91,11 @@ class Transport:
 
     def request(self, exchange: Exchange) -> dict[str, Any]:
         """The JSON object that the server answers. Raises DriverError."""
+        body = self.fetch(exchange)
+        return self._decoded(self._named(exchange).call, body)
+
+    def fetch(self, exchange: Exchange) -> bytes:
+        """The body of the server's answer, whatever it is. Raises DriverError."""
         exchange = self._named(exchange)
         deadline = self._clock() + self._deadline_seconds
         delay, renewed = _FIRST_DELAY_SECONDS, False
@@ -103,7 +108,7 @@ class Transport:
                 pause, repeatable = delay, exchange.method == "GET"
             else:
                 if HTTPStatus.OK <= code < HTTPStatus.MULTIPLE_CHOICES:
-                    return self._decoded(exchange.call, body)
+                    return body
                 answer = read_answer(code, headers, body)
                 failure = refused(exchange.call, answer)
                 pause = delay if answer.retry_after_seconds is None else answer.retry_after_seconds

@@ -27,7 +27,7 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     points = Failpoints({chosen.die_at: dying(chosen.report, chosen.die_at)})
-    settings = command_line.parser().parse_args(["run", *chosen.arguments])
+    settings = command_line.parser("run").parse_args(["run", *chosen.arguments])
     try:
         return run_command.run(settings, point=points)
     except DriverError as error:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from dra_driver.cli import cleanup
-from dra_driver.cli.main import CLEANUP_FLAGS
+from dra_driver.cli.arguments import CLEANUP_FLAGS
 from dra_driver.node.state import SCHEMA
 from dra_driver.planning.neighbours import RESOURCES
 from dra_driver.services.neighbours import REASON

@@ -18,7 +18,7 @@ from threading import Event
 from typing import Any
 
 from dra_driver.cli import main as command_line
-from dra_driver.cli.run import settings_from
+from dra_driver.cli.settings import settings_from
 from dra_driver.daemon import compose, ground, lifecycle
 from dra_driver.kube.base import KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("arguments", nargs="*")
     chosen = parser.parse_args()
     gc.freeze()  # as `dra-driver` does when it has imported what it needs
-    settings = settings_from(command_line.parser().parse_args(["run", *chosen.arguments]))
+    settings = settings_from(command_line.parser("run").parse_args(["run", *chosen.arguments]))
     marks = Marks()
     point = marks if chosen.marks else never
 

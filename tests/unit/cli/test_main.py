@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver import __version__
 from dra_driver.cli.main import COMMANDS, main, parser
-from dra_driver.cli.run import settings_from
+from dra_driver.cli.settings import settings_from
 from dra_driver.config import OPTIONS
 
 
@@ -57,7 +57,7 @@ def test_flags_reach_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("cdi_dir: /from/file\n")
     flags = ["--node-name", "n1", "--backend-option", "a=1", "--backend-option", "b=2"]
-    chosen = parser().parse_args(["run", "--config", str(file), *flags])
+    chosen = parser("run").parse_args(["run", "--config", str(file), *flags])
     settings = settings_from(chosen)
     assert settings.node.name == "n1"
     assert settings.cdi_dir == Path("/from/file")

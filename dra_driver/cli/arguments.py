@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which arguments does each subcommand take?
+
+Asked for the chosen one only, because the table of settings is slow to import and `--help` needs none of it.
+"""
+
+import argparse
+
+from dra_driver.config import OPTIONS
+
+CLEANUP_FLAGS = {
+    "--dry-run": "list what would be removed and what speaks against it; change nothing",
+    "--force": "remove it although claims are prepared; says what that breaks. A running driver is never overridden",
+    "--keep-slices": "leave the ResourceSlices, and do not ask the API server",
+}
+EXPLAIN_SECONDS = 60.0
+
+
+def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
+    """Give a subcommand's parser its arguments."""
+    match command:
+        case "run":
+            add_settings(parser)
+        case "devices":
+            add_settings(parser)
+            parser.add_argument(
+                "--json", action="store_true", help="one JSON document for each device"
+            )
+        case "cleanup":
+            add_settings(parser)
+            for flag, text in CLEANUP_FLAGS.items():
+                parser.add_argument(flag, action="store_true", help=text)
+        case "demo":
+            _add_demo(parser)
+        case "explain":
+            _add_explain(parser)
+        case "record":
+            _add_cluster(parser)
+            parser.add_argument("file", metavar="FILE", help="where to write it; - for output")
+        case _:
+            raise ValueError(f"{command!r} is no subcommand")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """One flag for each entry of the table of settings."""
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file with these settings, names with _ for -"
+    )
+    for option in OPTIONS:
+        default = f" (default: {option.default})" if option.default else ""
+        action = "append" if option.repeated else "store"
+        parser.add_argument(
+            option.flag,
+            dest=option.name,
+            action=action,
+            metavar="VALUE",
+            help=f"{option.help}{default} [{option.variable}]",
+        )
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON document for each step")
+    parser.add_argument(
+        "--profile", default="h100x8", help="which machine the demo simulates (default: h100x8)"
+    )
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit and something else "
+        "holds the pod, 64 wrong usage. What the answers mean: docs/pending.md"
+    )
+    parser.add_argument(
+        "subject",
+        nargs="*",
+        metavar="SUBJECT",
+        help="pod/NAME, claim/NAME or template/NAME; `pod NAME` and a bare NAME (a pod) too",
+    )
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="manifests to explain as if they were applied, - for input; nothing is applied; may be repeated",
+    )
+    parser.add_argument(
+        "-n", "--namespace", default="", help="namespace (default: the context's, else default)"
+    )
+    parser.add_argument(
+        "--from", dest="record", metavar="FILE", help="a file of `dra-driver record`, no cluster"
+    )
+    parser.add_argument("--node", default="", metavar="NAME", help="look at this node only")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="(default: text)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=EXPLAIN_SECONDS,
+        metavar="SECONDS",
+        help=f"when to give up searching (default: {EXPLAIN_SECONDS:g})",
+    )
+    _add_cluster(parser)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="(default: KUBECONFIG, ~/.kube/config, or the pod's service account)",
+    )
+    parser.add_argument(
+        "--context", default="", help="context of the kubeconfig (default: its current one)"
+    )

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does this cluster look like? Everything that decides about devices, read once with whatever rights there are.
+
+A kind that may not be read, is not served or does not answer is noted in the answer (`ClusterState.not_read`) and
+costs nothing but itself; so does a single object that cannot be understood. Only an API server that cannot be reached
+at all is an error.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
+from dra_driver.kube.connection import Connection
+from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES
+from dra_driver.kube.failures import Call
+from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.wire.objects import Unreadable, load
+from dra_driver.model.api.core import Namespace, Node, Pod
+from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.resource_claim import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.cluster import ClusterState, NotRead, NotReadReason
+
+PAGE_OBJECTS = 500
+LIST_RETRIES = 2
+METRICS_PATH = "/metrics"
+TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+"""Where DeviceTaintRules are served, newest first: v1alpha3 since 1.33, v1beta2 since 1.36."""
+
+_GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$', re.MULTILINE)
+
+Listed = TypeVar("Listed", bound=ApiValue)
+
+
+def read_cluster(
+    connection: Connection, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> ClusterState:
+    """The cluster as it is now. Raises DriverError when its API server cannot be reached."""
+    transport = Transport(connection)
+    try:
+        return _Reader(transport).read(now().isoformat(timespec="seconds"))
+    finally:
+        transport.close()
+
+
+class _Reader:
+    """One reading; collects what could not be read."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._not_read: list[NotRead] = []
+
+    def read(self, recorded_at: str) -> ClusterState:
+        # The first request is the one whose failure means that there is nobody to ask.
+        version = self._transport.request(Exchange(Call("get", "/version"), "GET", "/version"))
+        served = self._served()
+        wire = next((wire.version for wire in WIRES if wire.version in served), "")
+        rules = next((version for version in TAINT_RULE_VERSIONS if version in served), "")
+        return ClusterState(
+            recorded_at=recorded_at,
+            kubernetes_version=str(version.get("gitVersion") or ""),
+            feature_gates=self._feature_gates(),
+            served=tuple(served),
+            nodes=self._list("nodes", Node),
+            pods=self._list("pods", Pod),
+            namespaces=self._list("namespaces", Namespace),
+            device_classes=self._resources("deviceclasses", DeviceClass, wire),
+            resource_slices=self._resources("resourceslices", ResourceSlice, wire),
+            resource_claims=self._resources("resourceclaims", ResourceClaim, wire),
+            resource_claim_templates=self._resources(
+                "resourceclaimtemplates", ResourceClaimTemplate, wire
+            ),
+            device_taint_rules=self._taint_rules(rules),
+            not_read=tuple(self._not_read),
+        )
+
+    def _served(self) -> tuple[str, ...]:
+        """The served versions of resource.k8s.io; none where the cluster does not know the group."""
+        try:
+            call = Call("get", f"group {GROUP}")
+            group = self._transport.request(Exchange(call, "GET", DISCOVERY_PATH))
+        except DriverError as error:
+            self._note(GROUP, error)
+            return ()
+        entries = group.get("versions")
+        found = [entry.get("version") for entry in entries] if isinstance(entries, list) else []
+        return tuple(str(version) for version in found)
+
+    def _feature_gates(self) -> dict[str, bool]:
+        """The API server's own word on its feature gates; it needs the right to read /metrics."""
+        try:
+            call = Call("get", METRICS_PATH)
+            text = self._transport.fetch(Exchange(call, "GET", METRICS_PATH))
+        except DriverError as error:
+            self._note(METRICS_PATH, error)
+            return {}
+        return {name.decode(): state == b"1" for name, state in _GATE.findall(text)}
+
+    def _taint_rules(self, version: str) -> tuple[DeviceTaintRule, ...]:
+        """Off on most clusters, and then not served: nothing to note."""
+        if not version:
+            return ()
+        before = len(self._not_read)
+        rules = self._list("devicetaintrules", DeviceTaintRule, version=version)
+        self._not_read[before:] = [
+            gap for gap in self._not_read[before:] if gap.reason != "not_served"
+        ]
+        return rules
+
+    def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
+        if version:
+            return self._list(resource, kind, version=version)
+        spoken = ", ".join(wire.version for wire in WIRES)
+        message = f"{resource} are served in none of the versions {spoken} of {GROUP}"
+        self._not_read.append(NotRead(resource=resource, reason="not_served", message=message))
+        return ()
+
+    def _list(self, resource: str, kind: type[Listed], *, version: str = "") -> tuple[Listed, ...]:
+        path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+        for _ in range(LIST_RETRIES):
+            try:
+                return tuple(
+                    found
+                    for item in self._pages(resource, path)
+                    if (found := self._loaded(resource, kind, item, version)) is not None
+                )
+            except Expired:
+                continue  # it changed too much between two pages: from the start again
+            except DriverError as error:
+                self._note(resource, error)
+                return ()
+        message = f"list {resource}: the list changed between its pages {LIST_RETRIES} times"
+        self._not_read.append(NotRead(resource=resource, reason="failed", message=message))
+        return ()
+
+    def _pages(self, resource: str, path: str) -> Iterator[object]:
+        query = {"limit": str(PAGE_OBJECTS)}
+        while True:
+            exchange = Exchange(Call("list", resource), "GET", path, query)
+            answer = self._transport.request(exchange)
+            items = answer.get("items")
+            yield from items if isinstance(items, list) else ()
+            token = _mapping(answer.get("metadata")).get("continue")
+            if not token:
+                return
+            query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
+
+    def _loaded(
+        self, resource: str, kind: type[Listed], item: object, version: str
+    ) -> Listed | None:
+        try:
+            found = load(kind, item, version=version)
+        except Unreadable as error:
+            metadata = _mapping(_mapping(item).get("metadata"))
+            names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
+            self._not_read.append(
+                NotRead(
+                    resource=resource, reason="malformed", name="/".join(names), message=str(error)
+                )
+            )
+            return None
+        return _short(found)
+
+    def _note(self, resource: str, error: DriverError) -> None:
+        self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=str(error)))
+
+
+def _reason(error: DriverError) -> NotReadReason:
+    match error:
+        case Invalid():
+            return "forbidden"
+        case NotServed() | NotFound():
+            return "not_served"
+        case _:
+            return "failed"
+
+
+def _short(found: Listed) -> Listed:
+    """A namespace without all but its name and labels."""
+    if isinstance(found, Namespace):
+        kept = ObjectMeta(name=found.metadata.name, labels=found.metadata.labels)
+        return msgspec.structs.replace(found, metadata=kept)
+    return found
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
