@@ -35,7 +35,7 @@ PAGE_OBJECTS = 500
 LIST_RETRIES = 2
 METRICS_PATH = "/metrics"
 TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
-"""Where DeviceTaintRules are served, newest first: v1alpha3 since 1.33, v1beta2 since 1.36."""
+"""Where DeviceTaintRules may be served, newest first; a version that is served need not have them."""
 
 _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$', re.MULTILINE)
 
@@ -65,7 +65,6 @@ class _Reader:
         version = self._transport.request(Exchange(Call("get", "/version"), "GET", "/version"))
         served = self._served()
         wire = next((wire.version for wire in WIRES if wire.version in served), "")
-        rules = next((version for version in TAINT_RULE_VERSIONS if version in served), "")
         return ClusterState(
             recorded_at=recorded_at,
             kubernetes_version=str(version.get("gitVersion") or ""),
@@ -80,7 +79,7 @@ class _Reader:
             resource_claim_templates=self._resources(
                 "resourceclaimtemplates", ResourceClaimTemplate, wire
             ),
-            device_taint_rules=self._taint_rules(rules),
+            device_taint_rules=self._taint_rules(served),
             not_read=tuple(self._not_read),
         )
 
@@ -106,16 +105,18 @@ class _Reader:
             return {}
         return {name.decode(): state == b"1" for name, state in _GATE.findall(text)}
 
-    def _taint_rules(self, version: str) -> tuple[DeviceTaintRule, ...]:
-        """Off on most clusters, and then not served: nothing to note."""
-        if not version:
-            return ()
-        before = len(self._not_read)
-        rules = self._list("devicetaintrules", DeviceTaintRule, version=version)
-        self._not_read[before:] = [
-            gap for gap in self._not_read[before:] if gap.reason != "not_served"
-        ]
-        return rules
+    def _taint_rules(self, served: tuple[str, ...]) -> tuple[DeviceTaintRule, ...]:
+        """Off on many clusters, and then served in no version: nothing to note."""
+        for version in TAINT_RULE_VERSIONS:
+            if version not in served:
+                continue
+            before = len(self._not_read)
+            rules = self._list("devicetaintrules", DeviceTaintRule, version=version)
+            gaps = self._not_read[before:]
+            if not any(gap.reason == "not_served" for gap in gaps):
+                return rules
+            del self._not_read[before:]
+        return ()
 
     def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
         if version:

@@ -14,7 +14,7 @@ a real kube-apiserver), and has none of its controllers: no garbage collection, 
 
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,15 +62,20 @@ class FakeApi:
         store: Store | None = None,
         port: int = 0,
         host: str = "127.0.0.1",
+        gates: Mapping[str, bool] | None = None,
     ) -> None:
         """`versions` of resource.k8s.io to serve, of v1, v1beta2, v1beta1; none: the group does not exist.
 
         With `tokens`, every request must carry one of them. `tls` makes it https. A `store` taken from an earlier
-        server and the same `port` play a restart. `host` is the address to listen on, for example "::1".
+        server and the same `port` play a restart. `host` is the address to listen on, for example "::1". `gates` are
+        what its metrics say of feature gates; without them nobody may read the metrics.
         """
         chosen = tuple(version for version in VERSIONS if version in tuple(versions))
         self._cluster = Cluster(
-            chosen, store or Store(), tokens=None if tokens is None else frozenset(tokens)
+            chosen,
+            store or Store(),
+            tokens=None if tokens is None else frozenset(tokens),
+            gates=gates,
         )
         self._server = Server((host, port), self._cluster)
         self._tls = tls

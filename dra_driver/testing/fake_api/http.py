@@ -29,7 +29,7 @@ from dra_driver.testing.fake_api.faults import (
     WatchLine,
 )
 from dra_driver.testing.fake_api.kinds import GROUP
-from dra_driver.testing.fake_api.pages import fixed_page
+from dra_driver.testing.fake_api.pages import METRICS_PATH, fixed_page, metrics_page
 from dra_driver.testing.fake_api.routes import parse_query, parse_route, resource_of, verb_of
 from dra_driver.testing.fake_api.store import Refused, Store
 from dra_driver.testing.fake_api.verbs import Ask, do
@@ -50,6 +50,7 @@ class Cluster:
     faults: Faults = field(default_factory=Faults)
     requests: list[Request] = field(default_factory=list)
     tokens: frozenset[str] | None = None
+    gates: Mapping[str, bool] | None = None
     stopping: Event = field(default_factory=Event)
     bookmark_seconds: float = BOOKMARK_SECONDS
 
@@ -147,6 +148,8 @@ class Handler(BaseHTTPRequestHandler):
             page = fixed_page(path, versions)
             if page is not None:
                 self._send_json(200, page)
+            elif path == METRICS_PATH:
+                self._send(200, metrics_page(self.cluster.gates), TEXT)
             elif not versions and path.startswith(f"/apis/{GROUP}"):
                 self._send(404, b"404 page not found\n", TEXT)
             elif verb == "watch":

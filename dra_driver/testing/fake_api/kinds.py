@@ -79,6 +79,7 @@ KINDS = {
             immutable=("spec",),
         ),
         Kind("deviceclasses", "DeviceClass", GROUP, namespaced=False),
+        Kind("devicetaintrules", "DeviceTaintRule", GROUP, namespaced=False, has_status=True),
         Kind(
             "pods",
             "Pod",

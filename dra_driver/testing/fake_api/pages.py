@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pages of the fake API server depend on the served versions alone? Discovery and health."""
+"""Which pages of the fake API server depend on its settings alone? Discovery, health and metrics."""
+
+from collections.abc import Mapping
 
 from dra_driver.testing.fake_api.kinds import GROUP, KINDS, VERSIONS, Kind, Object
+from dra_driver.testing.fake_api.store import Refused
 
+METRICS_PATH = "/metrics"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -26,6 +30,17 @@ def fixed_page(path: str, versions: tuple[str, ...]) -> Object | None:
         pages[f"/apis/{GROUP}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
     pages |= {f"/apis/{GROUP}/{version}": _resource_list(GROUP, version) for version in versions}
     return pages.get(path.rstrip("/"))
+
+
+def metrics_page(gates: Mapping[str, bool] | None) -> bytes:
+    """The feature gates as the API server's metrics name them; refused where nobody may read them (None)."""
+    if gates is None:
+        raise Refused(403, "Forbidden", f'forbidden: User cannot get path "{METRICS_PATH}"')
+    lines = [
+        f'kubernetes_feature_enabled{{name="{name}",stage="BETA"}} {int(state)}\n'
+        for name, state in gates.items()
+    ]
+    return "".join(["# TYPE kubernetes_feature_enabled gauge\n", *lines]).encode()
 
 
 def _resource_list(group: str, version: str) -> Object:
