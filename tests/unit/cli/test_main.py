@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: subcommands, flags and exit codes."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dra_driver import __version__
-from dra_driver.cli.main import COMMANDS, main, parser
+from dra_driver.cli.arguments import add_arguments
+from dra_driver.cli.main import COMMANDS, kubectl, main, parser
 from dra_driver.cli.settings import settings_from
 from dra_driver.config import OPTIONS
 
@@ -74,3 +76,32 @@ def test_the_help_loads_no_server_and_no_client() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_help_loads_no_subcommand_and_no_table_of_settings() -> None:
+    script = (
+        "import sys\nfrom dra_driver.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(name for name in sys.modules if name.startswith('dra_driver')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = ["dra_driver", "dra_driver.cli", "dra_driver.cli.main", "dra_driver.errors"]
+    assert done.stdout.splitlines()[-1] == str(loaded)
+
+
+def test_kubectl_has_the_commands_that_look_at_a_cluster(capsys) -> None:
+    with pytest.raises(SystemExit):
+        kubectl(["--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: kubectl dra ")
+    assert [name for name in COMMANDS if f"    {name} " in text] == ["explain", "record"]
+    with pytest.raises(SystemExit) as left:
+        kubectl(["run"])
+    assert left.value.code == 2
+
+
+def test_an_unknown_subcommand_has_no_arguments() -> None:
+    with pytest.raises(ValueError, match="'fly' is no subcommand"):
+        add_arguments("fly", argparse.ArgumentParser())
