@@ -3,7 +3,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
 BIN = .venv/bin
 
-.PHONY: setup check test demo e2e e2e-matrix walk bench image kind-demo generate lock build clean
+.PHONY: setup check test demo conformance e2e e2e-matrix walk bench image kind-demo generate lock build clean
 
 setup: .venv/ready
 
@@ -29,6 +29,9 @@ test: setup
 demo: setup
 	@$(BIN)/dra-driver demo
 
+conformance: setup
+	$(BIN)/python hack/conformance/run.py $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
+
 e2e: setup
 	$(BIN)/python hack/testbed/e2e.py
 
@@ -49,6 +52,7 @@ kind-demo: setup
 
 generate: setup
 	$(BIN)/python hack/generate-protos
+	$(BIN)/python hack/generate-cel-tables
 	$(BIN)/python hack/generate-docs
 	$(BIN)/python hack/testbed/matrix.py --page
 
