@@ -7,7 +7,7 @@ already expanded to comprehensions, and every node has an `id`, unique in its ex
 Source: cel-go common/ast/expr.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -137,3 +137,33 @@ class Parsed:
     root: Expr
     offsets: Mapping[int, int]
     macros: Mapping[int, Call] = field(default_factory=dict)
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The nodes directly under a node, in the order in which they are written."""
+    match node:
+        case Select():
+            under: tuple[Expr, ...] = (node.operand,)
+        case Call():
+            under = node.args if node.target is None else (node.target, *node.args)
+        case ListLiteral():
+            under = node.elements
+        case MapLiteral():
+            under = tuple([part for entry in node.entries for part in (entry.key, entry.value)])
+        case StructLiteral():
+            under = tuple([field.value for field in node.fields])
+        case Comprehension():
+            fold = (node.accu_init, node.loop_condition, node.loop_step, node.result)
+            under = (node.iter_range, *fold)
+        case _:
+            under = ()
+    return under
+
+
+def walk(root: Expr) -> Iterator[Expr]:
+    """All nodes, each before those under it."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(children(node)))

@@ -20,12 +20,14 @@ from typing import Any, NoReturn
 
 import yaml
 
-from dra_driver.cli import render
+from dra_driver.cli import render, render_explain
 from dra_driver.errors import Permanent
+from dra_driver.kube.cluster import read_cluster
+from dra_driver.kube.connection import Connection
 from dra_driver.model.quantity import Quantity
+from dra_driver.services.explain import PodSubject, explain
 from dra_driver.testing import oci
-from dra_driver.testing.fake_scheduler import Placed, Unschedulable
-from dra_driver.testing.first_fit import results
+from dra_driver.testing.fake_scheduler import Placed, Unschedulable, results
 from dra_driver.testing.plain_client import Object
 from dra_driver.testing.stage import DRIVER, KUBERNETES, NODE, Stage
 
@@ -102,7 +104,7 @@ def _opening(stage: Stage) -> Step:
     pid = stage.start_driver()
     lines = (
         "Stand-ins inside this process (dra_driver/testing):",
-        f"  an API server on {stage.api.url}, a scheduler that evaluates CEL with cel-python,",
+        f"  an API server on {stage.api.url}, a scheduler with the driver's own allocator,",
         f"  and the kubelet's side of Kubernetes {KUBERNETES} on unix sockets below {stage.root}.",
         "  No container is started; the last step of a runtime, reading CDI, is played too.",
         f"Real: the driver, `dra-driver run` as process {pid}, with simulated GPUs.",
@@ -200,6 +202,7 @@ def _pods(stage: Stage, device_class: Object, devices: Mapping[str, Object]) -> 
         ),
     )
     yield _scheduled(stage)
+    yield _explained(stage)
 
 
 def _scheduled(stage: Stage) -> Step:
@@ -216,17 +219,27 @@ def _scheduled(stage: Stage) -> Step:
             lines.append(f"pod {name}: {', '.join(given)} on {outcome.node}")
             facts.append({"pod": name, "node": outcome.node, "devices": given})
         else:
-            lines += [
-                f"pod {name}: pending",
-                *(f"  {line}" for line in outcome.reason.splitlines()),
-            ]
+            lines.append(f"pod {name}: pending: {outcome.reason}")
             facts.append({"pod": name, "pending": outcome.reason})
     _expect("two pods are placed", sum("node" in fact for fact in facts), 2)
     return Step(
         "scheduled",
-        "3. The scheduler allocates devices, and says why it cannot",
+        "3. The scheduler allocates devices; what it says of the pod that gets none is this",
         {"pods": facts},
         [part for line in lines for part in _fold(line)],
+    )
+
+
+def _explained(stage: Stage) -> Step:
+    """What `dra-driver explain` says of the pod that stays pending, asking the API server."""
+    subject = PodSubject("default", HOPELESS)
+    report = explain(read_cluster(Connection(stage.api.url)), subject)
+    _expect("the devices do not fit", report.exit_code, 1)
+    return Step(
+        "explained",
+        f"4. Why? `dra-driver explain pod/{HOPELESS}` asks device by device",
+        {"pod": HOPELESS, "report": render_explain.document(report)},
+        render_explain.text(report, width=WIDTH, color=False),
     )
 
 
@@ -260,7 +273,7 @@ def _first_pod(stage: Stage, devices: Mapping[str, Object]) -> Iterator[Step]:
     spec = json.loads(spec_path.read_text())
     yield Step(
         "prepared",
-        "4. The kubelet asks the driver to prepare the claim; the driver writes a CDI file",
+        "5. The kubelet asks the driver to prepare the claim; the driver writes a CDI file",
         {"pod": BIG, "cdiDevices": names, "file": spec_path.name, "spec": spec},
         (f"{stage.cdi_dir.name}/{spec_path.name}:", *_document(spec)),
     )
@@ -269,7 +282,7 @@ def _first_pod(stage: Stage, devices: Mapping[str, Object]) -> Iterator[Step]:
     _expect("no CDI file is left", len(_cdi_files(stage)), 0)
     yield Step(
         "released",
-        f"6. Pod {BIG} is deleted: the claim is unprepared, its CDI file and the claim are gone",
+        f"7. Pod {BIG} is deleted: the claim is unprepared, its CDI file and the claim are gone",
         {"pod": BIG, "cdiFiles": [], "claims": _claim_names(stage)},
         (f"claims left in the cluster: {', '.join(_claim_names(stage))}",),
     )
@@ -286,7 +299,7 @@ def _container(stage: Stage, names: Sequence[str], devices: Mapping[str, Object]
     rules = linux["resources"]["devices"]
     return Step(
         "container",
-        "5. What the container would get: the CDI edits applied to an OCI config",
+        "6. What the container would get: the CDI edits applied to an OCI config",
         {"names": names, "config": config},
         (
             *(f"variable     {entry}" for entry in env),
@@ -322,7 +335,7 @@ def _killed(stage: Stage) -> Iterator[Step]:
     )
     yield Step(
         "killed",
-        f"7. Pod {SMALL} has its claim prepared; the driver is killed (SIGKILL) and started again",
+        f"8. Pod {SMALL} has its claim prepared; the driver is killed (SIGKILL) and started again",
         {
             "pod": SMALL,
             "driver_pid": pid,
@@ -340,7 +353,7 @@ def _killed(stage: Stage) -> Iterator[Step]:
     _expect("nothing is prepared any more", (code, _cdi_files(stage)), (0, []))
     yield Step(
         "ended",
-        f"8. Pod {SMALL} is deleted, the driver is asked to end (SIGTERM)",
+        f"9. Pod {SMALL} is deleted, the driver is asked to end (SIGTERM)",
         {"exit_code": code, "cdiFiles": [], "slices": len(stage.slices())},
         (f"exit code {code}; no CDI file is left; the slices stay for the next start.",),
     )

@@ -3,16 +3,27 @@
 
 It plays three parts of a control plane, each when called and never by itself: the claim controller (templates become
 claims that belong to their pod), the scheduler (claims are allocated and reserved, the pod is bound or told why not), and
-the garbage collector (claims of pods that are gone are released). Which devices a claim gets is decided by `first_fit`.
+the garbage collector (claims of pods that are gone are released). Which devices a claim gets is decided by
+`dra_driver.allocator`, as the real scheduler would.
 
 Unlike the real ones it sets no finalizer, looks at no other resource than devices, and runs no preemption.
 """
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dra_driver.testing.first_fit import FirstFit, Object, Unsatisfied, candidates, holders
-from dra_driver.testing.plain_client import PlainClient
+import msgspec
+
+from dra_driver.allocator.allocate import Allocator
+from dra_driver.allocator.failures import AllocationError, NodeAllocationError
+from dra_driver.allocator.holdings import Holdings
+from dra_driver.kube.wire.objects import load
+from dra_driver.model.api.core import Node
+from dra_driver.model.api.defaults import with_defaults
+from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.testing.plain_client import Object, PlainClient
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
@@ -27,7 +38,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The pod stays pending; `reason` has one line for each device of each node."""
+    """The pod stays pending; `reason` is what the scheduler says of it."""
 
     pod: str
     reason: str
@@ -64,15 +75,38 @@ class FakeScheduler:
         if missing:
             return self._leave(pod, name, f"ResourceClaims not found: {', '.join(missing)}")
         present = [claim for claim in claims.values() if claim is not None]
-        reasons: list[str] = []
-        for node in self._client.list("nodes"):
-            node_name = node["metadata"]["name"]
-            allocated = self._allocate(present, node_name)
-            if not isinstance(allocated, Unsatisfied):
-                self._bind(pod, allocated, node_name)
-                return Placed(name, node_name)
-            reasons.append(f"node {node_name}: {allocated}")
-        return self._leave(pod, name, "\n".join(reasons) or "the cluster has no nodes")
+        try:
+            return self._place_with(pod, name, present)
+        except AllocationError as error:
+            return self._leave(pod, name, str(error))
+
+    def _place_with(self, pod: Object, name: str, claims: list[Object]) -> Placed | Unschedulable:
+        """Bind the pod to the first node that serves its claims. Raises AllocationError."""
+        allocator = self._allocator()
+        nodes = self._client.list("nodes")
+        refusals: list[str] = []
+        for node in nodes:
+            allocated = _allocated(allocator, claims, node)
+            if not isinstance(allocated, str):
+                self._bind(pod, allocated, node["metadata"]["name"])
+                return Placed(name, node["metadata"]["name"])
+            refusals.append(allocated)
+        counts = ", ".join(
+            f"{refusals.count(refusal)} {refusal}" for refusal in dict.fromkeys(refusals)
+        )
+        said = f": {counts}" if counts else ""
+        return self._leave(pod, name, f"0/{len(nodes)} nodes are available{said}.")
+
+    def _allocator(self) -> Allocator:
+        """For the cluster as it is now."""
+        classes = [load(DeviceClass, found) for found in self._client.list("deviceclasses")]
+        claims = [load(ResourceClaim, found) for found in self._client.list("resourceclaims")]
+        return Allocator(
+            [load(ResourceSlice, found) for found in self._client.list("resourceslices")],
+            classes,
+            Holdings.of(claims, consumable_capacity=True).state(),
+            new_share_id=lambda: str(uuid.uuid4()),
+        )
 
     def _claims_of(self, pod: Object) -> tuple[Object, dict[str, Object | None]]:
         """The pod, its status naming the claims made for it, and its claims by name; None for one that is missing."""
@@ -98,35 +132,6 @@ class FakeScheduler:
             status = {**pod.get("status", {}), "resourceClaimStatuses": statuses}
             pod = self._client.replace_status({**pod, "status": status})
         return pod, claims
-
-    def _allocate(self, claims: list[Object], node: str) -> list[Object] | Unsatisfied:
-        """The claims with an allocation on this node, nothing written yet."""
-        classes = {found["metadata"]["name"]: found for found in self._client.list("deviceclasses")}
-        first_fit = FirstFit(
-            classes,
-            candidates(self._client.list("resourceslices"), node),
-            holders(self._client.list("resourceclaims")),
-        )
-        allocated: list[Object] = []
-        for claim in claims:
-            status = claim.get("status", {})
-            if status.get("allocation"):
-                if not _reaches(status["allocation"], node):
-                    return Unsatisfied(
-                        f"claim {claim['metadata']['name']} is allocated on another node"
-                    )
-                allocated.append(claim)
-                continue
-            answer = first_fit.allocate(claim)
-            if isinstance(answer, Unsatisfied):
-                return Unsatisfied(
-                    f"claim {claim['metadata']['name']}, {answer.request}",
-                    answer.devices,
-                    answer.selectors,
-                )
-            allocation = {**answer, "nodeSelector": _only(node)}
-            allocated.append({**claim, "status": {**status, "allocation": allocation}})
-        return allocated
 
     def _bind(self, pod: Object, claims: list[Object], node: str) -> None:
         user = {
@@ -180,13 +185,47 @@ def _from_template(template: Object, pod: Object, claim_name: str) -> Object:
     }
 
 
-def _only(node: str) -> Object:
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+def _allocated(allocator: Allocator, claims: list[Object], node: Object) -> list[Object] | str:
+    """The claims with an allocation on this node, nothing written yet, or why there is none. Raises AllocationError."""
+    name = node["metadata"]["name"]
+    given = [claim for claim in claims if _allocation(claim)]
+    if not all(_reaches(_allocation(claim), name) for claim in given):
+        return "resourceclaim not available on the node"
+    wanted = [claim for claim in claims if not _allocation(claim)]
+    try:
+        results = allocator.allocate(load(Node, node), [_loaded(claim) for claim in wanted])
+    except NodeAllocationError as error:
+        return str(error)
+    if results is None:
+        return "cannot allocate all claims"
+    filled = [
+        {**claim, "status": {**claim.get("status", {}), "allocation": msgspec.to_builtins(result)}}
+        for claim, result in zip(wanted, results, strict=True)
+    ]
+    return given + filled
+
+
+def _loaded(claim: Object) -> ResourceClaim:
+    loaded = load(ResourceClaim, claim)
+    return msgspec.structs.replace(loaded, spec=with_defaults(loaded.spec))
+
+
+def _allocation(claim: Object) -> Object:
+    found: Object = claim.get("status", {}).get("allocation") or {}
+    return found
+
+
+def results(claim: Object) -> list[Object]:
+    """`status.allocation.devices.results`, empty while the claim is not allocated."""
+    found: list[Object] = _allocation(claim).get("devices", {}).get("results", [])
+    return found
 
 
 def _reaches(allocation: Object, node: str) -> bool:
-    return any(node in values for values in _node_names(allocation))
+    """Whether the allocation can be used on the node; without a selector it can on all."""
+    return not allocation.get("nodeSelector") or any(
+        node in values for values in _node_names(allocation)
+    )
 
 
 def _node_names(allocation: Object) -> Iterator[list[str]]:

@@ -10,14 +10,21 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "testbed"))
+sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("testbed", "oracle")]
 
 from cost import report
 from cost.bed import Context
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
-QUESTIONS = {"prepare": False, "memory": False, "start": False, "containers": True, "fleet": True}
+QUESTIONS = {
+    "prepare": False,
+    "memory": False,
+    "start": False,
+    "cel": True,
+    "containers": True,
+    "fleet": True,
+}
 
 
 def main() -> int:

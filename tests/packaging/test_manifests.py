@@ -5,19 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.registry import load_backend
+from dra_driver.cel.compile import Selector, compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.versions import MAX_COST, Environment
 from dra_driver.kube.wire import v1
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.model.slices import SliceSpec
 from dra_driver.planning.slices import plan_pool
-from dra_driver.testing.cel_stand_in import Selector
 from dra_driver.testing.fake_api import FakeApi
-from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
-from dra_driver.testing.first_fit import results
+from dra_driver.testing.fake_scheduler import FakeScheduler, Placed, results
 from dra_driver.testing.plain_client import PLURALS, PlainClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,14 +70,17 @@ def slice_spec(profile: str) -> Object:
 def selectors(path: Path) -> Iterator[Selector]:
     (document,) = documents(path)
     for selector in document["spec"]["selectors"]:
-        yield Selector(selector["cel"]["expression"])
+        yield compile_selector(selector["cel"]["expression"])
+
+
+def value(driver: str, entry: Object) -> DeviceValue:
+    device = msgspec.convert(entry, type=Device)
+    return DeviceValue(driver, device.attributes, device.capacity)
 
 
 def count(path: Path, spec: Object) -> int:
-    return sum(
-        all(selector.matches(spec["driver"], device) for selector in selectors(path))
-        for device in spec["devices"]
-    )
+    devices = [value(spec["driver"], entry) for entry in spec["devices"]]
+    return sum(all(one.matches(device) for one in selectors(path)) for device in devices)
 
 
 @pytest.mark.parametrize("profile", SELECTED)
@@ -89,9 +95,19 @@ def test_no_class_fails_on_a_device_without_our_attributes_whoever_publishes_it(
     bare = {"name": "device-0"}
     foreign = {"name": "device-0", "attributes": {"vendor": {"int": 7}, "type": {"int": 7}}}
     for driver, device in (("other.example.com", bare), ("other.example.com", foreign)):
-        assert [selector.matches(driver, device) for selector in selectors(path)] == [False]
-    ours = [selector.matches(DRIVER, bare) for selector in selectors(path)]
+        assert [one.matches(value(driver, device)) for one in selectors(path)] == [False]
+    ours = [one.matches(value(DRIVER, bare)) for one in selectors(path)]
     assert ours == [path.stem == "gpu"]
+
+
+@pytest.mark.parametrize("minor", range(32, 38))
+@pytest.mark.parametrize("path", CLASSES, ids=lambda path: path.stem)
+def test_every_release_takes_each_class_when_it_is_new(path: Path, minor: int) -> None:
+    environment = Environment(minor, "NewExpressions")
+    (document,) = documents(path)
+    for selector in document["spec"]["selectors"]:
+        compiled = compile_selector(selector["cel"]["expression"], environment)
+        assert compiled.cost <= MAX_COST
 
 
 @pytest.mark.parametrize("path", CLASSES, ids=lambda path: path.stem)

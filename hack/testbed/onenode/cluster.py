@@ -38,6 +38,8 @@ class Options:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     # Names under which pods find the one image that there is.
     images: tuple[str, ...] = (node_files.IMAGE,)
+    # What a component is told beyond its usual command line.
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Cluster:
@@ -163,7 +165,8 @@ class Cluster:
         gates = features.feature_gates(options.version) | dict(options.feature_gates)
         served = features.runtime_config(options.version) | dict(options.runtime_config)
         command = components.command(name, self.root, gates, served)
-        self._components[name] = self.run_inside(command, log=name)
+        told = (*command, *options.flags.get(name, ()))
+        self._components[name] = self.run_inside(told, log=name)
 
     def _stop(self, name: str) -> None:
         self._components.pop(name).stop()

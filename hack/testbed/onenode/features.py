@@ -55,6 +55,8 @@ FEATURES = (
         33,
         33,
     ),
+    # Nor here: by then the gates of everything that `explain` can name as a reason are on.
+    Feature("SchedulerVerdicts", "every reason that `explain` gives, from one scheduler", 37, 37),
     # Neither. Older API servers name other fields in a refusal, and drop taints without their gate.
     Feature("FakeSliceRules", "slice rules to the letter as the fake API server has them", 37, 37),
 )

@@ -127,10 +127,7 @@ def test_a_pod_that_cannot_be_placed_says_why_in_its_condition_and_nothing_is_al
     claims = [{"name": name, "resourceClaimName": name} for name in ("c", "d")]
     create(client, "Pod", "p", {"resourceClaims": claims})
 
-    reason = (
-        "node n1: claim d, request r: 1 of 2 devices of DeviceClass gpu\n"
-        "  gpu-0: allocated to claim default/c"
-    )
+    reason = "0/1 nodes are available: 1 cannot allocate all claims."
     assert FakeScheduler(client).schedule() == (Unschedulable("default/p", reason),)
     (condition,) = the(client, "pods", "p")["status"]["conditions"]
     assert condition == {
@@ -162,7 +159,38 @@ def test_a_claim_allocated_on_another_node_keeps_the_pod_from_this_one(
     client.replace_status({**claim, "status": status})
     create_pod(client, "p", resourceClaimName="c")
     (outcome,) = FakeScheduler(client).schedule()
-    assert outcome == Unschedulable("default/p", "node n1: claim c is allocated on another node")
+    reason = "0/1 nodes are available: 1 resourceclaim not available on the node."
+    assert outcome == Unschedulable("default/p", reason)
+
+
+def test_a_claim_that_every_node_can_reach_keeps_no_pod_away(client: PlainClient) -> None:
+    claim = create(client, "ResourceClaim", "c", claim_spec())
+    client.replace_status({**claim, "status": {"allocation": {"devices": {"results": []}}}})
+    create_pod(client, "p", resourceClaimName="c")
+    assert FakeScheduler(client).schedule() == (Placed("default/p", "n1"),)
+
+
+def test_a_fault_of_the_claim_is_said_once_for_all_nodes(client: PlainClient) -> None:
+    spec = claim_spec()
+    spec["devices"]["requests"][0]["exactly"]["deviceClassName"] = "none"
+    create(client, "ResourceClaim", "c", spec)
+    create_pod(client, "p", resourceClaimName="c")
+    (outcome,) = FakeScheduler(client).schedule()
+    assert isinstance(outcome, Unschedulable)
+    assert "could not retrieve device class none" in outcome.reason
+
+
+def test_a_fault_of_a_nodes_slices_costs_that_node(client: PlainClient) -> None:
+    (stored,) = client.list("resourceslices")
+    client.delete(stored)
+    spec = {**stored["spec"], "pool": {**stored["spec"]["pool"], "resourceSliceCount": 2}}
+    for name in ("s", "t"):
+        client.create({**stored, "metadata": {"name": name}, "spec": spec})
+    create(client, "ResourceClaim", "c", claim_spec())
+    create_pod(client, "p", resourceClaimName="c")
+    (outcome,) = FakeScheduler(client).schedule()
+    reason = "0/1 nodes are available: 1 invalid resource pools were encountered."
+    assert outcome == Unschedulable("default/p", reason)
 
 
 def test_without_nodes_the_pod_waits(client: PlainClient) -> None:
@@ -170,7 +198,7 @@ def test_without_nodes_the_pod_waits(client: PlainClient) -> None:
     create_pod(client, "p", resourceClaimName="c")
     create(client, "ResourceClaim", "c", claim_spec())
     (outcome,) = FakeScheduler(client).schedule()
-    assert outcome == Unschedulable("default/p", "the cluster has no nodes")
+    assert outcome == Unschedulable("default/p", "0/0 nodes are available.")
 
 
 def test_claims_of_a_deleted_pod_are_deleted_and_shared_ones_released(client: PlainClient) -> None:

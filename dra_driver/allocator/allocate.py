@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door: which devices would the scheduler give to these claims on this node?
+
+An Allocator is made once for a state of the cluster and asked for one node after the other. What does not depend on the
+node or the claims is prepared once and kept.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
+from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.eligibility import Eligibility, Holdings
+from dra_driver.allocator.failures import AllocationError, NodeAllocationError
+from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
+from dra_driver.allocator.pools import Pool, Slices
+from dra_driver.allocator.requests import Choice, Request, Requests, object_name
+from dra_driver.allocator.results import allocation_result
+from dra_driver.allocator.search import MAX_RESULTS, Board, Search
+from dra_driver.allocator.selectors import Selectors
+from dra_driver.allocator.state import AllocatedState
+from dra_driver.model.api.core import Node
+from dra_driver.model.api.resource_claim import AllocationResult, DeviceClass, ResourceClaim
+from dra_driver.model.api.resource_slice import ResourceSlice
+
+NO_SHARE_ID = "00000000-0000-0000-0000-000000000000"
+
+
+class Allocator:
+    """Answers as the scheduler does, for one state of the cluster."""
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        classes: Iterable[DeviceClass],
+        allocated: AllocatedState | None = None,
+        *,
+        features: frozenset[str] = ENABLED_BY_DEFAULT,
+        implementation: Implementation | None = None,
+        new_share_id: Callable[[], str] = lambda: NO_SHARE_ID,
+    ) -> None:
+        self.rules = Rules.of(features, implementation)
+        self.slices = Slices(slices, self.rules)
+        self.holdings = Holdings(allocated or AllocatedState(), self.rules)
+        self.selectors = Selectors(self.rules)
+        self.lookup = Lookup(self.selectors, self.rules)
+        self.requests = Requests(
+            self.rules, {one.metadata.name: one for one in reversed(list(classes))}
+        )
+        self._new_share_id = new_share_id
+        self._pools: dict[str, tuple[Node, list[Pool]]] = {}
+        self._ledgers: dict[Pool, Ledger] = {}
+
+    def allocate(
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        prune: bool = True,
+    ) -> list[AllocationResult] | None:
+        """A result for each claim, or None if the claims do not fit on the node.
+
+        AllocationError says that they fit nowhere, NodeAllocationError that the node's slices are at fault.
+        Without `prune` the search leaves nothing out; the answer is the same.
+        """
+        pools = self.pools(node)
+        eligibility = self.eligibility(node)
+        asked = _Asked(self, pools, eligibility)
+        choices: list[list[Choice]] = []
+        constraints: list[list[AnyConstraint]] = []
+        for index, claim in enumerate(claims):
+            choices.append(asked.choices(index, claim))
+            constraints.append(constraints_of(claim, self.rules))
+        search = Search(
+            self._board(pools, eligibility, cancelled), choices, constraints, prune=prune
+        )
+        if not search.run():
+            if any(pool.invalid_because for pool in pools):
+                raise NodeAllocationError("invalid resource pools were encountered")
+            return None
+        return [
+            allocation_result(
+                claim,
+                choices[index],
+                search.given[index],
+                rules=self.rules,
+                node_name=node.metadata.name,
+                new_share_id=self._new_share_id,
+            )
+            for index, claim in enumerate(claims)
+        ]
+
+    def pools(self, node: Node) -> list[Pool]:
+        """The pools that the node sees, in the order in which they are tried."""
+        kept = self._pools.get(node.metadata.name)
+        if kept is None or kept[0] is not node:
+            kept = self._pools[node.metadata.name] = (node, self.slices.pools(node))
+        return kept[1]
+
+    def eligibility(self, node: Node) -> Eligibility:
+        """The checks of single devices for the node."""
+        return Eligibility(self.rules, self.selectors, self.holdings, node)
+
+    def ledger(self, pool: Pool) -> Ledger:
+        """What is left of the pool's counters before the search."""
+        if pool not in self._ledgers:
+            self._ledgers[pool] = Ledger(pool, self.holdings.held)
+        return self._ledgers[pool]
+
+    def _board(
+        self, pools: list[Pool], eligibility: Eligibility, cancelled: Callable[[], bool]
+    ) -> Board:
+        usable = [pool for pool in pools if pool.usable]
+        ledgers = [self.ledger(pool).copy() for pool in usable]
+        return Board(
+            rules=self.rules,
+            devices=[device for pool in usable for device in pool.devices],
+            ledgers=[
+                ledger for pool, ledger in zip(usable, ledgers, strict=True) for _ in pool.devices
+            ],
+            eligibility=eligibility,
+            holdings=self.holdings,
+            lookup=self.lookup,
+            cancelled=cancelled,
+        )
+
+
+class _Asked:
+    """Turns the requests of claims into choices, for the pools of one node."""
+
+    def __init__(self, allocator: Allocator, pools: list[Pool], eligibility: Eligibility) -> None:
+        self._requests = allocator.requests
+        self._checks_capacity = allocator.rules.consumable_capacity
+        self._pools = pools
+        self._eligibility = eligibility
+
+    def choices(self, claim_index: int, claim: ResourceClaim) -> list[Choice]:
+        """The requests of one claim; an error if they want more devices than a claim may have."""
+        name = object_name(claim.metadata)
+        found: list[Choice] = []
+        fewest = 0
+        for index, request in enumerate(claim.spec.devices.requests or ()):
+            prioritized = bool(request.first_available)
+            alternatives: list[Request] = []
+            for alternative, spec in self._requests.specs(claim, request):
+                one = self._requests.request(
+                    spec,
+                    claim=name,
+                    place=(claim_index, index),
+                    name=alternative,
+                    parent=request.name if prioritized else "",
+                )
+                self._find_all(one)
+                alternatives.append(one)
+            wanted = min(one.count for one in alternatives)
+            if wanted > MAX_RESULTS - fewest:
+                raise AllocationError(
+                    f"claim {name}, request {request.name}: adding {wanted} devices exceeds"
+                    f" the claim limit of {MAX_RESULTS}, with {fewest} already accounted for"
+                )
+            fewest += wanted
+            found.append(Choice(request.name, alternatives, prioritized=prioritized))
+        return found
+
+    def _find_all(self, request: Request) -> None:
+        if not request.wants_all:
+            return
+        start = 0
+        for pool in self._pools:
+            if not pool.usable:
+                state = "being updated" if pool.incomplete else "invalid"
+                raise AllocationError(
+                    f"{request}: asks for all devices, but resource pool {pool.id}"
+                    f" is currently {state}"
+                )
+            for position, device in enumerate(pool.devices, start):
+                if self._eligibility.unselectable(request, device) is not None:
+                    continue
+                if self._eligibility.short_of_capacity(request, device, fresh=True) is None:
+                    request.all_devices.append(position)
+            start += len(pool.devices)
+        request.count = len(request.all_devices)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities to calculate with, and to write down as the scheduler does.
+
+The value is exact, in billionths. Beside it stands what is only seen when two quantities are compared field by field or
+written: whether the text is kept as it was published, and the power of ten that was split off. A quantity that does not
+fit into 64 bits, or has a fraction and a binary suffix, is kept as a decimal number: such ones are never "the same
+field by field" (`scale` is None).
+Source: k8s.io/apimachinery/pkg/api/resource/quantity.go (ParseQuantity).
+"""
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.quantity import Quantity
+
+Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
+
+NANO = 10**9
+MILLI = 10**6
+MAX_INT64 = 2**63 - 1
+
+_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)")
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DIGITS = 18  # that surely fit into 64 bits
+_EXPONENT_CHARACTERS = 4  # more would only cost memory
+
+
+class Amount(NamedTuple):
+    """A quantity."""
+
+    nanos: int
+    format: Format = "DecimalSI"
+    scale: int | None = 0
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or str(Quantity(self.nanos, self.format))
+
+    def whole(self) -> int:
+        """The value without a fraction, rounded away from zero."""
+        return _away_from_zero(self.nanos, NANO)
+
+    def milli(self) -> int | None:
+        """In thousandths; None where that is not exact."""
+        value, rest = divmod(self.nanos, MILLI)
+        return None if rest or abs(value) > MAX_INT64 else value
+
+
+ZERO = Amount(0, "DecimalSI", 0, "0")
+
+
+@lru_cache(maxsize=4096)
+def amount(text: QuantityText) -> Amount:
+    """Read a quantity as it stands in an object."""
+    match = _SHAPE.fullmatch(str(text).strip())
+    if match is None or not (match[2] or match[3]):
+        raise AllocationError(f"{text!r} is no quantity; write for example 80Gi, 500m or 1e3")
+    sign, digits, fraction, suffix = match[1], match[2], match[3] or "", match[4]
+    if suffix in _BINARY:
+        return _binary(match[0], sign, digits, fraction, _BINARY[suffix])
+    if suffix in _DECIMAL:
+        return _decimal(match[0], sign, digits, fraction, (_DECIMAL[suffix], "DecimalSI"))
+    if len(suffix) > _EXPONENT_CHARACTERS:
+        raise AllocationError(f"{text!r} has an exponent beyond every quantity")
+    return _decimal(match[0], sign, digits, fraction, (int(suffix[1:]), "DecimalExponent"))
+
+
+def _decimal(text: str, sign: str, digits: str, fraction: str, unit: tuple[int, Format]) -> Amount:
+    exponent, form = unit
+    if text == "0":
+        return ZERO
+    digits = digits.lstrip("0") or "0"
+    shifted = digits + fraction
+    scale = exponent - len(fraction)
+    value = int(shifted) if sign != "-" else -int(shifted)
+    if len(shifted) <= _DIGITS and scale >= -9:  # noqa: PLR2004 - nano
+        kept = scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
+        return Amount(value * 10 ** (scale + 9), form, scale, text if kept else "")
+    if scale >= -9:  # noqa: PLR2004 - nano
+        return Amount(value * 10 ** (scale + 9), form, None)
+    return Amount(_away_from_zero(value, 10 ** (-scale - 9)), form, None)
+
+
+def _binary(text: str, sign: str, digits: str, fraction: str, exponent: int) -> Amount:
+    digits = digits.lstrip("0") or "0"
+    shifted = int(digits + fraction)
+    value = shifted << exponent
+    factor = -1 if sign == "-" else 1
+    precision = 15 - len(digits) - exponent * 3 // 10 - 1
+    if not fraction and precision >= 0:
+        kept = exponent % 10 == 0 and shifted & 7
+        return Amount(factor * value * NANO, "BinarySI", 0, text if kept else "")
+    nanos = min(_away_from_zero(value * NANO, 10 ** len(fraction)), MAX_INT64 * NANO)
+    form: Format = "DecimalSI" if 0 < nanos < NANO else "BinarySI"
+    return Amount(factor * nanos, form, None)
+
+
+def _away_from_zero(value: int, divisor: int) -> int:
+    return -(-value // divisor) if value >= 0 else value // divisor

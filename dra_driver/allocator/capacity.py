@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a device's capacity does a request take, and is there as much left?
+
+Each capacity of a device is taken in part, whether the request names it or not: who asks for nothing gets the default of
+the policy, or all there is. What is asked for is rounded up as the policy says: to the next step from the minimum,
+or to the next valid value. A device that is not shared is checked by the same rule, and records nothing.
+
+Rounding is done in integers of 64 bits upstream; a request that leaves them stops the pod rather than the device.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/consumable_capacity.go.
+"""
+
+from collections.abc import Mapping
+
+from dra_driver.allocator.amounts import MAX_INT64, MILLI, NANO, Amount, amount
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.api.resource_slice import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    DeviceCapacity,
+)
+
+Requests = Mapping[str, Amount]
+Consumed = dict[str, Amount]
+
+_NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
+
+
+def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity]) -> str | None:
+    """A capacity that the request names and the device does not have."""
+    return next((name for name in requests if name not in capacity), None)
+
+
+def consumed_capacity(
+    requests: Requests, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
+) -> Consumed:
+    """What the request takes from each capacity; AllocationError if that cannot be said."""
+    consumed: Consumed = {}
+    for name, offered in capacity.items():
+        try:
+            taken = _consumed(requests.get(name), offered, fractional=fractional)
+        except AllocationError as error:
+            raise AllocationError(f'capacity "{name}": {error}') from error
+        if taken.nanos < 0:
+            raise AllocationError(f'capacity "{name}": capacity value is negative')
+        consumed[name] = taken
+    return consumed
+
+
+def forbidden_capacity(
+    consumed: Consumed, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
+) -> str | None:
+    """A capacity whose policy does not allow to take what the request would."""
+    return next(
+        (
+            name
+            for name, offered in capacity.items()
+            if offered.request_policy is not None
+            and _violates(consumed[name], offered.request_policy, fractional=fractional)
+        ),
+        None,
+    )
+
+
+def exhausted_capacity(
+    consumed: Consumed, capacity: Mapping[str, Amount], taken: Mapping[str, int]
+) -> str | None:
+    """A capacity of which less is left than the request would take; `taken` in billionths."""
+    return next(
+        (
+            name
+            for name, wanted in consumed.items()
+            if taken.get(name, 0) + wanted.nanos > capacity[name].nanos
+        ),
+        None,
+    )
+
+
+def _consumed(requested: Amount | None, offered: DeviceCapacity, *, fractional: bool) -> Amount:
+    policy = offered.request_policy
+    if requested is None:
+        default = policy.default if policy is not None else None
+        return amount(offered.value if default is None else default)
+    if policy is None:
+        return requested
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _round_up(requested, policy.valid_range, fractional=fractional)
+    if policy.valid_values is not None:
+        values = map(amount, policy.valid_values)
+        return next((value for value in values if requested.nanos <= value.nanos), requested)
+    return requested
+
+
+def _round_up(requested: Amount, valid: CapacityRequestPolicyRange, *, fractional: bool) -> Amount:
+    minimum = _bound(valid.min)
+    if requested.nanos < minimum.nanos:
+        return minimum
+    if valid.step is None:
+        return requested
+    step = amount(valid.step)
+    if fractional and _in_milli(valid):
+        return _round_up_in_milli(requested, minimum, step)
+    if requested.nanos > MAX_INT64 * NANO:
+        raise AllocationError(f"{_NOT_REPRESENTABLE}: request {requested} exceeds MaxInt64")
+    whole = _next_step(requested.whole(), minimum.whole(), step.whole())
+    if minimum.nanos >= 0 and whole > MAX_INT64:
+        raise AllocationError(
+            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes MaxInt64"
+        )
+    return Amount(whole * NANO, step.format)
+
+
+def _round_up_in_milli(requested: Amount, minimum: Amount, step: Amount) -> Amount:
+    wanted = requested.milli()
+    if wanted is None:
+        raise AllocationError(
+            f"{_NOT_REPRESENTABLE}: request {requested} is not a representable milli value"
+        )
+    milli = _next_step(wanted, minimum.nanos // MILLI, step.nanos // MILLI)
+    if milli > MAX_INT64:
+        raise AllocationError(
+            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes the milli-value range"
+        )
+    return Amount(milli * MILLI, step.format, 0 if milli % 1000 == 0 else -3)
+
+
+def _next_step(wanted: int, minimum: int, step: int) -> int:
+    if step <= 0:
+        raise AllocationError(
+            "the step of the valid range is not positive, the driver must correct it"
+        )
+    return minimum + -(-(wanted - minimum) // step) * step
+
+
+def _violates(taken: Amount, policy: CapacityRequestPolicy, *, fractional: bool) -> bool:
+    if policy.default is not None:
+        default = amount(policy.default)
+        if taken == default and default.scale is not None:
+            return False
+    if policy.valid_range is not None:
+        return _outside(taken, policy.valid_range, fractional=fractional)
+    if policy.valid_values:
+        return all(taken.nanos != amount(value).nanos for value in policy.valid_values)
+    return False
+
+
+def _outside(taken: Amount, valid: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
+    if valid.max is not None and taken.nanos > amount(valid.max).nanos:
+        return True
+    if valid.step is None:
+        return False
+    step, minimum = amount(valid.step), _bound(valid.min)
+    if fractional and _in_milli(valid):
+        milli = taken.milli()
+        return milli is None or _between_steps(milli, minimum.nanos // MILLI, step.nanos // MILLI)
+    return _between_steps(taken.whole(), minimum.whole(), step.whole())
+
+
+def _between_steps(taken: int, minimum: int, step: int) -> bool:
+    return _next_step(taken, minimum, step) != taken
+
+
+def _bound(minimum: QuantityText | None) -> Amount:
+    if minimum is None:
+        raise AllocationError(
+            "the valid range has a step and no minimum, the driver must correct it"
+        )
+    return amount(minimum)
+
+
+def _in_milli(valid: CapacityRequestPolicyRange) -> bool:
+    bounds = (valid.min, valid.max, valid.step)
+    if any(bound is not None and amount(bound).milli() is None for bound in bounds):
+        return False
+    return valid.step is None or amount(valid.step).nanos >= MILLI

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why may a request not have a device, whatever else is taken?
+
+Each function answers None, or the first `Reason` that the scheduler would find. The order is the scheduler's: selectors
+before capacity before taints; it shows only where a selector or a capacity fails with an error, which stops the pod.
+"""
+
+from typing import Literal, NamedTuple
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.capacity import (
+    Consumed,
+    consumed_capacity,
+    exhausted_capacity,
+    forbidden_capacity,
+    missing_capacity,
+)
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS, Rules
+from dra_driver.allocator.requests import Request
+from dra_driver.allocator.selectors import Selectors
+from dra_driver.allocator.state import AllocatedState, DeviceID
+from dra_driver.allocator.taints import untolerated_taint
+from dra_driver.model.api.core import Node
+
+
+class Reason(NamedTuple):
+    """Why not. `detail` is the number of the selector, the name of the capacity, or the DeviceTaint."""
+
+    kind: Literal[
+        "allocated",
+        "binding conditions off",
+        "class selector",
+        "request selector",
+        "node",
+        "capacity missing",
+        "capacity policy",
+        "capacity exhausted",
+        "node operations",
+        "partitionable off",
+        "taint",
+    ]
+    detail: object = None
+
+
+_ALLOCATED = Reason("allocated")
+_BINDING = Reason("binding conditions off")
+_NODE = Reason("node")
+_OPERATIONS = Reason("node operations")
+_PARTITIONABLE = Reason("partitionable off")
+
+
+class Holdings:
+    """What the claims of the cluster hold, prepared for questions about one device."""
+
+    def __init__(self, state: AllocatedState, rules: Rules) -> None:
+        self._allocated = state.allocated_devices
+        self.shares_are_known = rules.newer_than_stable
+        self._shared = {share.device_id for share in state.allocated_shared_device_ids}
+        self._capacity = {
+            device: {name: amount(text).nanos for name, text in capacity.items()}
+            for device, capacity in state.aggregated_capacity.items()
+        }
+
+    def allocated(self, device: DeviceID) -> bool:
+        """Whether one claim holds all of the device."""
+        return device in self._allocated
+
+    def shared(self, device: DeviceID) -> bool:
+        """Whether claims hold shares of the device."""
+        return device in self._shared or device in self._capacity
+
+    def held(self, device: SliceDevice) -> bool:
+        """Whether the device counts as a consumer of its pool's counters."""
+        return self.allocated(device.id) or (self.shares_are_known and self.shared(device.id))
+
+    def capacity(self, device: DeviceID) -> dict[str, int]:
+        """How much of each capacity is taken, in billionths."""
+        return self._capacity.get(device, {})
+
+
+class Eligibility:
+    """The checks for one node."""
+
+    def __init__(self, rules: Rules, selectors: Selectors, holdings: Holdings, node: Node) -> None:
+        self._rules = rules
+        self._selectors = selectors
+        self._holdings = holdings
+        self._node = node
+        declared = node.status.declared_features or ()
+        self._may_skip_operations = not rules.experimental or (
+            rules.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
+        )
+
+    def in_use(self, request: Request, device: SliceDevice) -> Reason | None:
+        """Whether another claim has it; admin access does not mind."""
+        if not request.admin_access and self._holdings.allocated(device.id):
+            return _ALLOCATED
+        return None
+
+    def unselectable(self, request: Request, device: SliceDevice) -> Reason | None:
+        """Whether selectors or the device's own choice of nodes are against it."""
+        if device.device.binding_conditions and not self._rules.binding_conditions:
+            return _BINDING
+        refusing = self._selectors.first_refusing(
+            f"class {request.device_class.metadata.name}", request.class_selectors, device
+        )
+        if refusing is not None:
+            return Reason("class selector", refusing)
+        refusing = self._selectors.first_refusing(
+            f"claim {request.claim}", request.selectors, device
+        )
+        if refusing is not None:
+            return Reason("request selector", refusing)
+        if device.slice.spec.per_device_node_selection and not device.is_for(self._node):
+            return _NODE
+        return None
+
+    def consumed(self, request: Request, device: SliceDevice, called: object) -> Consumed:
+        """What the request would take of the device's capacity."""
+        try:
+            return consumed_capacity(
+                request.capacity,
+                device.device.capacity or {},
+                fractional=self._rules.fractional_capacity,
+            )
+        except AllocationError as error:
+            raise AllocationError(
+                f"{request}: checking capacity for device {called}: {error}"
+            ) from error
+
+    def short_of_capacity(
+        self, request: Request, device: SliceDevice, *, fresh: bool = False
+    ) -> Reason | None:
+        """Whether the device has not what is asked for; `fresh` if nothing else is taken from it."""
+        if not self._rules.consumable_capacity:
+            return None
+        offered = device.device.capacity or {}
+        missing = missing_capacity(request.capacity, offered)
+        if missing is not None:
+            return Reason("capacity missing", missing)
+        consumed = self.consumed(request, device, device.id.device if fresh else device.id)
+        forbidden = forbidden_capacity(
+            consumed, offered, fractional=self._rules.fractional_capacity
+        )
+        if forbidden is not None:
+            return Reason("capacity policy", forbidden)
+        taken = {} if fresh else self._holdings.capacity(device.id)
+        exhausted = exhausted_capacity(consumed, device.capacity, taken)
+        return None if exhausted is None else Reason("capacity exhausted", exhausted)
+
+    def blocked(self, request: Request, device: SliceDevice) -> Reason | None:
+        """Whether the node, a feature that is off, or a taint is against it."""
+        if device.slice.spec.skip_node_operations and not self._may_skip_operations:
+            return _OPERATIONS
+        if device.device.consumes_counters and not self._rules.partitionable:
+            return _PARTITIONABLE
+        if self._rules.taints:
+            taint = untolerated_taint(device.device, request.tolerations)
+            if taint is not None:
+                return Reason("taint", taint)
+        return None
+
+    def ineligible(self, request: Request, device: SliceDevice) -> Reason | None:
+        """All of the above, as a request meets them that wants a number of devices."""
+        return (
+            self.in_use(request, device)
+            or self.unselectable(request, device)
+            or self.short_of_capacity(request, device)
+            or self.blocked(request, device)
+        )

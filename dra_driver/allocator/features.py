@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rules does a scheduler with certain features follow?
+
+Upstream has three allocators, each a copy of the one before with more in it: stable, incubating, experimental. The
+scheduler takes the first of them that knows every feature that is on. Here there is one search; what differs is in
+`Rules`.
+Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dra_driver.allocator.failures import AllocationError
+
+Implementation = Literal["stable", "incubating", "experimental"]
+
+ADMIN_ACCESS = "DRAAdminAccess"
+COMPATIBILITY_GROUPS = "DRADeviceCompatibilityGroups"
+CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
+DERIVED_ATTRIBUTES = "DRADerivedAttributes"
+BINDING_CONDITIONS = "DRADeviceBindingConditions+DRAResourceClaimDeviceStatus"
+TAINTS = "DRADeviceTaints"
+FRACTIONAL_CAPACITY = "DRAFractionalCapacityRange"
+LIST_ATTRIBUTES = "DRAListTypeAttributes"
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+PARTITIONABLE = "DRAPartitionableDevices"
+PRIORITIZED_LIST = "DRAPrioritizedList"
+
+_STABLE = frozenset({ADMIN_ACCESS, PRIORITIZED_LIST, PARTITIONABLE, TAINTS})
+_INCUBATING = _STABLE | {BINDING_CONDITIONS, CONSUMABLE_CAPACITY, FRACTIONAL_CAPACITY}
+_EXPERIMENTAL = _INCUBATING | {
+    LIST_ATTRIBUTES,
+    OPTIONAL_NODE_OPERATIONS,
+    DERIVED_ATTRIBUTES,
+    COMPATIBILITY_GROUPS,
+}
+
+SUPPORTED: dict[Implementation, frozenset[str]] = {
+    "stable": _STABLE,
+    "incubating": _INCUBATING,
+    "experimental": _EXPERIMENTAL,
+}
+ALL = _EXPERIMENTAL
+ENABLED_BY_DEFAULT = _INCUBATING
+"""What a scheduler of 1.37 has on when nobody chose any feature gates."""
+
+# The order and the words of the struct that upstream prints.
+_STRUCT = {
+    "AdminAccess": ADMIN_ACCESS,
+    "CompatibilityGroups": COMPATIBILITY_GROUPS,
+    "ConsumableCapacity": CONSUMABLE_CAPACITY,
+    "DerivedAttributes": DERIVED_ATTRIBUTES,
+    "DeviceBindingAndStatus": BINDING_CONDITIONS,
+    "DeviceTaints": TAINTS,
+    "FractionalCapacityRange": FRACTIONAL_CAPACITY,
+    "ListTypeAttributes": LIST_ATTRIBUTES,
+    "OptionalNodeOperations": OPTIONAL_NODE_OPERATIONS,
+    "PartitionableDevices": PARTITIONABLE,
+    "PrioritizedList": PRIORITIZED_LIST,
+}
+
+
+def choose_implementation(features: frozenset[str]) -> Implementation:
+    """The oldest implementation that knows all features, as the scheduler chooses."""
+    for implementation, supported in SUPPORTED.items():
+        if features <= supported:
+            return implementation
+    raise _nobody(features, ", ".join(SUPPORTED))
+
+
+def _nobody(features: frozenset[str], enabled: str) -> AllocationError:
+    struct = " ".join(f"{word}:{str(name in features).lower()}" for word, name in _STRUCT.items())
+    return AllocationError(
+        "internal error: no allocator available for feature set "
+        f"{{{struct}}}, enabled allocators: {enabled}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is on, and what the three implementations do differently."""
+
+    admin_access: bool
+    compatibility_groups: bool
+    consumable_capacity: bool
+    derived_attributes: bool
+    binding_conditions: bool
+    taints: bool
+    fractional_capacity: bool
+    list_attributes: bool
+    optional_node_operations: bool
+    partitionable: bool
+    prioritized_list: bool
+
+    newer_than_stable: bool
+    """Distinct attributes, requests for capacity, shares, binds_to_node; combinations of devices rather than
+    permutations; pools in order; slices with counters only where they are needed."""
+
+    experimental: bool
+    """Looks at skipNodeOperations."""
+
+    @classmethod
+    def of(cls, features: frozenset[str], implementation: Implementation | None) -> "Rules":
+        """The rules of one implementation, or of the one that the scheduler would choose."""
+        chosen = implementation or choose_implementation(features)
+        if not features <= SUPPORTED[chosen]:
+            raise _nobody(features, chosen)
+        return cls(
+            admin_access=ADMIN_ACCESS in features,
+            compatibility_groups=COMPATIBILITY_GROUPS in features,
+            consumable_capacity=CONSUMABLE_CAPACITY in features,
+            derived_attributes=DERIVED_ATTRIBUTES in features,
+            binding_conditions=BINDING_CONDITIONS in features,
+            taints=TAINTS in features,
+            fractional_capacity=FRACTIONAL_CAPACITY in features,
+            list_attributes=LIST_ATTRIBUTES in features,
+            optional_node_operations=OPTIONAL_NODE_OPERATIONS in features,
+            partitionable=PARTITIONABLE in features,
+            prioritized_list=PRIORITIZED_LIST in features,
+            newer_than_stable=chosen != "stable",
+            experimental=chosen == "experimental",
+        )

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices need not be tried, because others failed in their place?
+
+Two rules, both only used once the search has had to go back, so that an easy claim pays nothing for them.
+
+*Interchangeable devices.* Two devices are alike if every request of the pod judges them alike, every constraint sees the
+same values, and they take the same from the same counters and have the same capacity left. Whatever contains one of
+them has a twin that contains the other. So when everything with device A in a place has failed, then everything with an
+alike device B in this place fails too, and so does everything with B in a later place of the same request: its twin,
+put in order, has A first. B is barred there.
+
+*Too few left.* A request that lacks five devices fails if fewer than five of those still to come are eligible.
+
+Both hold only if nothing depends on the order in which devices are added, and only if nothing is left out that
+would have ended the search with an error. So neither is used (`possible` is False)
+- when a request wants All devices under a constraint: the first device that violates it is an error, not a failure;
+- when a single value is wanted and an attribute is a list, which may come first but not second;
+- when a counter's consumption is negative, so that one device makes room for another.
+A selector that fails on a device makes this device like no other, and ends the second rule for its request; attributes
+computed by the request end it too.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from dra_driver.allocator.capacity import Consumed
+from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.requests import Choice, Request
+
+if TYPE_CHECKING:
+    from dra_driver.allocator.search import Board
+
+
+class Interchange:
+    """Answers for one search, whose state it reads."""
+
+    def __init__(
+        self,
+        board: "Board",
+        claims: Sequence[Sequence[Choice]],
+        constraints: Sequence[Sequence[AnyConstraint]],
+        in_use: Mapping[int, set[int]],
+        shares: Mapping[int, list[Consumed]],
+    ) -> None:
+        self._board = board
+        self._requests = [
+            one for choices in claims for choice in choices for one in choice.alternatives
+        ]
+        self._constraints = constraints
+        self._in_use = in_use
+        self._shares = shares
+        self._alike: dict[int, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._to_come: dict[Request, Sequence[int]] = {}
+        self._asked = False
+
+    @cached_property
+    def possible(self) -> bool:
+        """Whether the rules may be used; asked only after something has failed."""
+        self._asked = True
+        return (
+            not any(one.wants_all and self._constraints[one.claim_index] for one in self._requests)
+            and all(ledger.monotonic for ledger in set(self._board.ledgers))
+            and (self._board.rules.list_attributes or not self._any_list())
+        )
+
+    def key(self, position: int) -> Hashable:
+        """Equal for positions whose devices are alike, in the present state of the search."""
+        alike = self._alike.get(position)
+        if alike is None:
+            description = self._describe(position)
+            alike = self._numbers.setdefault(description, len(self._numbers))
+            self._alike[position] = alike
+        claims = self._in_use.get(position)
+        shares = self._shares.get(position)
+        if not claims and not shares:
+            return alike
+        taken = tuple(tuple(share.items()) for share in shares or ())
+        return alike, frozenset(claims or ()), taken
+
+    def hopeless(self, request: Request, position: int, lacking: int) -> bool:
+        """Whether from the position on too few devices are eligible."""
+        if not self._asked or not self._board.rules.newer_than_stable or not self.possible:
+            return False
+        to_come = self._to_come.get(request)
+        if to_come is None:
+            to_come = self._to_come[request] = self._count(request)
+        return bool(to_come) and to_come[position] < lacking
+
+    def _count(self, request: Request) -> Sequence[int]:
+        """For each position how many devices from there on are eligible; nothing if that is not certain."""
+        if request.derived:
+            return ()
+        verdicts = [self._verdict(request, at) for at in range(len(self._board.devices))]
+        if any(verdict is None for verdict in verdicts):
+            return ()
+        return list(accumulate(map(bool, reversed(verdicts))))[::-1]
+
+    def _verdict(self, request: Request, position: int) -> bool | None:
+        """Whether the device is eligible; None if asking is an error, which is not ours to raise."""
+        device, ledger = self._board.devices[position], self._board.ledgers[position]
+        eligibility = self._board.eligibility
+        try:
+            if eligibility.ineligible(request, device) is not None:
+                return False
+        except AllocationError:
+            return None
+        if not device.device.consumes_counters or device.device.allow_multiple_allocations:
+            return True
+        return not ledger.never(device)
+
+    def _describe(self, position: int) -> Hashable:
+        device, ledger = self._board.devices[position], self._board.ledgers[position]
+        holdings = self._board.holdings
+        judged = tuple(self._judged(request, position) for request in self._requests)
+        if None in judged:
+            return position, "unlike all others"
+        consumes = device.device.consumes_counters
+        return (
+            judged,
+            device.device.allow_multiple_allocations,
+            holdings.allocated(device.id),
+            holdings.shared(device.id),
+            (id(ledger), tuple(device.consumes.items()), device.groups) if consumes else None,
+        )
+
+    def _judged(self, request: Request, position: int) -> Hashable:
+        """All that the request can tell of the device; None if asking is an error."""
+        device = self._board.devices[position]
+        verdict = (
+            position in request.all_devices
+            if request.wants_all
+            else self._verdict(request, position)
+        )
+        if not verdict:
+            return verdict
+        try:
+            values = tuple(
+                self._board.lookup.values(request, device, constraint.attribute)
+                for constraint in self._constraints[request.claim_index]
+                if constraint.applies(request)
+            )
+        except AllocationError:
+            return None
+        return values, self._capacity(request, position)
+
+    def _capacity(self, request: Request, position: int) -> Hashable:
+        device = self._board.devices[position]
+        if not (self._board.rules.consumable_capacity and device.device.allow_multiple_allocations):
+            return None
+        consumed = self._board.eligibility.consumed(request, device, device.id)
+        taken = self._board.holdings.capacity(device.id)
+        return tuple(
+            (name, consumed[name], device.capacity[name].nanos, taken.get(name, 0))
+            for name in sorted(consumed)
+        )
+
+    def _any_list(self) -> bool:
+        """Whether some attribute under a constraint is of a kind that a single value cannot have."""
+        names = {constraint.attribute for claim in self._constraints for constraint in claim}
+        for device in self._board.devices:
+            for name in names:
+                found = device.attribute(name)
+                if found is not None and self._board.lookup.read(found) is UNKNOWN:
+                    return True
+        return any(request.derived for request in self._requests)

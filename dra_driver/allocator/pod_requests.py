@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of each resource does a pod ask of its node?
+
+Containers run together, so their requests add up; init containers run before them, one by one, beside the sidecars
+that were started already. What counts is the largest sum at any time, what the pod as a whole is given instead, and the
+overhead.
+Source: k8s.io/component-helpers/resource/helpers.go.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.model.api.core import Container, Pod
+from dra_driver.model.api.meta import QuantityText
+
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+_POD_LEVEL = ("cpu", "memory")
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """In billionths, by the resource's name."""
+    result: dict[str, int] = {}
+    for container in pod.spec.containers or ():
+        _add(result, container.resources.requests)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        now = dict(sidecars)
+        _add(now, container.resources.requests)
+        if is_sidecar(container):
+            _add(result, container.resources.requests)
+            sidecars = now
+        _raise_to(peak, now)
+    _raise_to(result, peak)
+    whole = pod.spec.resources.requests if pod.spec.resources else None
+    for name, quantity in (whole or {}).items():
+        if name in _POD_LEVEL or name.startswith("hugepages-"):
+            result[name] = amount(quantity).nanos
+    _add(result, pod.spec.overhead)
+    return result
+
+
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container goes on beside the others."""
+    return container.restart_policy == "Always"
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is one that somebody adds to nodes, with a domain that is not Kubernetes' own."""
+    domain, slash, _ = resource.partition("/")
+    native = not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    return not native and not resource.startswith("requests.")
+
+
+def may_be_devices(resource: str) -> bool:
+    """Whether a DeviceClass can stand for it."""
+    return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
+
+
+def used_on_node(pods: Sequence[Pod]) -> dict[str, int]:
+    """What pods ask for together, their number as "pods"."""
+    used = {"pods": len(pods) * 10**9}
+    for pod in pods:
+        for name, nanos in pod_requests(pod).items():
+            used[name] = used.get(name, 0) + nanos
+    return used
+
+
+def _add(total: dict[str, int], requests: Mapping[str, QuantityText] | None) -> None:
+    for name, quantity in (requests or {}).items():
+        total[name] = total.get(name, 0) + amount(quantity).nanos
+
+
+def _raise_to(total: dict[str, int], peak: Mapping[str, int]) -> None:
+    for name, nanos in peak.items():
+        total[name] = max(total.get(name, 0), nanos)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written into the claim's status? Devices, configuration, and from which nodes they can be used.
+
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate, createNodeSelector).
+"""
+
+from collections.abc import Callable, Sequence
+
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import Rules
+from dra_driver.allocator.requests import Choice
+from dra_driver.allocator.search import Given
+from dra_driver.model.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dra_driver.model.api.resource_claim import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    OpaqueDeviceConfiguration,
+    ResourceClaim,
+)
+
+
+def allocation_result(
+    claim: ResourceClaim,
+    choices: Sequence[Choice],
+    given: Sequence[Given],
+    *,
+    rules: Rules,
+    node_name: str,
+    new_share_id: Callable[[], str],
+) -> AllocationResult:
+    """The result for one claim."""
+    try:
+        node_selector = _node_selector(given, rules, node_name)
+    except AllocationError as error:
+        raise AllocationError(
+            f"create NodeSelector for claim {claim.metadata.name}: {error}"
+        ) from error
+    results = [_device_result(one, rules, new_share_id) for one in given]
+    return AllocationResult(
+        devices=DeviceAllocationResult(
+            results=results or None, config=_configuration(claim, choices) or None
+        ),
+        node_selector=node_selector,
+    )
+
+
+def _device_result(
+    given: Given, rules: Rules, new_share_id: Callable[[], str]
+) -> DeviceRequestAllocationResult:
+    request, device = given.request, given.device
+    published = device.device
+    binding = rules.binding_conditions
+    consumed = given.consumed
+    return DeviceRequestAllocationResult(
+        request=request.full_name,
+        driver=device.id.driver,
+        pool=device.id.pool,
+        device=device.id.device,
+        admin_access=True if request.admin_access else None,
+        tolerations=request.spec.tolerations or None,
+        binding_conditions=(published.binding_conditions or None) if binding else None,
+        binding_failure_conditions=(
+            (published.binding_failure_conditions or None) if binding else None
+        ),
+        share_id=None if consumed is None else new_share_id(),
+        consumed_capacity={name: str(taken) for name, taken in (consumed or {}).items()} or None,
+        skip_node_operations=(
+            (device.slice.spec.skip_node_operations or None) if rules.experimental else None
+        ),
+    )
+
+
+def _configuration(
+    claim: ResourceClaim, choices: Sequence[Choice]
+) -> list[DeviceAllocationConfiguration]:
+    """The classes' configurations in the order of the requests, then the claim's."""
+    found = [*_of_classes(choices), *_of_claim(claim, choices)]
+    return [
+        DeviceAllocationConfiguration(
+            source=source,
+            requests=None if _means_all(requests, choices) else requests,
+            opaque=opaque,
+        )
+        for source, requests, opaque in found
+    ]
+
+
+_Configured = tuple[str, list[str], OpaqueDeviceConfiguration | None]
+
+
+def _of_classes(choices: Sequence[Choice]) -> list[_Configured]:
+    users: dict[str, list[str]] = {}
+    for choice in choices:
+        request = choice.request
+        users.setdefault(request.device_class.metadata.name, []).append(request.full_name)
+    classes = {
+        choice.request.device_class.metadata.name: choice.request.device_class for choice in choices
+    }
+    return [
+        ("FromClass", requests, config.opaque)
+        for name, requests in users.items()
+        for config in classes[name].spec.config or ()
+    ]
+
+
+def _of_claim(claim: ResourceClaim, choices: Sequence[Choice]) -> list[_Configured]:
+    return [
+        ("FromClaim", config.requests or [], config.opaque)
+        for config in claim.spec.devices.config or ()
+        if not config.requests or any(_means(config.requests, choice) for choice in choices)
+    ]
+
+
+def _means(requests: list[str], choice: Choice) -> bool:
+    return choice.name in requests or (choice.prioritized and choice.request.full_name in requests)
+
+
+def _means_all(requests: list[str], choices: Sequence[Choice]) -> bool:
+    return not requests or all(_means(requests, choice) for choice in choices)
+
+
+def _node_selector(given: Sequence[Given], rules: Rules, node_name: str) -> NodeSelector | None:
+    expressions: list[NodeSelectorRequirement] = []
+    fields: list[NodeSelectorRequirement] = []
+    for one in given:
+        spec, device = one.device.slice.spec, one.device.device
+        chooses = device if spec.per_device_node_selection else spec
+        if chooses.node_name is not None or (rules.newer_than_stable and device.binds_to_node):
+            name = node_name if rules.newer_than_stable else chooses.node_name
+            return _only(name or "")
+        if chooses.node_selector is None:
+            continue
+        terms = chooses.node_selector.node_selector_terms or []
+        if len(terms) > 1:
+            raise AllocationError(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
+        for term in terms:
+            _add_new(term.match_fields, fields)
+            _add_new(term.match_expressions, expressions)
+    if not expressions and not fields:
+        return None
+    term = NodeSelectorTerm(match_expressions=expressions or None, match_fields=fields or None)
+    return NodeSelector(node_selector_terms=[term])
+
+
+def _only(name: str) -> NodeSelector:
+    requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=[name])
+    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[requirement])])
+
+
+def _add_new(
+    requirements: list[NodeSelectorRequirement] | None, known: list[NodeSelectorRequirement]
+) -> None:
+    for one in requirements or ():
+        if not any(
+            (one.key, one.operator) == (other.key, other.operator)
+            and set(one.values or ()) == set(other.values or ())
+            for other in known
+        ):
+            known.append(one)

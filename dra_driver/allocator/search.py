@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices together satisfy all claims? The first answer in a fixed order.
+
+Claim by claim, request by request, device by device, each device in the order of the pools; when nothing is left to
+try, one step back. The first full answer is the scheduler's, so the order must be the scheduler's. Within a request
+only combinations are tried, no permutations (the stable implementation tries permutations, and finds the same).
+
+The steps are generators that hand each other to `run`: a pod may have many claims of 32 devices, and Python's own stack
+would not hold as many calls.
+
+What is left out because it cannot succeed, and why that changes no answer, is said in `interchange`.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (allocateOne, allocateDevice).
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from dra_driver.allocator.capacity import Consumed, exhausted_capacity
+from dra_driver.allocator.constraints import AnyConstraint, Lookup
+from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.eligibility import Eligibility, Holdings
+from dra_driver.allocator.failures import AllocationCancelled, AllocationError
+from dra_driver.allocator.features import Rules
+from dra_driver.allocator.interchange import Interchange
+from dra_driver.allocator.requests import Choice, Request
+
+MAX_RESULTS = 32
+"""Devices that an allocation of one claim may have."""
+
+
+class Outcome(Enum):
+    """How a step ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    TOO_MANY = "too many"
+    """A claim would get more devices than it may have. Which devices came before makes no difference to that, so
+    everything is taken back to where fewer could be asked for."""
+
+
+Step = Generator["Step", Outcome, Outcome]
+Undo = list[Callable[[], object]]
+
+
+class Given(NamedTuple):
+    """A device that was given to a request, or a share of it."""
+
+    request: Request
+    device: SliceDevice
+    consumed: Consumed | None
+
+
+class Board(NamedTuple):
+    """What the search plays on: the devices that the node may have, and who judges them."""
+
+    rules: Rules
+    devices: Sequence[SliceDevice]
+    ledgers: Sequence[Ledger]
+    """For each device the ledger of its pool."""
+    eligibility: Eligibility
+    holdings: Holdings
+    lookup: Lookup
+    cancelled: Callable[[], bool]
+
+
+class Search:
+    """One search for one node."""
+
+    def __init__(
+        self,
+        board: Board,
+        claims: Sequence[Sequence[Choice]],
+        constraints: Sequence[Sequence[AnyConstraint]],
+        *,
+        prune: bool,
+    ) -> None:
+        self._board = board
+        self._claims = claims
+        self._constraints = constraints
+        self.given: list[list[Given]] = [[] for _ in claims]
+        self._in_use: dict[int, set[int]] = {}  # by position: the claims that have the device
+        self._shares: dict[int, list[Consumed]] = {}
+        self._verdicts: dict[Request, dict[int, bool]] = {}
+        self._interchange = (
+            Interchange(board, claims, constraints, self._in_use, self._shares) if prune else None
+        )
+
+    def run(self) -> bool:
+        """Whether there is an answer; it is in `given`."""
+        steps = [self._claim(0)]
+        answer: Outcome | None = None
+        while steps:
+            try:
+                # A new generator takes None only, which is no outcome.
+                step = steps[-1].send(answer)  # type: ignore[arg-type]
+            except StopIteration as finished:
+                steps.pop()
+                answer = finished.value
+            else:
+                if self._board.cancelled():
+                    raise AllocationCancelled("filter operation aborted: context canceled")
+                steps.append(step)
+                answer = None
+        return answer is Outcome.DONE
+
+    def _claim(self, index: int) -> Step:
+        if index >= len(self._claims):
+            return Outcome.DONE
+        outcome = yield self._choice(index, 0)
+        return Outcome.DONE if outcome is Outcome.DONE else Outcome.FAILED
+
+    def _choice(self, claim: int, index: int) -> Step:
+        if index >= len(self._claims[claim]):
+            return (yield self._claim(claim + 1))
+        choice = self._claims[claim][index]
+        if not choice.prioritized:
+            return (yield self._request(choice.request, 0, 0, frozenset()))
+        always_too_many = True
+        for number, alternative in enumerate(choice.alternatives):
+            outcome = yield self._request(alternative, 0, 0, frozenset())
+            if outcome is Outcome.DONE:
+                choice.taken = number
+                return outcome
+            always_too_many = always_too_many and outcome is Outcome.TOO_MANY
+        return Outcome.TOO_MANY if always_too_many else Outcome.FAILED
+
+    def _request(self, request: Request, have: int, start: int, barred: frozenset[object]) -> Step:
+        """Get the devices that the request still lacks, and then all that comes after it."""
+        if request.wants_all and not request.all_devices:
+            return Outcome.FAILED
+        lacking = request.count - have
+        if lacking <= 0:
+            return (yield self._choice(request.claim_index, request.index + 1))
+        if lacking > MAX_RESULTS - len(self.given[request.claim_index]):
+            return Outcome.TOO_MANY
+        if request.wants_all:
+            return (yield self._particular(request, have))
+        return (yield self._any(request, have, start, barred))
+
+    def _particular(self, request: Request, have: int) -> Step:
+        undo: Undo = []
+        if not self._take(request, request.all_devices[have], undo):
+            return Outcome.FAILED
+        outcome = yield self._request(request, have + 1, 0, frozenset())
+        if outcome is not Outcome.DONE:
+            _take_back(undo)
+        return outcome
+
+    def _any(self, request: Request, have: int, start: int, barred: frozenset[object]) -> Step:
+        lacking = request.count - have
+        combinations = self._board.rules.newer_than_stable
+        interchange = self._interchange
+        for position in range(start, len(self._board.devices)):
+            if interchange is not None and interchange.hopeless(request, position, lacking):
+                return Outcome.FAILED
+            if not self._free(request, position) or not self._eligible(request, position):
+                continue
+            if barred and interchange.key(position) in barred:  # type: ignore[union-attr]
+                continue
+            undo: Undo = []
+            if not self._take(request, position, undo):
+                continue
+            following = position + 1 if combinations else 0
+            outcome = yield self._request(request, have + 1, following, barred)
+            if outcome is Outcome.DONE:
+                return outcome
+            _take_back(undo)
+            if outcome is Outcome.TOO_MANY:
+                return outcome
+            if interchange is not None and interchange.possible:
+                barred |= {interchange.key(position)}
+        return Outcome.FAILED
+
+    def _free(self, request: Request, position: int) -> bool:
+        claims = self._in_use.get(position)
+        if request.admin_access:
+            return not claims or request.claim_index not in claims
+        return not claims and not self._board.holdings.allocated(self._board.devices[position].id)
+
+    def _eligible(self, request: Request, position: int) -> bool:
+        verdicts = self._verdicts.setdefault(request, {})
+        verdict = verdicts.get(position)
+        if verdict is None:
+            device = self._board.devices[position]
+            verdict = self._board.eligibility.ineligible(request, device) is None
+            verdicts[position] = verdict
+        return verdict
+
+    def _take(self, request: Request, position: int, undo: Undo) -> bool:
+        """Give the device to the request unless something that was taken before is against it."""
+        if self._take_parts(request, position, undo):
+            return True
+        _take_back(undo)
+        return False
+
+    def _take_parts(self, request: Request, position: int, undo: Undo) -> bool:
+        rules, device = self._board.rules, self._board.devices[position]
+        shareable = rules.consumable_capacity and bool(device.device.allow_multiple_allocations)
+        if request.wants_all:
+            # With All it is known only that selectors and the whole of the capacity allow it.
+            possible = self._free(request, position) and (
+                self._board.eligibility.blocked(request, device) is None
+            )
+        else:
+            possible = not shareable or not self._short(request, position)
+        if possible and device.device.consumes_counters:
+            possible = (shareable and self._is_shared(position)) or self._take_counters(
+                position, undo
+            )
+        possible = possible and self._satisfy_constraints(request, device, undo)
+        if possible and request.wants_all and rules.consumable_capacity:
+            possible = not self._short(request, position)
+        if possible:
+            self._record(request, position, undo, shareable=shareable)
+        return possible
+
+    def _is_shared(self, position: int) -> bool:
+        return bool(self._shares.get(position)) or self._board.holdings.shared(
+            self._board.devices[position].id
+        )
+
+    def _short(self, request: Request, position: int) -> bool:
+        """Whether what is left of the capacity does not suffice."""
+        device = self._board.devices[position]
+        eligibility = self._board.eligibility
+        if eligibility.short_of_capacity(request, device) is not None:
+            return True
+        shares = self._shares.get(position)
+        if not shares:
+            return False
+        taken = dict(self._board.holdings.capacity(device.id))
+        for share in shares:
+            for name, amount in share.items():
+                taken[name] = taken.get(name, 0) + amount.nanos
+        consumed = eligibility.consumed(request, device, device.id)
+        return exhausted_capacity(consumed, device.capacity, taken) is not None
+
+    def _take_counters(self, position: int, undo: Undo) -> bool:
+        ledger, device = self._board.ledgers[position], self._board.devices[position]
+        if self._board.rules.compatibility_groups:
+            if ledger.incompatible(device) is not None:
+                return False
+            undo.append(partial(ledger.part, ledger.join(device)))
+        if ledger.exhausted(device) is not None:
+            return False
+        ledger.take(device)
+        undo.append(partial(ledger.give_back, device))
+        return True
+
+    def _satisfy_constraints(self, request: Request, device: SliceDevice, undo: Undo) -> bool:
+        for constraint in self._constraints[request.claim_index]:
+            if not constraint.applies(request):
+                continue
+            values = self._board.lookup.values(request, device, constraint.attribute)
+            held = None if values is None else constraint.admits(values)
+            if held is not None:
+                constraint.held.append(held)
+                undo.append(constraint.held.pop)
+            elif request.wants_all:
+                raise AllocationError(
+                    f"{request}: cannot add device {device.id}"
+                    " because a claim constraint would not be satisfied"
+                )
+            else:
+                return False
+        return True
+
+    def _record(self, request: Request, position: int, undo: Undo, *, shareable: bool) -> None:
+        device = self._board.devices[position]
+        consumed: Consumed | None = None
+        if shareable:
+            consumed = self._board.eligibility.consumed(request, device, device.id)
+            shares = self._shares.setdefault(position, [])
+            shares.append(consumed)
+            undo.append(shares.pop)
+        else:
+            claims = self._in_use.setdefault(position, set())
+            claims.add(request.claim_index)
+            undo.append(partial(claims.discard, request.claim_index))
+        given = self.given[request.claim_index]
+        given.append(Given(request, device, consumed))
+        undo.append(given.pop)
+
+
+def _take_back(undo: Undo) -> None:
+    while undo:
+        undo.pop()()

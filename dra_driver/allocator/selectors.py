@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What do the CEL expressions of classes and requests say of a device?
+
+The scheduler compiles them as stored expressions. An expression that does not compile, or fails on one device, stops
+the pod everywhere: `AllocationError`. Each expression is compiled once and asked once about each device.
+"""
+
+from collections.abc import Sequence
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import Rules
+from dra_driver.cel.compile import DerivedAttribute, Selector, compile_attribute, compile_selector
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.versions import Environment, Features
+from dra_driver.model.api.resource_claim import DeviceSelector
+from dra_driver.model.api.resource_slice import DeviceAttribute
+
+_ADVICE = (
+    ". consider using CEL optional chaining (.? followed by orValue())"
+    " or guarding the check with has() for optional fields"
+)
+
+
+class Selectors:
+    """The compiled expressions."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._environment = Environment(
+            features=Features(
+                consumable_capacity=rules.consumable_capacity,
+                list_type_attributes=rules.list_attributes,
+            )
+        )
+        self._shares_are_known = rules.newer_than_stable
+        self._compiled: dict[str, Selector] = {}
+        self._derived: dict[str, DerivedAttribute] = {}
+        self._attributes: dict[tuple[SliceDevice, str], DeviceAttribute] = {}
+
+    def first_refusing(
+        self, owner: str, selectors: Sequence[DeviceSelector], device: SliceDevice
+    ) -> int | None:
+        """Which of the owner's selectors does not want the device; None if all do."""
+        for index, selector in enumerate(selectors):
+            expression = selector.cel.expression if selector.cel is not None else ""
+            wanted = device.selected.get(expression)
+            if wanted is None:
+                wanted = self._ask(f"{owner}: selector #{index}", expression, device)
+                device.selected[expression] = wanted
+            if not wanted:
+                return index
+        return None
+
+    def derived_attribute(self, name: str, expression: str, device: SliceDevice) -> DeviceAttribute:
+        """The attribute that a request computes for the device."""
+        key = (device, expression)
+        if key not in self._attributes:
+            try:
+                value = self._derive(expression).value(device.value)
+            except CompileError as error:
+                raise AllocationError(
+                    f"compile derived attribute {name} failed: {error.detail}"
+                ) from error
+            except EvaluationError as error:
+                raise AllocationError(
+                    f"evaluate derived attribute {name} on device {device.id} failed: {error}"
+                ) from error
+            self._attributes[key] = value
+        return self._attributes[key]
+
+    def _ask(self, where: str, expression: str, device: SliceDevice) -> bool:
+        selector = self._compiled.get(expression)
+        if selector is None:
+            try:
+                selector = compile_selector(expression, self._environment)
+            except CompileError as error:
+                raise AllocationError(f"{where}: CEL compile error: {error.detail}") from error
+            self._compiled[expression] = selector
+        value = device.value if self._shares_are_known else device.value_of_one_claim
+        try:
+            return selector.matches(value)
+        except EvaluationError as error:
+            advice = _ADVICE if "no such key:" in str(error) else ""
+            raise AllocationError(
+                f"{where} on device {device.id}: CEL runtime error: {error}{advice}"
+            ) from error
+
+    def _derive(self, expression: str) -> DerivedAttribute:
+        if expression not in self._derived:
+            self._derived[expression] = compile_attribute(expression, self._environment)
+        return self._derived[expression]

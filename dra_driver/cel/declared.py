@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which functions, names, macros and messages does an expression see?
+
+The tables say it for all releases as text; here it is for one environment, as types. Overloads keep their order: the
+first that fits decides the result, and all that fit may run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from dra_driver.cel import types
+from dra_driver.cel.tables import Overload as Row
+from dra_driver.cel.tables import Since
+from dra_driver.cel.tables.declarations import FIELDS, IDENTIFIERS, MACROS, MESSAGES, OVERLOADS
+from dra_driver.cel.types import Kind, Type
+from dra_driver.cel.versions import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function; a member's target is its first argument."""
+
+    id: str
+    arguments: tuple[Type, ...]
+    result: Type
+    member: bool
+    parameters: tuple[str, ...]
+    """The names that stand for any type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """All that an expression can name, by name."""
+
+    functions: Mapping[str, tuple[Overload, ...]]
+    identifiers: Mapping[str, Type]
+    messages: Mapping[str, Type]
+    """What `name{…}` is."""
+    fields: Mapping[str, Mapping[str, Type]]
+    """Of messages and of what `device` is."""
+    macros: frozenset[tuple[str, int, bool]]
+    """Function, number of arguments, whether it is a member."""
+
+
+@lru_cache(maxsize=64)
+def declarations(environment: Environment) -> Declarations:
+    """What an expression sees there."""
+    functions: dict[str, list[Overload]] = {}
+    for row in OVERLOADS:
+        if _holds(row.since, environment):
+            functions.setdefault(row.function, []).append(_overload(row))
+    fields: dict[str, dict[str, Type]] = {}
+    for field in FIELDS:
+        if _holds(field.since, environment):
+            fields.setdefault(field.message, {})[field.name] = _type(field.type)
+    return Declarations(
+        functions={name: tuple(overloads) for name, overloads in functions.items()},
+        identifiers={
+            row.name: _type(row.type) for row in IDENTIFIERS if _holds(row.since, environment)
+        },
+        messages={row.name: _type(row.made) for row in MESSAGES if _holds(row.since, environment)},
+        fields=fields,
+        macros=frozenset(
+            (row.function, row.arguments, row.member)
+            for row in MACROS
+            if _holds(row.since, environment)
+        ),
+    )
+
+
+def _holds(since: Since, environment: Environment) -> bool:
+    gates = {
+        name
+        for name, on in (
+            ("EnableConsumableCapacity", environment.features.consumable_capacity),
+            ("EnableListTypeAttributes", environment.features.list_type_attributes),
+        )
+        if on
+    }
+    return since.holds(minor=environment.minor, stored=environment.stored, gates=gates)
+
+
+@cache
+def _type(text: str) -> Type:
+    return types.parse(text)
+
+
+def _overload(row: Row) -> Overload:
+    arguments = tuple(_type(text) for text in row.arguments)
+    result = _type(row.result)
+    names: dict[str, None] = {}
+    for declared in (*arguments, result):
+        _collect_parameters(declared, names)
+    return Overload(row.id, arguments, result, row.member, tuple(names))
+
+
+def _collect_parameters(declared: Type, names: dict[str, None]) -> None:
+    if declared.kind is Kind.PARAMETER:
+        names[declared.name] = None
+    for inner in declared.parameters:
+        _collect_parameters(inner, names)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does an expression see of a device?
+
+The variable `device`: driver, attributes, capacity, allowMultipleAllocations. Attributes and capacities are filed under
+their domain, which is the part of the name before the slash or else the driver's name; a domain that the device does
+not have is an empty map, not an error. A fleet has many devices and few distinct values, so a DeviceValue converts its
+maps when they are first looked at, and texts of versions and quantities are read once each.
+Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.library.quantity import Quantity, parse_quantity
+from dra_driver.cel.library.semver import Semver, parse_semver
+from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+
+Attribute = bool | int | str | Semver | list[int] | list[bool] | list[str] | list[Semver]
+
+
+Value = TypeVar("Value")
+
+
+_NONE: dict[str, Any] = {}
+
+
+class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
+    """Values by domain and name; an unknown domain is empty when it is looked up, and still not contained."""
+
+    __slots__ = ()
+
+    def __missing__(self, domain: str) -> dict[str, Value]:
+        return _NONE  # nobody writes into the values of a device
+
+
+class DeviceValue:
+    """The variable `device` for one device; make it once and evaluate as many expressions as you like.
+
+    `list_values` says whether the release knows attributes that are lists (`Environment.list_values`).
+    """
+
+    __slots__ = (
+        "_list_values",
+        "_published_attributes",
+        "_published_capacity",
+        "allow_multiple_allocations",
+        "attributes",
+        "capacity",
+        "driver",
+    )
+    attributes: DomainMap[Attribute]
+    capacity: DomainMap[Quantity]
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Mapping[str, DeviceAttribute] | None = None,
+        capacity: Mapping[str, DeviceCapacity] | None = None,
+        *,
+        allow_multiple_allocations: bool | None = None,
+        list_values: bool = True,
+    ) -> None:
+        self.driver = driver
+        self.allow_multiple_allocations = bool(allow_multiple_allocations)
+        self._published_attributes = attributes
+        self._published_capacity = capacity
+        self._list_values = list_values
+
+    def __getattr__(self, name: str) -> object:
+        """Fill a slot that nobody has looked at before; afterwards Python finds it without asking here."""
+        if name == "attributes":
+            self.attributes = self._convert_attributes()
+            return self.attributes
+        if name == "capacity":
+            self.capacity = self._convert_capacity()
+            return self.capacity
+        raise AttributeError(name)
+
+    def convert(self) -> None:
+        """Raise EvaluationError if an attribute cannot be converted, which fails every expression."""
+        _ = self.attributes
+
+    def as_map(self, *, multiple_allocations: bool = True) -> dict[str, object]:
+        """The device as the map that it is to dyn(device)."""
+        entries: dict[str, object] = {
+            "driver": self.driver,
+            "attributes": self.attributes,
+            "capacity": self.capacity,
+        }
+        if multiple_allocations:
+            entries["allowMultipleAllocations"] = self.allow_multiple_allocations
+        return entries
+
+    def _convert_attributes(self) -> DomainMap[Attribute]:
+        """All of them, at once: this runs for every attribute of every device, so the usual kind is read in place."""
+        domains: DomainMap[Attribute] = DomainMap()
+        own: dict[str, Attribute] = {}
+        for name, attribute in (self._published_attributes or {}).items():
+            value: Attribute | None = attribute.string_value
+            if (
+                value is None
+                or attribute.int_value is not None
+                or attribute.bool_value is not None
+                or attribute.string_values is not None
+                or attribute.int_values is not None
+                or attribute.bool_values is not None
+                or attribute.version_values is not None
+            ):
+                value = self._value(name, attribute)
+            if "/" in name:
+                domain, _, identifier = name.partition("/")
+                domains.setdefault(domain, {})[identifier] = value
+            else:
+                own[name] = value
+        if own:
+            domains.setdefault(self.driver, {}).update(own)
+        return domains
+
+    def _value(self, name: str, attribute: DeviceAttribute) -> Attribute:
+        try:
+            return _with_lists(attribute) if self._list_values else _scalar(attribute)
+        except EvaluationError as error:
+            raise EvaluationError(f"attribute {name}: {error}") from error
+
+    def _convert_capacity(self) -> DomainMap[Quantity]:
+        domains: DomainMap[Quantity] = DomainMap()
+        for name, capacity in (self._published_capacity or {}).items():
+            _file(domains, name, self.driver, parse_quantity(capacity.value))
+        return domains
+
+
+def _file(domains: DomainMap[Value], name: str, driver: str, value: Value) -> None:
+    if "/" in name:
+        domain, _, identifier = name.partition("/")
+    else:
+        domain, identifier = driver, name
+    if domain not in domains:
+        domains[domain] = {}
+    domains[domain][identifier] = value
+
+
+def _with_lists(attribute: DeviceAttribute) -> Attribute:
+    if attribute.int_values is not None:
+        return attribute.int_values
+    if attribute.bool_values is not None:
+        return attribute.bool_values
+    if attribute.string_values is not None:
+        return attribute.string_values
+    if attribute.version_values is not None:
+        return [_version(text) for text in attribute.version_values]
+    return _scalar(attribute)
+
+
+def _scalar(attribute: DeviceAttribute) -> Attribute:
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.version_value is not None:
+        return _version(attribute.version_value)
+    raise EvaluationError("unsupported attribute value")
+
+
+def _version(text: str) -> Semver:
+    try:
+        return parse_semver(text)
+    except EvaluationError as error:
+        raise EvaluationError(f"parse semantic version: {error}") from error

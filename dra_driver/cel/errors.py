@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does the API server say of an expression that it refuses, and what should its author write instead?
+
+An issue is one message at one place. All issues of an expression are shown together, sorted by place, in the API
+server's own words: `ERROR: <input>:1:8: …`, below it the line of the expression, below that a caret. The hint is ours.
+Source: cel-go common/error.go, common/errors.go.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+MAX_ISSUES = 100
+_MAX_SNIPPET_BYTES = 16_384
+_COMPILATION = "compilation failed: "
+PROGRAM = "program instantiation failed: "
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that is wrong, and at which character (from 0) it is; None for the expression as a whole.
+
+    The hint may be a function, as finding the word that somebody meant takes longer than all the rest.
+    """
+
+    message: str
+    offset: int | None
+    hint: str | Callable[[], str] = ""
+
+    def advice(self) -> str:
+        """The hint as text."""
+        return self.hint if isinstance(self.hint, str) else self.hint()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    line: int
+    column: int
+    text: str
+
+
+class CompileError(Exception):
+    """An expression that the API server refuses.
+
+    `message` is its text without what comes before it in the API server's answer, `detail` is the whole. `line` and
+    `column` count from 1; they are 0 if the expression as a whole is refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int = 0,
+        column: int = 0,
+        hint: str = "",
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+        self.hint = hint
+        self.detail = detail or message
+
+    def __str__(self) -> str:
+        return f"{self.detail}\n{self.hint}" if self.hint else self.detail
+
+
+def error_of(expression: str, issues: Sequence[Issue]) -> CompileError:
+    """The error for these issues; there is at least one."""
+    ordered = sorted(
+        issues[:MAX_ISSUES], key=lambda issue: -1 if issue.offset is None else issue.offset
+    )
+    shown = [_display(expression, issue) for issue in ordered]
+    if len(issues) > MAX_ISSUES:
+        shown.append(f"{len(issues) - MAX_ISSUES} more errors were truncated")
+    message = "\n".join(shown)
+    first = ordered[0]
+    place = None if first.offset is None else _place(expression, first.offset)
+    return CompileError(
+        message,
+        line=place.line if place else 0,
+        column=place.column + 1 if place else 0,
+        hint=next((advice for issue in ordered if (advice := issue.advice())), ""),
+        detail=_COMPILATION + message,
+    )
+
+
+def _place(expression: str, offset: int) -> _Place:
+    start = expression.rfind("\n", 0, offset) + 1
+    end = expression.find("\n", offset)
+    return _Place(
+        line=expression.count("\n", 0, offset) + 1,
+        column=offset - start,
+        text=expression[start : end if end >= 0 else len(expression)],
+    )
+
+
+def _display(expression: str, issue: Issue) -> str:
+    if issue.offset is None:
+        return f"ERROR: <input>:-1:0: {issue.message}"
+    place = _place(expression, issue.offset)
+    head = f"ERROR: <input>:{place.line}:{place.column + 1}: {issue.message}"
+    if len(place.text.encode()) > _MAX_SNIPPET_BYTES:
+        return head
+    snippet = place.text.replace("\t", " ")
+    dots = "".join(_wide(character, ".", "\uff0e") for character in snippet[: place.column])
+    caret = _wide(snippet[place.column : place.column + 1], "^", "\uff3e")
+    return f"{head}\n | {snippet}\n | {dots}{caret}"
+
+
+def _wide(character: str, narrow: str, wide: str) -> str:
+    """Beyond ASCII the marks are as wide as the characters of East Asian scripts."""
+    return narrow if character.isascii() else wide

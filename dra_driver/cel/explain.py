@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which part of a selector said no to a device, and with what values?
+
+A selector is most often a chain of conditions joined by `&&`. Each of them is asked alone; those that answer false are
+told with the values that they found ("memory 40Gi < 80Gi"), with what would have been near ("has no attribute model, it
+has: productName"), and with the smallest change of the condition that this device would meet.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dra_driver.cel.ast import Call, Constant, Expr, ListLiteral, Parsed, Select
+from dra_driver.cel.compile import Selector, compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.paths import Path, domain_of, names, path_of, paths, value_at
+from dra_driver.cel.unparse import literal, unparse
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+
+SHOWN_NAMES = 8
+_OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
+_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+_TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
+_PARSERS = ("quantity", "semver")
+_TEXT_TESTS = {
+    "startsWith": "does not start with",
+    "endsWith": "does not end with",
+    "contains": "does not contain",
+    "matches": "does not match",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FalsePart:
+    """One condition that a device does not meet.
+
+    `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps.
+    """
+
+    part: str
+    found: str
+    hint: str = ""
+    relaxed: str = ""
+
+
+class ExplainedSelector:
+    """One selector, ready to be explained for many devices."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self._parsed: Parsed = selector.checked.parsed
+        self.paths = paths(self._parsed.root)
+        self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
+
+    def _alone(self, part: Expr) -> Selector | None:
+        try:
+            return compile_selector(unparse(self._parsed, part), self.selector.environment)
+        except CompileError:  # for example a part that is no bool by itself
+            return None
+
+    def false_parts(self, driver: str, device: Device, value: DeviceValue) -> tuple[FalsePart, ...]:
+        """The conditions that are false; the whole selector if none is so by itself."""
+        failed = [part for part, alone in self._parts if alone and _is_false(alone, value)]
+        seen = _Seen(driver, device, self._parsed)
+        return tuple(seen.tell(part) for part in failed or [self._parsed.root])
+
+    def failing_part(self, value: DeviceValue) -> tuple[str, EvaluationError | None]:
+        """The text of the condition that has a run-time error; the whole selector if none has it by itself."""
+        for part, alone in self._parts:
+            try:
+                if alone:
+                    alone.matches(value)
+            except EvaluationError as error:
+                return unparse(self._parsed, part), error
+        return unparse(self._parsed), None
+
+    def missing(self, driver: str, device: Device) -> str:
+        """A sentence about the first name that the expression reads and the device does not publish; "" if there is none."""
+        seen = _Seen(driver, device, self._parsed)
+        for path in sorted(self.paths or ()):
+            if value_at(path, driver, device) is None:
+                return seen.lacks(path)
+        return ""
+
+    def without(self, failed: Sequence[FalsePart]) -> str:
+        """The selector with these conditions relaxed, or left out; "" when nothing is left of it."""
+        changed = {part.part: part.relaxed for part in failed}
+        texts = [unparse(self._parsed, part) for part, _ in self._parts]
+        kept = [changed.get(text, text) for text in texts]
+        if unparse(self._parsed) in changed:
+            return ""
+        return " && ".join(text for text in kept if text)
+
+
+def conjuncts(root: Expr) -> Iterator[Expr]:
+    """The conditions that must all hold, from left to right."""
+    todo = [root]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Call) and part.function == "_&&_":
+            todo.extend(reversed(part.args))
+        else:
+            yield part
+
+
+def _is_false(alone: Selector, value: DeviceValue) -> bool:
+    try:
+        return not alone.matches(value)
+    except EvaluationError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """One side of a comparison: what to call it, and what it is for this device ("" for a constant)."""
+
+    name: str
+    value: str
+    path: Path | None = None
+
+
+class _Seen:
+    """One expression as one device sees it."""
+
+    def __init__(self, driver: str, device: Device, parsed: Parsed) -> None:
+        self._driver = driver
+        self._device = device
+        self._parsed = parsed
+
+    def tell(self, part: Expr) -> FalsePart:
+        text = unparse(self._parsed, part)
+        told = self._comparison(part) or self._test(part) or self._negation(part)
+        if told is None:
+            told = self._plain(part)
+        return replace(told, part=text)
+
+    def lacks(self, path: Path) -> str:
+        """That a name is missing, and which ones are there."""
+        what = "attribute" if path.kind == "attributes" else "capacity"
+        there = list(names(path.kind, path.domain, self._driver, self._device))
+        if there:
+            has = f"it has: {_listed(there)}"
+        else:
+            others = sorted(_domains(path.kind, self._driver, self._device))
+            has = f"it has none of domain {path.domain}" + (
+                f", only of: {_listed(others)}" if others else ""
+            )
+        return f"has no {what} {path.name}, {has}"
+
+    def near(self, path: Path) -> str:
+        """The name that may have been meant."""
+        there = names(path.kind, path.domain, self._driver, self._device)
+        return meant(path.name, list(there))
+
+    def _comparison(self, part: Expr) -> FalsePart | None:
+        sides = _sides(part)
+        if sides is None:
+            return None
+        sign, left, right = sides
+        first, second = self._operand(left), self._operand(right)
+        if first.path is None and second.path is not None and sign in _MIRRORED:
+            sign, left, right, first, second = _MIRRORED[sign], right, left, second, first
+        missing = next(
+            (side.path for side in (first, second) if side.path and not side.value), None
+        )
+        if missing is not None:
+            return FalsePart("", self.lacks(missing), self.near(missing))
+        if first.path is None:
+            return None
+        if sign == "_!=_":
+            return FalsePart("", f"{first.name} is {second.value or second.name}")
+        found = f"{first.name} {first.value} {_OPPOSITE[sign]} {second.value or second.name}"
+        return FalsePart("", found, relaxed=self._relaxed(part, right, first.path))
+
+    def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
+        """The comparison with the device's own value as its bound; "<" and ">" have no such nearest bound."""
+        strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
+        published = value_at(path, self._driver, self._device)
+        constant = _bare(published)
+        if strict or constant is None or not _is_constant(bound):
+            return ""
+        new: Expr = Constant(bound.id, constant)
+        if isinstance(bound, Call):
+            new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
+        return unparse(self._parsed, _with(part, bound, new))
+
+    def _test(self, part: Expr) -> FalsePart | None:
+        match part:
+            case Select(test_only=True):
+                path = path_of(replace(part, test_only=False))
+                return FalsePart("", self.lacks(path), self.near(path)) if path else None
+            case Call(function="@in", args=(item, container), target=None):
+                return self._membership(item, container)
+            case Call(function=function, args=(argument,), target=target) if (
+                function in _TEXT_TESTS and target is not None
+            ):
+                operand = self._operand(target)
+                if operand.path is None:
+                    return None
+                told = f"{operand.name} {operand.value} {_TEXT_TESTS[function]}"
+                return FalsePart("", f"{told} {self._operand(argument).name}")
+        return None
+
+    def _membership(self, item: Expr, container: Expr) -> FalsePart | None:
+        domain = domain_of(container)
+        if domain is not None and isinstance(item, Constant) and isinstance(item.value, str):
+            path = Path(domain[0], domain[1], item.value)
+            return FalsePart("", self.lacks(path), self.near(path))
+        operand = self._operand(item)
+        if operand.path is None:
+            return None
+        listed = unparse(self._parsed, container)
+        relaxed = ""
+        published = _bare(value_at(operand.path, self._driver, self._device))
+        if published is not None and isinstance(container, ListLiteral):
+            added = replace(container, elements=(*container.elements, Constant(0, published)))
+            call = Call(0, "@in", (item, added))
+            relaxed = unparse(self._parsed, call)
+        return FalsePart("", f"{operand.name} {operand.value} is not in {listed}", relaxed=relaxed)
+
+    def _negation(self, part: Expr) -> FalsePart | None:
+        match part:
+            case Call(function="!_", args=(Select(test_only=True) as test,)):
+                path = path_of(replace(test, test_only=False))
+                return FalsePart("", f"has {path.shown(self._driver)}") if path else None
+            case Call(function="!_", args=(inner,)):
+                operand = self._operand(inner)
+                return FalsePart("", f"{operand.name} is true") if operand.path else None
+            case Call(function="_||_", args=alternatives):
+                told = [self.tell(alternative) for alternative in _disjuncts(alternatives)]
+                hints = [one.hint for one in told if one.hint]
+                found = ", and ".join(dict.fromkeys(one.found for one in told))
+                return FalsePart("", found, hints[0] if hints else "")
+        operand = self._operand(part)
+        return FalsePart("", f"{operand.name} is {operand.value}") if operand.path else None
+
+    def _plain(self, part: Expr) -> FalsePart:
+        """A condition of no form that is known here, with the values that it reads."""
+        values = [
+            f"{path.shown(self._driver)} {value}"
+            for path in sorted(paths(part) or ())
+            if (value := self._value(path))
+        ]
+        told = f" with {', '.join(values)}" if values else ""
+        return FalsePart("", f"{unparse(self._parsed, part)} is false{told}")
+
+    def _operand(self, part: Expr) -> _Operand:
+        match part:
+            case Call(function="orValue", target=target, args=(default,)) if target is not None:
+                inner = self._operand(target)
+                if inner.path is None:
+                    return _Operand(unparse(self._parsed, part), "")
+                return replace(
+                    inner, value=inner.value or f"(not set: {self._operand(default).name})"
+                )
+            case Call(function=function, args=(Constant(value=str(text)),)) if function in _PARSERS:
+                return _Operand(text, "")
+        path = path_of(part)
+        if path is None:
+            return _Operand(unparse(self._parsed, part), "")
+        return _Operand(path.shown(self._driver), self._value(path), path)
+
+    def _value(self, path: Path) -> str:
+        return shown(value_at(path, self._driver, self._device))
+
+
+def shown(published: object) -> str:
+    """A published value as a person reads it; "" for nothing."""
+    if isinstance(published, DeviceCapacity):
+        return str(published.value)
+    if isinstance(published, DeviceAttribute) and published.version_value is not None:
+        return published.version_value
+    bare = _bare(published)
+    if bare is not None:
+        return literal(bare)
+    if isinstance(published, DeviceAttribute):
+        listed = published.int_values or published.bool_values or published.string_values
+        listed = listed or published.version_values or []
+        return f"[{', '.join(literal(value) for value in listed)}]"
+    return ""
+
+
+def meant(word: str, there: Sequence[str]) -> str:
+    """A question after a word that may be mistyped; "" where nothing is near."""
+    near = difflib.get_close_matches(word, there, n=1, cutoff=0.6)
+    lowered: Mapping[str, str] = {name.lower(): name for name in there}
+    best = lowered.get(word.lower()) or (near[0] if near else "")
+    return f"did you mean {best}?" if best and best != word else ""
+
+
+def _bare(published: object) -> bool | int | str | None:
+    """The constant that an attribute is, or the text of a capacity or a version."""
+    match published:
+        case bool() | int() | str():
+            return published
+        case DeviceCapacity():
+            return str(published.value)
+        case DeviceAttribute():
+            candidates = (
+                published.int_value,
+                published.bool_value,
+                published.string_value,
+                published.version_value,
+            )
+            return next((value for value in candidates if value is not None), None)
+    return None
+
+
+def _domains(kind: str, driver: str, device: Device) -> set[str]:
+    published = device.attributes if kind == "attributes" else device.capacity
+    return {name.partition("/")[0] if "/" in name else driver for name in published or {}}
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f", … ({len(words)} in all)" if len(words) > SHOWN_NAMES else ""
+    return ", ".join(words[:SHOWN_NAMES]) + more
+
+
+def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
+    for part in parts:
+        if isinstance(part, Call) and part.function == "_||_":
+            yield from _disjuncts(part.args)
+        else:
+            yield part
+
+
+def _sides(part: Expr) -> tuple[str, Expr, Expr] | None:
+    """A comparison as (operator, left, right), also where it is written as a.compareTo(b) > 0 or a.isLessThan(b)."""
+    match part:
+        case Call(
+            function=sign,
+            args=(Call(function="compareTo", target=left, args=(right,)), Constant(value=0)),
+        ) if sign in _OPPOSITE and left is not None:
+            return sign, left, right
+        case Call(function=sign, args=(left, right), target=None) if sign in _OPPOSITE:
+            return sign, left, right
+        case Call(function=told, args=(right,), target=left) if (
+            told in _TOLD_BY and left is not None
+        ):
+            return _TOLD_BY[told], left, right
+    return None
+
+
+def _is_constant(part: Expr) -> bool:
+    match part:
+        case Constant():
+            return True
+        case Call(function=function, args=(Constant(),)):
+            return function in _PARSERS
+    return False
+
+
+def _with(part: Expr, old: Expr, new: Expr) -> Expr:
+    """A tree with one part of a comparison exchanged."""
+    if part is old:
+        return new
+    if isinstance(part, Call):
+        target = None if part.target is None else _with(part.target, old, new)
+        return replace(part, target=target, args=tuple(_with(arg, old, new) for arg in part.args))
+    return part

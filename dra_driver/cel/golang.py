@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Go writes values: in texts of errors, in string(1.5), in format().
+
+Strings may hold bytes that are no UTF-8 (`url("/?a=%ff").getQuery()`); they are kept as Python keeps them, as surrogate
+escapes, so that each counts as one character, as in Go.
+Source: Go's packages strconv and fmt.
+"""
+
+import math
+from decimal import Decimal
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+_LARGEST_EXPONENT = 6
+_LOWEST_EXPONENT = -4
+_DELETE = "\x7f"
+_BEYOND_BMP = 0x10000
+_ESCAPED_BYTES = range(0xDC80, 0xDD00)
+
+
+def double(value: float) -> str:
+    """%g and %v of a double: the shortest digits that give the same number back."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    sign, digits, exponent = _shortest(value)
+    power = len(digits) + exponent - 1
+    if _LOWEST_EXPONENT <= power < _LARGEST_EXPONENT:
+        return double_in_full(value)
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{fraction}e{power:+03d}"
+
+
+def double_in_full(value: float) -> str:
+    """The shortest digits without an exponent."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    sign, digits, exponent = _shortest(value)
+    if exponent >= 0:
+        return f"{sign}{digits}{'0' * exponent}"
+    if len(digits) > -exponent:
+        return f"{sign}{digits[:exponent]}.{digits[exponent:]}"
+    return f"{sign}0.{digits.rjust(-exponent, '0')}"
+
+
+def _not_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
+
+
+def _shortest(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits without zeros at the end, and the power of ten of the last of them."""
+    negative, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    power = int(exponent) + len(text) - len(stripped)
+    return "-" if negative else "", stripped or "0", power if stripped else 0
+
+
+def quote(text: str) -> str:
+    """%q: in double quotes, with what is not printable escaped."""
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code in _ESCAPED_BYTES:
+        return f"\\x{code - 0xDC00:02x}"
+    if character < " " or character == _DELETE:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < _BEYOND_BMP else f"\\U{code:08x}"
+
+
+def utf8(text: str) -> bytes:
+    """The bytes of a string, those that are no UTF-8 as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def from_utf8(content: bytes) -> str:
+    """The string of these bytes; what is no UTF-8 is kept."""
+    return content.decode("utf-8", "surrogateescape")

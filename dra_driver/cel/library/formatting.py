@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`"%s has %d".format(["gpu-0", 8])`: the verbs s d f e b x X o, as version 2 of ext.Strings has them.
+
+%f and %e write numbers as in English: with commas between thousands, and with `× 10` for an exponent.
+Source: cel-go ext/formatting.go, golang.org/x/text/message.
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+from dra_driver.cel import golang, values
+from dra_driver.cel.ast import Uint
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.library import conversions
+from dra_driver.cel.values import Timestamp, TypeValue
+
+Clause = Callable[[object], str]
+
+_PRECISION = 6
+_FILLED = 255
+_SMALLEST_DIGIT = 1100  # no double has one that is further behind the point
+_LONGEST = 10**6
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_DIGITS = "0123456789"
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_CLAUSE_ERROR = "could not parse formatting clause: "
+_FORMAT_ERROR = "error during formatting: "
+
+
+def format_text(template: str, arguments: list[object]) -> str:
+    """The template with each clause replaced by its argument."""
+    written: list[str] = []
+    position = used = 0
+    while position < len(template):
+        if template[position] != "%":
+            written.append(template[position])
+            position += 1
+        elif template.startswith("%%", position):
+            written.append("%")
+            position += 2
+        else:
+            length, shown = _clause(template[position + 1 :], arguments, used)
+            written.append(shown)
+            position += 1 + length
+            used += 1
+    return "".join(written)
+
+
+def _clause(rest: str, arguments: list[object], used: int) -> tuple[int, str]:
+    if used >= len(arguments):
+        raise EvaluationError(f"index {used} out of range")
+    if not rest:
+        raise EvaluationError("unexpected end of string")
+    length, verb, precision = _verb(rest)
+    try:
+        return length, _write(verb, precision, arguments[used])
+    except EvaluationError as error:
+        raise EvaluationError(_FORMAT_ERROR + error.message) from error
+
+
+def _verb(rest: str) -> tuple[int, str, int]:
+    position, precision = 0, _PRECISION
+    if rest[0] == ".":
+        digits = rest[1 : 1 + len(rest[1:]) - len(rest[1:].lstrip(_DIGITS))]
+        position = 1 + len(digits)
+        if position >= len(rest):
+            raise EvaluationError(_precision_error("could not find end of precision specifier"))
+        precision = _precision(digits)
+    # cel-go looks at bytes, so that a letter beyond ASCII is shown by its first byte.
+    verb = chr(golang.utf8(rest[position])[0])
+    if verb not in _VERBS:
+        raise EvaluationError(f'{_CLAUSE_ERROR}unrecognized formatting clause "{verb}"')
+    return position + 1, verb, precision
+
+
+def _precision(digits: str) -> int:
+    parsing = f"error while converting precision to integer: strconv.Atoi: parsing {golang.quote(digits)}: "
+    if not digits:
+        raise EvaluationError(_precision_error(parsing + "invalid syntax"))
+    if len(digits.lstrip("0")) > len(str(values.INT_MAX)) or int(digits) > values.INT_MAX:
+        raise EvaluationError(_precision_error(parsing + "value out of range"))
+    return int(digits)
+
+
+def _precision_error(problem: str) -> str:
+    return f"{_CLAUSE_ERROR}error while parsing precision: {problem}"
+
+
+def _write(verb: str, precision: int, argument: object) -> str:
+    if verb in ("f", "e"):
+        return _double(verb, precision, argument)
+    return _VERBS[verb](argument)
+
+
+# --- %s ---------------------------------------------------------------------------------------------------------------
+
+
+def _string(argument: object) -> str:
+    if isinstance(argument, list):
+        return _list(argument)
+    if isinstance(argument, dict):
+        return _map(argument)
+    if argument is None:
+        return "null"
+    try:
+        return conversions.to_string(argument)
+    except EvaluationError as error:
+        raise EvaluationError(f'could not convert argument "{error}" to string') from error
+    except KeyError:
+        raise EvaluationError(
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, "
+            f"durations, and timestamps, was given {values.kind(argument)}"
+        ) from None
+
+
+def _list(elements: list[object]) -> str:
+    return "[" + ", ".join(map(_element, elements)) + "]"
+
+
+def _map(mapping: dict[object, object]) -> str:
+    pairs = [
+        (_key(values.key_value(key)), _element(value)) for key, value in mapping.items()
+    ]
+    pairs.sort(key=lambda pair: golang.utf8(pair[0]))
+    return "{" + ", ".join(f"{key}:{value}" for key, value in pairs) + "}"
+
+
+def _key(key: object) -> str:
+    if type(key) is str:
+        return golang.quote(key)
+    if isinstance(key, int):
+        return conversions.to_string(key)
+    raise EvaluationError(f"no formatting function for map key of type {values.kind(key)}")
+
+
+def _element(value: object) -> str:
+    """A value inside a list or map, written as CEL would have it in an expression."""
+    if type(value) is str:
+        return golang.quote(value)
+    if isinstance(value, bytes):
+        return "b" + golang.quote(_string(value))
+    if isinstance(value, float):
+        return _fixed(value) if math.isfinite(value) else golang.quote(golang.double(value))
+    if isinstance(value, Timestamp | values.Duration):
+        name = "timestamp" if isinstance(value, Timestamp) else "duration"
+        return f'{name}("{conversions.to_string(value)}")'
+    if isinstance(value, bool | int | list | dict | TypeValue) or value is None:
+        return _string(value)
+    raise EvaluationError(f"no formatting function for {values.kind(value)}")
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _decimal(argument: object) -> str:
+    if type(argument) in (int, Uint):
+        return conversions.to_string(argument)
+    raise EvaluationError(
+        f"decimal clause can only be used on integers, was given {values.kind(argument)}"
+    )
+
+
+def _binary(argument: object) -> str:
+    if isinstance(argument, int):
+        return f"{int(argument):b}"
+    raise EvaluationError(
+        f"only integers and bools can be formatted as binary, was given {values.kind(argument)}"
+    )
+
+
+def _octal(argument: object) -> str:
+    if type(argument) in (int, Uint):
+        return f"{argument:o}"
+    raise EvaluationError(f"octal clause can only be used on integers, was given {values.kind(argument)}")
+
+
+def _hex(argument: object) -> str:
+    if type(argument) in (int, Uint):
+        return f"{argument:x}"
+    if isinstance(argument, str):
+        return golang.utf8(argument).hex()
+    if isinstance(argument, bytes):
+        return argument.hex()
+    raise EvaluationError(
+        f"only integers, byte buffers, and strings can be formatted as hex, was given {values.kind(argument)}"
+    )
+
+
+def _double(verb: str, precision: int, argument: object) -> str:
+    value = _SPECIAL.get(argument) if isinstance(argument, str) else argument
+    if not isinstance(value, float):
+        name = "fixed-point" if verb == "f" else "scientific"
+        raise EvaluationError(
+            f"{name} clause can only be used on doubles, was given {values.kind(argument)}"
+        )
+    if precision // 10 > _LONGEST:
+        return "%!(NOVERB)"
+    if verb == "e":
+        # The precision of %e is taken for the width, and there are always six digits.
+        return _scientific(value).rjust(precision)
+    return _grouped(value, precision)
+
+
+def _special(value: float) -> str:
+    return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+
+
+def _fixed(value: float) -> str:
+    return f"{Decimal(value):.{_PRECISION}f}"
+
+
+def _grouped(value: float, precision: int) -> str:
+    """With as many digits as asked; beyond 255 of them only the remainder is filled up with zeros."""
+    if not math.isfinite(value):
+        return _special(value)
+    text = f"{Decimal(value):,.{min(precision, _SMALLEST_DIGIT)}f}"
+    if precision <= _FILLED:
+        return text
+    whole, _, fraction = text.partition(".")
+    fraction = fraction.rstrip("0").ljust(precision % (_FILLED + 1), "0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _scientific(value: float) -> str:
+    if not math.isfinite(value):
+        return _special(value)
+    mantissa, exponent = f"{value:.{_PRECISION}e}".split("e")
+    return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
+
+
+_VERBS: dict[str, Clause] = {
+    "s": _string,
+    "d": _decimal,
+    "b": _binary,
+    "o": _octal,
+    "x": _hex,
+    "X": lambda argument: _hex(argument).upper(),
+    "f": _string,
+    "e": _string,
+}

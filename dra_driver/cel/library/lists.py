@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slice, flatten, sort, distinct, reverse, lists.range: ext.Lists, version 3; and what two-variable macros insert with.
+
+Source: cel-go ext/lists.go, ext/comprehensions.go.
+"""
+
+from functools import cmp_to_key
+
+from dra_driver.cel import values
+from dra_driver.cel.failures import Aborted, EvaluationError
+from dra_driver.cel.overloads import Overload, Singleton, mismatch
+from dra_driver.cel.values import MutableMap
+
+_LISTS = frozenset({values.LIST})
+_COMPARABLE = frozenset(
+    {
+        values.BOOL,
+        values.INT,
+        values.UINT,
+        values.DOUBLE,
+        values.STRING,
+        values.BYTES,
+        values.DURATION,
+        values.TIMESTAMP,
+    }
+)
+_LONGEST = 10**7  # more than any cost limit lets pass; the API server would run out of memory
+
+
+def _slice(elements: list[object], start: int, end: int) -> list[object]:
+    asked = f"cannot slice({start}, {end}), "
+    if start < 0 or end < 0:
+        raise EvaluationError(asked + "negative indexes not supported")
+    if start > end:
+        raise EvaluationError(asked + "start index must be less than or equal to end index")
+    if len(elements) < end:
+        raise EvaluationError(asked + f"list is length {len(elements)}")
+    return elements[start:end]
+
+
+def _flatten(elements: object, depth: object = 1) -> list[object]:
+    if not isinstance(elements, list) or type(depth) is not int:
+        raise mismatch("flatten", (elements, depth))
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    return _flattened(elements, depth)
+
+
+def _flattened(elements: list[object], depth: int) -> list[object]:
+    flat: list[object] = []
+    for element in elements:
+        if isinstance(element, list) and depth > 0:
+            flat.extend(_flattened(element, depth - 1))
+        else:
+            flat.append(element)
+    return flat
+
+
+def _sort(elements: list[object]) -> list[object]:
+    return _sort_by(elements, elements)
+
+
+def _sort_by(elements: list[object], sort_keys: object) -> list[object]:
+    if not isinstance(sort_keys, list):
+        raise Aborted("internal error: interface conversion: sort keys are no list")
+    if len(elements) != len(sort_keys):
+        raise EvaluationError(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
+            f"but got {len(elements)} and {len(sort_keys)} elements respectively"
+        )
+    if not elements:
+        return elements
+    kind = values.kind(sort_keys[0])
+    if kind not in _COMPARABLE:
+        raise EvaluationError("list elements must be comparable")
+    if any(values.kind(key) != kind for key in sort_keys):
+        raise EvaluationError("list elements must have the same type")
+    order = sorted(range(len(elements)), key=cmp_to_key(lambda i, j: _before(sort_keys, i, j)))
+    return [elements[index] for index in order]
+
+
+def _before(sort_keys: list[object], left: int, right: int) -> int:
+    try:
+        return values.compare(sort_keys[left], sort_keys[right])
+    except EvaluationError:  # NaN stays where it is
+        return 0
+
+
+def _distinct(elements: list[object]) -> list[object]:
+    unique: list[object] = []
+    for element in elements:
+        if not any(values.is_true(element, other) for other in unique):
+            unique.append(element)
+    return unique
+
+
+def _range(size: int) -> list[object]:
+    if size < 0:
+        raise EvaluationError(f"lists.range: size must be non-negative, got {size}")
+    if size > _LONGEST:
+        raise Aborted("internal error: runtime error: makeslice: cap out of range")
+    return list(range(size))
+
+
+def _insert(mapping: dict[object, object], key: object, value: object) -> dict[object, object]:
+    if values.find(mapping, key)[1]:
+        raise EvaluationError(f"insert failed: key {values.text(key)} already exists")
+    inserted = mapping if isinstance(mapping, MutableMap) else dict(mapping)
+    inserted[values.key_of(values.hashable(key))] = value
+    return inserted
+
+
+def _insert_all(
+    mapping: dict[object, object], entries: dict[object, object]
+) -> dict[object, object]:
+    for key, value in entries.items():
+        mapping = _insert(mapping, values.key_value(key), value)
+    return mapping
+
+
+FUNCTIONS = (
+    Singleton("sort", _sort, _LISTS),
+    Singleton("@sortByAssociatedKeys", _sort_by, _LISTS),
+)
+OVERLOADS = (
+    Overload("slice", "list_slice", "list int int", _slice),
+    Overload("flatten", "list_flatten", "list(list)", _flatten, guarded=False),
+    Overload("flatten", "list_flatten_int", "list int", _flatten, guarded=False),
+    Overload("lists.range", "lists_range", "int", _range),
+    Overload("reverse", "list_reverse", "list", lambda elements: elements[::-1]),
+    Overload("distinct", "list_distinct", "list", _distinct),
+    Overload("cel.@mapInsert", "@mapInsert_map_key_value", "map dyn dyn", _insert),
+    Overload("cel.@mapInsert", "@mapInsert_map_map", "map map", _insert_all),
+)

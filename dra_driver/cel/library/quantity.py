@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quantity("40Gi").compareTo(…), add, asInteger: Kubernetes' quantities in expressions.
+
+Kubernetes keeps a quantity in one of two forms, and an expression can tell which. The fast one is an integer of 64 bits
+with a power of ten; what does not fit becomes a decimal of any length, and of that isInteger() is false even if it is
+one: `quantity("100Ti").isInteger()`. So the form is decided here as there, by counting digits.
+A result of add() and sub() is a pointer in Go, which may stand on the left of == but not on the right.
+Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/quantity.go.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dra_driver.cel import values
+from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.overloads import Overload
+from dra_driver.cel.values import INT_MAX, INT_MIN, Opaque
+from dra_driver.model import quantity as canonical
+
+TYPE = "kubernetes.Quantity"
+
+_SHAPE = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_NANO = -9
+_FAST_DIGITS = 18
+_FAST_BINARY_DIGITS = 14
+_MOST_POWERS = 5000  # beyond, Go would run out of memory
+_TABLE = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity(Opaque):
+    """`value` × 10^`scale`; `fast` if Kubernetes keeps it in 64 bits."""
+
+    value: int
+    scale: int = 0
+    fast: bool = True
+    format: canonical.Format = "DecimalSI"
+    pointer: bool = False
+
+    type_name = TYPE
+    go_name = "cel.Quantity"
+
+    def equals(self, other: object) -> bool:
+        """By value; a pointer on the right is another Go type."""
+        if not isinstance(other, Quantity) or other.pointer:
+            raise no_such_overload()
+        return self.compare(other) == 0
+
+    def compare(self, other: "Quantity") -> int:
+        """-1, 0 or 1."""
+        if abs(self.scale - other.scale) > _MOST_POWERS:
+            return _compare_magnitudes(self, other)
+        scale = min(self.scale, other.scale)
+        left, right = self.at(scale), other.at(scale)
+        return (left > right) - (left < right)
+
+    def at(self, scale: int) -> int:
+        """The value in units of 10^scale, which must not be larger than its own."""
+        return self.value * _power(self.scale - scale)
+
+    @property
+    def integer(self) -> int | None:
+        """The value as an int, if Kubernetes finds it quickly."""
+        if not self.fast or self.scale < 0:
+            return None
+        return _scaled(self.value, self.scale)
+
+    def __str__(self) -> str:
+        nanos = self.at(_NANO)
+        return str(canonical.Quantity(nanos, self.format))
+
+
+def _power(exponent: int) -> int:
+    if exponent > _MOST_POWERS:
+        raise EvaluationError("the quantity has an exponent beyond every use")
+    return int(10**exponent)
+
+
+def _scaled(value: int, powers: int) -> int | None:
+    """value × 10^powers, if 64 bits hold it."""
+    if value == 0:
+        return 0
+    if powers > _FAST_DIGITS:
+        return None
+    result = value * int(10**powers)
+    return result if INT_MIN < result <= INT_MAX else None
+
+
+def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
+    """Compare numbers whose powers of ten are so far apart that their digits do not matter, but their signs do."""
+
+    def rank(quantity: Quantity) -> tuple[int, int]:
+        sign = (quantity.value > 0) - (quantity.value < 0)
+        return sign, sign * (len(str(abs(quantity.value))) + quantity.scale)
+
+    return (rank(left) > rank(right)) - (rank(left) < rank(right))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8192)
+def parse_quantity(text: str) -> Quantity:
+    """Read a quantity; the error says what is wrong as the API server does."""
+    match = _SHAPE.fullmatch(text) if text and text.isascii() else None
+    if match is None:
+        raise EvaluationError(_WRONG)
+    sign, whole, fraction, suffix = match.groups()
+    whole, fraction = whole or "0", fraction or ""
+    number = int(whole + fraction)
+    if suffix in _BINARY:
+        parsed = _binary(number, whole, fraction, _BINARY[suffix])
+    else:
+        exponent, form = _decimal_exponent(suffix)
+        parsed = _decimal(number, len(whole) + len(fraction), exponent - len(fraction), form)
+    if sign != "-":
+        return parsed
+    return Quantity(-parsed.value, parsed.scale, parsed.fast, parsed.format)
+
+
+def _decimal_exponent(suffix: str) -> tuple[int, canonical.Format]:
+    if suffix in _DECIMAL:
+        return _DECIMAL[suffix], "DecimalSI"
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None or not INT_MIN <= int(match[1]) <= INT_MAX:
+        raise EvaluationError(_WRONG_SUFFIX)
+    return (int(match[1]) + 2**31) % 2**32 - 2**31, "DecimalExponent"
+
+
+def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Quantity:
+    if digits <= _FAST_DIGITS and scale >= _NANO:
+        return Quantity(number, scale, fast=True, format=form)
+    if number == 0:
+        return Quantity(0, 0, fast=False, format=form)
+    return Quantity(_in_nanos(number, scale), _NANO, fast=False, format=form)
+
+
+def _in_nanos(number: int, scale: int) -> int:
+    """Rounded up: who asks for too little to be counted gets the least that can be."""
+    if scale >= _NANO:
+        return number * _power(scale - _NANO)
+    if _NANO - scale > len(str(number)):
+        return 1
+    return -(-number // _power(_NANO - scale))
+
+
+def _binary(number: int, whole: str, fraction: str, exponent: int) -> Quantity:
+    fits = _FAST_BINARY_DIGITS - exponent * 3 // 10 - len(whole) >= 0
+    if not fraction and fits and number << exponent <= INT_MAX:
+        return Quantity(number << exponent, 0, fast=True, format="BinarySI")
+    if number == 0:
+        return Quantity(0, 0, fast=False, format="BinarySI")
+    nanos = _in_nanos(number << exponent, -len(fraction))
+    if nanos > INT_MAX * 10**9:
+        return Quantity(INT_MAX, 0, fast=False, format="BinarySI")
+    return Quantity(nanos, _NANO, False, "BinarySI" if nanos >= 10**9 else "DecimalSI")
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except EvaluationError:
+        return False
+    return True
+
+
+def _as_integer(quantity: Quantity) -> int:
+    if quantity.integer is None:
+        raise EvaluationError("cannot convert value to integer")
+    return quantity.integer
+
+
+def _as_float(quantity: Quantity) -> float:
+    try:
+        base = float(quantity.value)
+    except OverflowError:
+        base = float("inf") if quantity.value > 0 else float("-inf")
+    return base * _power_as_float(quantity.scale) if quantity.scale else base
+
+
+def _power_as_float(exponent: int) -> float:
+    """10^exponent with the rounding of Go's math.Pow10, which multiplies entries of two tables."""
+    rows, rest = divmod(abs(exponent), _TABLE)
+    if exponent >= 0:
+        return float(f"1e{rows * _TABLE}") * float(f"1e{rest}")
+    return float(f"1e-{rows * _TABLE}") / float(f"1e{rest}")
+
+
+def _sum(left: Quantity, right: Quantity, sign: int) -> Quantity:
+    form = right.format if left.value == 0 else left.format
+    if left.fast and right.fast:
+        total = _fast_sum(left, right, sign)
+        if total is not None:
+            return Quantity(*total, fast=True, format=form, pointer=True)
+    scale = min(left.scale, right.scale)
+    exact = left.at(scale) + sign * right.at(scale)
+    return Quantity(exact, scale, fast=False, format=form, pointer=True)
+
+
+def _fast_sum(left: Quantity, right: Quantity, sign: int) -> tuple[int, int] | None:
+    if right.value == 0:
+        return left.value, left.scale
+    if left.value == 0:
+        return sign * right.value, right.scale
+    scale = min(left.scale, right.scale)
+    augend = _scaled(left.value, left.scale - scale)
+    addend = _scaled(right.value, right.scale - scale)
+    if augend is None or addend is None or not INT_MIN <= augend + sign * addend <= INT_MAX:
+        return None
+    return augend + sign * addend, scale
+
+
+def _from_int(value: int) -> Quantity:
+    return Quantity(value, 0, fast=True, format="DecimalExponent")
+
+
+def _member(name: str, id_: str, run: Callable[..., object], *others: str) -> Overload:
+    return Overload(name, id_, " ".join((TYPE, *others)), run)
+
+
+OVERLOADS = (
+    Overload("quantity", "string_to_quantity", values.STRING, parse_quantity),
+    Overload("isQuantity", "is_quantity_string", values.STRING, _is_quantity),
+    _member("sign", "quantity_sign", lambda q: (q.value > 0) - (q.value < 0)),
+    _member("isGreaterThan", "quantity_is_greater_than", lambda a, b: a.compare(b) > 0, TYPE),
+    _member("isLessThan", "quantity_is_less_than", lambda a, b: a.compare(b) < 0, TYPE),
+    _member("compareTo", "quantity_compare_to", Quantity.compare, TYPE),
+    _member("asApproximateFloat", "quantity_get_float", _as_float),
+    _member("asInteger", "quantity_get_int", _as_integer),
+    _member("isInteger", "quantity_is_integer", lambda q: q.integer is not None),
+    _member("add", "quantity_add", lambda a, b: _sum(a, b, 1), TYPE),
+    _member("add", "quantity_add_int", lambda a, n: _sum(a, _from_int(n), 1), values.INT),
+    _member("sub", "quantity_sub", lambda a, b: _sum(a, b, -1), TYPE),
+    _member("sub", "quantity_sub_int", lambda a, n: _sum(a, _from_int(n), -1), values.INT),
+)

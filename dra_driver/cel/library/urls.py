@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""url("https://example.com:80/a?b=c").getHost(), …
+
+Source: k8s.io/apiserver pkg/cel/library/urls.go, pkg/cel/url.go.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dra_driver.cel import values
+from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.library import weburl
+from dra_driver.cel.library.weburl import UrlError, WebUrl
+from dra_driver.cel.overloads import Overload
+from dra_driver.cel.values import Opaque
+
+TYPE = "kubernetes.URL"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class URL(Opaque):
+    """A URL."""
+
+    url: WebUrl
+
+    type_name = TYPE
+    go_name = "cel.URL"
+
+    def equals(self, other: object) -> bool:
+        """The same text."""
+        if not isinstance(other, URL):
+            raise no_such_overload()
+        return str(self) == str(other)
+
+    def __str__(self) -> str:
+        return weburl.to_text(str(self.url))
+
+
+def _url(text: str) -> URL:
+    content = weburl.to_bytes(text)
+    try:
+        weburl.parse_request(content)
+        return URL(weburl.parse(content))
+    except UrlError as error:
+        raise EvaluationError(f"URL parse error during conversion from string: {error}") from error
+
+
+def _is_url(text: str) -> bool:
+    return problem(text) is None
+
+
+def problem(text: str) -> str | None:
+    """What is wrong with a text as a URL of a request."""
+    try:
+        weburl.parse_request(weburl.to_bytes(text))
+    except UrlError as error:
+        return str(error)
+    return None
+
+
+def _query(value: URL) -> dict[object, object]:
+    return {
+        weburl.to_text(name): [weburl.to_text(item) for item in found]
+        for name, found in value.url.parameters().items()
+    }
+
+
+def _getter(read: Callable[[WebUrl], str]) -> Callable[[URL], str]:
+    return lambda value: weburl.to_text(read(value.url))
+
+
+OVERLOADS = (
+    Overload("url", "string_to_url", values.STRING, _url),
+    Overload("isURL", "is_url_string", values.STRING, _is_url),
+    Overload("getScheme", "url_get_scheme", TYPE, _getter(lambda url: url.scheme)),
+    Overload("getHost", "url_get_host", TYPE, _getter(lambda url: url.host)),
+    Overload("getHostname", "url_get_hostname", TYPE, _getter(lambda url: url.host_and_port()[0])),
+    Overload("getPort", "url_get_port", TYPE, _getter(lambda url: url.host_and_port()[1])),
+    Overload("getEscapedPath", "url_get_escaped_path", TYPE, _getter(WebUrl.escaped_path)),
+    Overload("getQuery", "url_get_query", TYPE, _query),
+)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""May a value of one type stand where another is expected, and what do we learn of types that were unknown?
+
+Checking gives each type not known yet a name (a type parameter). Whether a type is assignable to another may decide what a
+parameter is: `substitutions` remembers it, and of two types that fit, the more general one. If an attempt fails, what it
+learned is forgotten. dyn fits everything; null fits messages and wrappers.
+
+The rules are cel-go's to the letter, odd ones too: overloads are chosen by them, and with them costs and errors. Types in
+types can grow beyond all bounds (x = {y: y}, y = {z: z}, …), where cel-go runs on; here a type has so many parts and a
+check so many steps and no more.
+Source: cel-go checker/types.go, checker/mapping.go.
+"""
+
+from collections.abc import Sequence
+
+from dra_driver.cel.types import DYN, Kind, Type, is_dyn
+
+MAX_STEPS = 300_000
+MAX_SIZE = 10_000
+_NULLABLE = frozenset({Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP})
+_CONTAINERS = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
+_PLAIN = frozenset(
+    {
+        Kind.BOOL,
+        Kind.BYTES,
+        Kind.DOUBLE,
+        Kind.INT,
+        Kind.STRING,
+        Kind.UINT,
+        Kind.DURATION,
+        Kind.TIMESTAMP,
+        Kind.STRUCT,
+    }
+)
+
+
+class TooManyStepsError(Exception):
+    """The types of an expression are too large to be compared."""
+
+
+class Substitutions:
+    """What is known of type parameters."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Type] = {}
+        self._undo: list[tuple[str, Type | None]] = []
+        self._steps = 0
+
+    def assignable(self, given: Type, wanted: Type) -> bool:
+        """Whether `given` may stand where `wanted` is expected; if so, what that says of parameters is kept."""
+        return self.all_assignable((given,), (wanted,))
+
+    def all_assignable(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
+        """The same for several at once: all, or nothing is learned."""
+        self._undo.clear()
+        if self._all_fit(given, wanted):
+            return True
+        for name, before in reversed(self._undo):
+            if before is None:
+                del self._known[name]
+            else:
+                self._known[name] = before
+        return False
+
+    def resolved(self, checked: Type, *, finally_: bool = False) -> Type:
+        """The type with all that is known put in; what stays unknown becomes dyn in the end."""
+        return self._resolved(checked, {}, finally_=finally_) if checked.open else checked
+
+    def _resolved(self, checked: Type, done: dict[str, Type], *, finally_: bool) -> Type:
+        if not checked.open:
+            return checked
+        self._step()
+        if checked.kind is not Kind.PARAMETER:
+            inner: list[Type] = []
+            for parameter in checked.parameters:
+                inner.append(self._resolved(parameter, done, finally_=finally_))  # noqa: PERF401 - a comprehension would cost a frame per level
+            return bounded(Type(checked.kind, checked.name, tuple(inner)))
+        if checked.name not in done:
+            known = self._known.get(checked.name)
+            if known is not None:
+                done[checked.name] = self._resolved(known, done, finally_=finally_)
+            else:
+                done[checked.name] = DYN if finally_ else checked
+        return done[checked.name]
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise TooManyStepsError
+
+    def _learn(self, name: str, found: Type) -> None:
+        self._undo.append((name, self._known.get(name)))
+        self._known[name] = found
+
+    def _all_fit(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
+        if len(given) != len(wanted):
+            return False
+        for one, other in zip(given, wanted, strict=True):  # noqa: SIM110 - all() in each level would use C's stack
+            if not self._fits(one, other):
+                return False
+        return True
+
+    def _fits(self, given: Type, wanted: Type) -> bool:
+        self._step()
+        if wanted.kind is Kind.PARAMETER:
+            valid, known = self._stands_for(given, wanted)
+            if valid or known:
+                return valid
+        if given.kind is Kind.PARAMETER:
+            return self._stands_for(wanted, given)[0]
+        return self._known_fits(given, wanted)
+
+    def _known_fits(self, given: Type, wanted: Type) -> bool:
+        if _is_dyn_or_error(given) or _is_dyn_or_error(wanted):
+            return True
+        if given.kind is Kind.NULL:
+            return _takes_null(wanted)
+        if wanted.kind is Kind.NULL:
+            return _takes_null(given)
+        if given.kind in _PLAIN:
+            return wanted.kind is given.kind and wanted.name == given.name
+        if given.kind is Kind.TYPE:
+            return wanted.kind is Kind.TYPE
+        return (
+            given.kind is wanted.kind
+            and given.name == wanted.name
+            and self._all_fit(given.parameters, wanted.parameters)
+        )
+
+    def _stands_for(self, found: Type, unknown: Type) -> tuple[bool, bool]:
+        """Whether the parameter may be `found`, and whether something was known of it."""
+        if found == unknown:
+            return True, True
+        known = self._known.get(unknown.name)
+        if known is None:
+            free = self._free_of(unknown, found)
+            if free:
+                self._learn(unknown.name, found)
+            return free, False
+        if found == known:
+            return True, True
+        if not self._fits(found, known):
+            return False, True
+        general = more_general(found, known)
+        if self._free_of(unknown, general):
+            self._learn(unknown.name, general)
+        return True, True
+
+    def _free_of(self, unknown: Type, within: Type) -> bool:
+        """Whether the parameter does not occur in the other type, which otherwise would contain itself."""
+        seen: set[str] = set()
+        todo = [within]
+        while todo:
+            self._step()
+            checked = todo.pop()
+            if checked == unknown:
+                return False
+            if checked.kind is not Kind.PARAMETER:
+                todo.extend([inner for inner in checked.parameters if inner.open])
+            elif checked.name not in seen:
+                seen.add(checked.name)
+                known = self._known.get(checked.name)
+                todo.extend([] if known is None else [known])
+        return True
+
+
+def bounded(checked: Type) -> Type:
+    """The type, if it is of a size that can be compared."""
+    if checked.size > MAX_SIZE:
+        raise TooManyStepsError
+    return checked
+
+
+def _is_dyn_or_error(checked: Type) -> bool:
+    return checked.kind in (Kind.DYN, Kind.ANY, Kind.ERROR)
+
+
+def _takes_null(checked: Type) -> bool:
+    return checked.wrapper or checked.kind in _NULLABLE or checked.kind is Kind.NULL
+
+
+def more_general(one: Type, other: Type) -> Type:
+    """Of two types that fit each other the one that says less."""
+    return one if _less_specific(one, other) else other
+
+
+def _less_specific(one: Type, other: Type) -> bool:
+    """Whether the first is the other, or has dyn or a parameter where the other has more."""
+    if _is_vague(one):
+        return True
+    if _is_vague(other) or one.kind is not other.kind:
+        return False
+    if one.kind not in _CONTAINERS:
+        return one.kind is Kind.TYPE or one == other
+    if one.name != other.name or len(one.parameters) != len(other.parameters):
+        return False
+    pairs = zip(one.parameters, other.parameters, strict=True)
+    return all([_less_specific(first, second) for first, second in pairs])  # noqa: C419 - a generator in each level would use C's stack
+
+
+def _is_vague(checked: Type) -> bool:
+    return is_dyn(checked) or checked.kind is Kind.PARAMETER

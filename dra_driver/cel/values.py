@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a CEL expression computes with.
+
+| CEL | here |
+| --- | --- |
+| bool, int, double, string, bytes, null | bool, int, float, str, bytes, None |
+| uint | Uint, which is never mixed up with an int |
+| list, map | any list, any dict; keys of maps are encoded by `key_of` |
+| duration, timestamp, type, optional | the classes below |
+| Quantity, Semver, IP, … | an `Opaque` of the library that makes it |
+
+Which operations are defined is decided by the kind of the values at run time, as the static type may be dyn.
+Source: cel-go common/types.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from dra_driver.cel import golang
+from dra_driver.cel.ast import Uint
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+SECOND = 10**9  # durations count nanoseconds
+
+BOOL, INT, UINT, DOUBLE, STRING, BYTES = "bool", "int", "uint", "double", "string", "bytes"
+NULL, LIST, MAP, TYPE, OPTIONAL = "null_type", "list", "map", "type", "optional_type"
+DURATION, TIMESTAMP = "google.protobuf.Duration", "google.protobuf.Timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A span of time."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A point in time; the offset from UTC only matters when it is written."""
+
+    seconds: int
+    nanos: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """A type as a value: `type(1)`, `int`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optional:
+    """A value or none."""
+
+    value: object = None
+    present: bool = True
+
+
+NONE = Optional(present=False)
+
+
+class Opaque:
+    """A value of a Kubernetes library, compared by `equals`."""
+
+    __slots__ = ()
+    type_name = ""
+    go_name = ""
+    hashable = True
+
+    def equals(self, other: object) -> bool:
+        """Whether both are the same; values of other kinds raise `no such overload`."""
+        raise NotImplementedError
+
+
+@runtime_checkable
+class WithSize(Protocol):
+    """An opaque value whose size counts in costs, though size() is not defined for it."""
+
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+
+class ConcatenatedList(list[object]):
+    """The sum of two lists, which compares more strictly than others: errors of its elements are not forgotten."""
+
+    __slots__ = ()
+
+
+class MutableList(list[object]):
+    """The list that a comprehension builds; `+` extends it in place."""
+
+    __slots__ = ()
+
+
+class MutableMap(dict[object, object]):
+    """The map that a comprehension builds; an insertion changes it in place."""
+
+    __slots__ = ()
+
+
+_KINDS: dict[type, tuple[str, str]] = {
+    bool: (BOOL, "types.Bool"),
+    int: (INT, "types.Int"),
+    Uint: (UINT, "types.Uint"),
+    float: (DOUBLE, "types.Double"),
+    str: (STRING, "types.String"),
+    bytes: (BYTES, "types.Bytes"),
+    type(None): (NULL, "types.Null"),
+    list: (LIST, "*types.baseList"),
+    ConcatenatedList: (LIST, "*types.concatList"),
+    MutableList: (LIST, "*types.mutableList"),
+    dict: (MAP, "*types.baseMap"),
+    MutableMap: (MAP, "*types.mutableMap"),
+    TypeValue: (TYPE, "*types.Type"),
+    Optional: (OPTIONAL, "*types.Optional"),
+    Duration: (DURATION, "types.Duration"),
+    Timestamp: (TIMESTAMP, "types.Timestamp"),
+}
+
+
+def _names(value: object) -> tuple[str, str]:
+    names = _KINDS.get(type(value))
+    if names is not None:
+        return names
+    if isinstance(value, Opaque):
+        return value.type_name, value.go_name
+    return _KINDS[dict if isinstance(value, dict) else list]
+
+
+def kind(value: object) -> str:
+    """The name of the run-time type: "int", "list", "kubernetes.Quantity", …"""
+    return _names(value)[0]
+
+
+def go_type(value: object) -> str:
+    """What cel-go calls the value's type in texts of errors."""
+    return _names(value)[1]
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unequal:
+    """A key that no other is equal to: two lists with the same elements are two keys."""
+
+    value: object
+
+
+_KEY_KINDS = frozenset({bool, int, Uint, float, Duration, Timestamp, type(None)})
+_MISSING = object()
+
+
+def hashable(value: object) -> object:
+    """The value, if Go could use it as the key of a map; cel-go ends the evaluation otherwise."""
+    if type(value) is bytes or (isinstance(value, Opaque) and not value.hashable):
+        raise Aborted(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
+    return value
+
+
+def key_of(value: object) -> object:
+    """How a key is kept in a dict: a string is itself; 1, 1u, 1.0 and true are four keys."""
+    if type(value) is str:
+        return value
+    if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124  NaN is never found again
+        return kind(value), value
+    return _Unequal(value)
+
+
+def key_value(key: object) -> object:
+    """The value that `key_of` encoded."""
+    if isinstance(key, tuple):
+        value: object = key[1]
+        return value
+    return key.value if isinstance(key, _Unequal) else key
+
+
+def keys(mapping: Mapping[object, object]) -> Iterator[object]:
+    """The keys as values."""
+    return (key_value(key) for key in mapping)
+
+
+def numeric_twins(value: object) -> Iterator[object]:
+    """The same number as values of the other integer types, in the order in which a map is asked."""
+    if type(value) is float and math.isfinite(value) and value == int(value):
+        if INT_MIN <= value < INT_MAX:
+            yield int(value)
+        if 0 <= value < UINT_MAX:
+            yield Uint(value)
+    elif type(value) is int and value >= 0:
+        yield Uint(value)
+    elif type(value) is Uint and value <= INT_MAX:
+        yield int(value)
+
+
+def _lookup(value: object, get: Callable[[object], object]) -> object:
+    found = get(key_of(value))
+    for twin in () if found is not _MISSING else numeric_twins(value):
+        found = get(key_of(twin))
+        if found is not _MISSING:
+            break
+    return found
+
+
+def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]:
+    """The value at a key and whether there is one; a map with a default has every key."""
+    found = _lookup(value, lambda key: mapping.get(key, _MISSING))
+    if found is not _MISSING:
+        return found, True
+    default = getattr(mapping, "__missing__", None)
+    return (default(value), True) if default is not None else (None, False)
+
+
+def contains_key(mapping: Mapping[object, object], value: object) -> bool:
+    """Whether `value in mapping`."""
+    return _lookup(value, lambda key: mapping.get(key, _MISSING)) is not _MISSING
+
+
+# --- equality ---------------------------------------------------------------------------------------------------------
+
+_NUMBERS = frozenset({int, Uint, float})
+_PLAIN = frozenset({bool, int, Uint, float, str, bytes, Duration, TypeValue})
+
+
+def equal(left: object, right: object) -> bool:
+    """`left == right`; kinds that differ are unequal, but a Quantity, Semver, … can only be compared with its own."""
+    if left is None or right is None:
+        return left is right
+    return equal_values(left, right)
+
+
+def equal_values(left: object, right: object) -> bool:
+    """The same as methods of the left value decide it."""
+    kind_left, kind_right = type(left), type(right)
+    if kind_left is kind_right and kind_left in _PLAIN:
+        return left == right
+    if kind_left in _NUMBERS and kind_right in _NUMBERS:
+        return _equal_numbers(left, right)
+    if isinstance(left, Opaque):
+        return left.equals(right)
+    if isinstance(left, list):
+        return isinstance(right, list) and _equal_lists(left, right)
+    if isinstance(left, dict):
+        return isinstance(right, dict) and _equal_maps(left, right)
+    return _equal_rest(left, right)
+
+
+def _equal_rest(left: object, right: object) -> bool:
+    if isinstance(left, Timestamp) and isinstance(right, Timestamp):
+        return (left.seconds, left.nanos) == (right.seconds, right.nanos)
+    if isinstance(left, Optional) and isinstance(right, Optional):
+        if not (left.present and right.present):
+            return left.present == right.present
+        return equal_values(left.value, right.value)
+    return left is None and right is None
+
+
+def _equal_numbers(left: object, right: object) -> bool:
+    return not _is_nan(left) and not _is_nan(right) and compare(left, right) == 0
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _equal_lists(left: list[object], right: list[object]) -> bool:
+    if len(left) != len(right):
+        return False
+    strict = isinstance(left, ConcatenatedList)
+    return _all_equal(((a, b) for a, b in zip(left, right, strict=True)), strict=strict)
+
+
+def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool:
+    if len(left) != len(right):
+        return False
+    pairs = []
+    for key, value in left.items():
+        other, found = find(right, key_value(key))
+        if not found:
+            return False
+        pairs.append((value, other))
+    return _all_equal(iter(pairs), strict=False)
+
+
+def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
+    """Elements that cannot be compared count as equal (cel-go looks for "false" only), unless it is strict."""
+    error: EvaluationError | None = None
+    for left, right in pairs:
+        try:
+            if not equal(left, right):
+                return False
+        except EvaluationError as found:
+            error = error or found
+    if strict and error is not None:
+        raise error
+    return True
+
+
+def is_true(left: object, right: object) -> bool:
+    """Whether the left value's method says that both are equal; what cannot be compared is not."""
+    try:
+        return equal_values(left, right)
+    except EvaluationError:
+        return False
+
+
+def contains(values: list[object], element: object) -> bool:
+    """Whether `element in values`."""
+    return any(is_true(element, value) for value in values)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+_ORDERED = frozenset({bool, str, bytes})
+
+
+def compare(left: object, right: object) -> int:
+    """-1, 0 or 1; raises where the values have no order."""
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return _compare_numbers(left, right)
+    if _is_nan(left):
+        raise EvaluationError("NaN values cannot be ordered")
+    if type(left) is not type(right):
+        raise no_such_overload()
+    return _sign(_sortable(left), _sortable(right))
+
+
+def _sortable(value: object) -> tuple[object, ...]:
+    if type(value) is str:
+        return (golang.utf8(value),)
+    if type(value) in _ORDERED:
+        return (value,)
+    if isinstance(value, Duration):
+        return (value.nanos,)
+    if isinstance(value, Timestamp):
+        return value.seconds, value.nanos
+    raise no_such_overload()
+
+
+def _sign(left: tuple[object, ...], right: tuple[object, ...]) -> int:
+    return (left > right) - (left < right)
+
+
+def _compare_numbers(left: object, right: object) -> int:
+    if _is_nan(left) or _is_nan(right):
+        raise EvaluationError("NaN values cannot be ordered")
+    # An int beside a double is rounded to a double first.
+    if type(left) is float and isinstance(right, int):
+        return _sign((left,), (float(right),))
+    if type(right) is float and isinstance(left, int):
+        return _sign((float(left),), (right,))
+    return _sign((left,), (right,))
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def text(value: object) -> str:
+    """How Go prints the value in texts of errors (%v)."""
+    if type(value) is str:
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return golang.double(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(text, value)) + "]"
+    if isinstance(value, dict):
+        shown = (f"{text(key_value(key))}: {text(item)}" for key, item in value.items())
+        return "{" + ", ".join(shown) + "}"
+    return _text_of_rest(value)
+
+
+def _text_of_rest(value: object) -> str:
+    if isinstance(value, bytes):
+        return "[" + " ".join(map(str, value)) + "]"
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, Optional):
+        return f"optional({text(value.value)})" if value.present else "optional.none()"
+    return "0" if value is None else str(value)

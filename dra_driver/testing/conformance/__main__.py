@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m dra_driver.testing.conformance cel|allocate`: answers JSON lines from standard input."""
+
+import argparse
+import functools
+import sys
+from typing import Any
+
+import msgspec
+
+from dra_driver.cel.versions import NEWEST, OLDEST
+from dra_driver.testing.conformance import allocate, cel
+from dra_driver.testing.conformance.lines import answer_lines
+
+RELEASES = {f"1.{minor}": minor for minor in range(OLDEST, NEWEST + 1)}
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    parser = argparse.ArgumentParser(
+        prog="python -m dra_driver.testing.conformance", description=__doc__
+    )
+    parser.add_argument("what", choices=("cel", "allocate"))
+    parser.add_argument(
+        "--release",
+        choices=RELEASES,
+        default=f"1.{NEWEST}",
+        help="whose CEL to speak (default: %(default)s); allocation is always that of the newest",
+    )
+    chosen = parser.parse_args()
+    if chosen.what == "cel":
+        answer = functools.partial(cel.answer, minor=RELEASES[chosen.release])
+        answer_lines(sys.stdin.buffer, sys.stdout.buffer, answer=answer, refuse=cel.refusal)
+    else:
+        answer_lines(
+            sys.stdin.buffer,
+            sys.stdout.buffer,
+            answer=lambda line: allocate.answer(msgspec.json.decode(line, type=dict[str, Any])),
+            refuse=allocate.refusal,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

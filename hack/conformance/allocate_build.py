@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words to write small allocation problems with."""
+
+from typing import Any
+
+Json = dict[str, Any]
+
+DRIVER = "gpu.example.com"
+NODE = "node-1"
+
+
+def problem(devices: list[Json], *claims: Json, **more: Any) -> Json:
+    """One slice of devices on the node, and claims; `more` replaces any part."""
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "nodeName": NODE, "devices": devices}
+    made: Json = {
+        "name": "",
+        "impl": "experimental",
+        "features": [],
+        "classes": [{"metadata": {"name": "any"}, "spec": {}}],
+        "slices": [{"metadata": {"name": "slice"}, "spec": spec}],
+        "node": {"metadata": {"name": NODE}},
+        "claims": list(claims),
+        "allocatedDevices": [],
+        "allocatedSharedDeviceIDs": [],
+        "allocatedCapacity": {},
+    }
+    return made | more
+
+
+def claim(*requests: Json, name: str = "claim", **more: Any) -> Json:
+    """A claim; `more` are constraints and config."""
+    metadata = {"name": name, "namespace": "default"}
+    return {"metadata": metadata, "spec": {"devices": {"requests": list(requests), **more}}}
+
+
+def exactly(name: str, count: int = 1, **more: Any) -> Json:
+    """A request for so many devices."""
+    return {"name": name, "exactly": _asked(count) | more}
+
+
+def every(name: str, **more: Any) -> Json:
+    """A request for all devices."""
+    return {"name": name, "exactly": {"deviceClassName": "any", "allocationMode": "All"} | more}
+
+
+def first_of(name: str, *counts: int) -> Json:
+    """A request with alternatives of so many devices each."""
+    alternatives = [{"name": f"s{at}", **_asked(count)} for at, count in enumerate(counts)]
+    return {"name": name, "firstAvailable": alternatives}
+
+
+def asked(count: int = 1) -> Json:
+    """What is asked for, of any class."""
+    return _asked(count)
+
+
+def _asked(count: int) -> Json:
+    return {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count}
+
+
+def some(count: int, **more: Any) -> list[Json]:
+    """Devices that are alike."""
+    return [{"name": f"dev-{number:03}", **more} for number in range(count)]
+
+
+def cel(expression: str) -> Json:
+    """A selector."""
+    return {"cel": {"expression": expression}}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records what upstream answers to chosen allocation problems: python hack/conformance/allocate_record.py
+
+Facts and limits are recorded for each implementation that has their features; of random problems a few of each pair of
+features. A problem to which upstream has several answers is left out. Lines are the questions of the conformance door, with
+upstream's answer as `want`.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "oracle"))
+
+import allocate_facts
+import allocate_gated_facts
+import allocate_limits
+import allocate_problems
+from allocate_compare import Oracle, as_line
+from allocate_features import PAIRS, SUPPORTED, features_of
+from oracle_build import oracle_binary
+
+Json = dict[str, Any]
+
+VECTORS = Path(__file__).resolve().parents[2] / "tests" / "conformance" / "vectors"
+SEED, DRAWN, EACH_PAIR = 7, 4_000, 1
+
+
+def main() -> None:
+    """Write the three files."""
+    oracle = Oracle(oracle_binary())
+    VECTORS.mkdir(parents=True, exist_ok=True)
+    facts = [*allocate_facts.facts(), *allocate_gated_facts.facts()]
+    _write(oracle, "facts", (each for fact in facts for each in _everywhere(fact)))
+    _write(oracle, "limits", (problem for _, _, problem in allocate_limits.problems()))
+    _write(oracle, "random", _chosen())
+    oracle.close()
+
+
+def _everywhere(fact: Json) -> Iterator[Json]:
+    """The fact for each implementation that has its features."""
+    for implementation, gates in SUPPORTED.items():
+        if gates.issuperset(fact["features"]):
+            name = f"{fact['name']}, {implementation}"
+            yield fact | {"name": name, "impl": implementation}
+
+
+def _chosen() -> Iterator[Json]:
+    """Random problems, each with a pair of features that the ones before had not often enough."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for problem in allocate_problems.problems(SEED, DRAWN):
+        used = features_of(problem)
+        pairs = [pair for pair in PAIRS if used.issuperset(pair)]
+        new = sum(seen[pair] < EACH_PAIR for pair in pairs)
+        if new >= 1:
+            seen.update(pairs)
+            yield problem
+
+
+def _write(oracle: Oracle, name: str, problems: Iterable[Json]) -> None:
+    lines = [
+        as_line(problem, oracle.ask([problem])[0])
+        for problem in problems
+        if oracle.always_answers(problem)
+    ]
+    path = VECTORS / f"allocate-{name}.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    print(f"{len(lines):6} {path.stat().st_size:9,} bytes {path.name}")
+
+
+if __name__ == "__main__":
+    main()
