@@ -30,7 +30,7 @@ demo: setup
 	@$(BIN)/dra-driver demo
 
 conformance: setup
-	$(BIN)/python hack/conformance/run.py $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
+	$(BIN)/python hack/conformance/run.py $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--quick)
 
 e2e: setup
 	$(BIN)/python hack/testbed/e2e.py

@@ -7,6 +7,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 
 from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
 from dra_driver.allocator.counters import Ledger
@@ -90,6 +91,13 @@ class Allocator:
             )
             for index, claim in enumerate(claims)
         ]
+
+    def after(self, allocated: AllocatedState) -> "Allocator":
+        """The same cluster when more or less is given away: what was prepared of slices and classes is kept."""
+        other = copy(self)
+        other.holdings = Holdings(allocated, self.rules)
+        other._ledgers = {}  # noqa: SLF001 - of our own kind
+        return other
 
     def pools(self, node: Node) -> list[Pool]:
         """The pools that the node sees, in the order in which they are tried."""

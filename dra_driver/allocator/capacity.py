@@ -86,8 +86,11 @@ def _consumed(requested: Amount | None, offered: DeviceCapacity, *, fractional: 
     if policy.valid_range is not None and policy.valid_range.min is not None:
         return _round_up(requested, policy.valid_range, fractional=fractional)
     if policy.valid_values is not None:
-        values = map(amount, policy.valid_values)
-        return next((value for value in values if requested.nanos <= value.nanos), requested)
+        values = [amount(value) for value in policy.valid_values]
+        return next(
+            (value for value in values if requested.nanos <= value.nanos),
+            _compared(requested, *values),
+        )
     return requested
 
 
@@ -96,7 +99,7 @@ def _round_up(requested: Amount, valid: CapacityRequestPolicyRange, *, fractiona
     if requested.nanos < minimum.nanos:
         return minimum
     if valid.step is None:
-        return requested
+        return _compared(requested, minimum)
     step = amount(valid.step)
     if fractional and _in_milli(valid):
         return _round_up_in_milli(requested, minimum, step)
@@ -108,6 +111,13 @@ def _round_up(requested: Amount, valid: CapacityRequestPolicyRange, *, fractiona
             f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes MaxInt64"
         )
     return Amount(whole * NANO, step.format)
+
+
+def _compared(requested: Amount, *others: Amount) -> Amount:
+    """The request after it was compared: comparing with a decimal makes it one, upstream."""
+    if any(other.scale is None for other in others):
+        return requested._replace(scale=None)
+    return requested
 
 
 def _round_up_in_milli(requested: Amount, minimum: Amount, step: Amount) -> Amount:

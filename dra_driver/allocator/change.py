@@ -93,6 +93,8 @@ def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
     if selectors is None:
         return
     words = [*selectors[0], *(what for what, _ in edits)]
+    if words:
+        words[0] = f"request {asked.name}: {words[0]}"
     words += [f"end claim {name}" for name in dict.fromkeys(ended)]
     final = selectors[1]
     yield Proposal("; ".join(words), changed(asked, lambda _: final), tuple(dict.fromkeys(ended)))

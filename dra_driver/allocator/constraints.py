@@ -31,6 +31,7 @@ class Lookup:
 
     def __init__(self, selectors: Selectors, rules: Rules) -> None:
         self._selectors = selectors
+        self._published: dict[tuple[SliceDevice, str], Values | None] = {}
         self.read: Callable[[DeviceAttribute], Values] = (
             set_of if rules.list_attributes else scalar_of
         )
@@ -40,8 +41,11 @@ class Lookup:
         expression = request.derived.get(name)
         if expression is not None:
             return self.read(self._selectors.derived_attribute(name, expression, device))
-        found = device.attribute(name)
-        return None if found is None else self.read(found)
+        key = (device, name)
+        if key not in self._published:
+            found = device.attribute(name)
+            self._published[key] = None if found is None else self.read(found)
+        return self._published[key]
 
 
 class _Constraint:

@@ -36,10 +36,14 @@ class Ledger:
         self._before = self._left
         self._overdrawn = any(left < 0 for left in self._left.values())
         self._overdrawn_before = self._overdrawn
-        self.monotonic = all(
-            taken >= 0 for device in pool.devices for taken in device.consumes.values()
-        )
+        self._pool = pool
+
+    @property
+    def monotonic(self) -> bool:
         """Whether giving a device away never makes room for another."""
+        return not self._pool.counter_sets or all(
+            taken >= 0 for device in self._pool.devices for taken in device.consumes.values()
+        )
 
     def left(self, name: CounterName) -> int:
         """What is left of one counter, in billionths; below 0 if it is overdrawn."""
@@ -59,6 +63,8 @@ class Ledger:
 
     def copy(self) -> "Ledger":
         """A ledger for one search."""
+        if not self._pool.counter_sets:
+            return self
         other = copy(self)
         other.__dict__.update(_left=dict(self._left))
         return other

@@ -4,9 +4,8 @@
 Made once per slice and kept as long as the Allocator, so that a second node or a second claim finds the work done.
 """
 
-from functools import cached_property
-
 from dra_driver.allocator.amounts import Amount, amount
+from dra_driver.allocator.lazy import lazy
 from dra_driver.allocator.nodes import node_matches
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.cel.device import DeviceValue
@@ -27,7 +26,7 @@ class SliceDevice:
         self.selected: dict[object, bool] = {}
         """What selectors said of the device, by selector."""
 
-    @cached_property
+    @lazy
     def value(self) -> DeviceValue:
         """The variable `device` of selectors."""
         return DeviceValue(
@@ -37,12 +36,12 @@ class SliceDevice:
             allow_multiple_allocations=self.device.allow_multiple_allocations,
         )
 
-    @cached_property
+    @lazy
     def value_of_one_claim(self) -> DeviceValue:
         """The variable `device` for the stable allocator, which does not know shares."""
         return DeviceValue(self.id.driver, self.device.attributes, self.device.capacity)
 
-    @cached_property
+    @lazy
     def consumes(self) -> dict[CounterName, int]:
         """What an allocation takes from the counters of the pool."""
         total: dict[CounterName, int] = {}
@@ -52,7 +51,7 @@ class SliceDevice:
                 total[key] = total.get(key, 0) + amount(counter.value).nanos
         return total
 
-    @cached_property
+    @lazy
     def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
         """The compatibility groups by counter set."""
         return tuple(
@@ -60,10 +59,18 @@ class SliceDevice:
             for part in self.device.consumes_counters or ()
         )
 
-    @cached_property
+    @lazy
     def capacity(self) -> dict[str, Amount]:
         """How much there is of each capacity."""
         return {name: amount(entry.value) for name, entry in (self.device.capacity or {}).items()}
+
+    @lazy
+    def simple_capacity(self) -> bool:
+        """Whether who names no capacity takes just all there is, and may."""
+        return all(
+            entry.request_policy is None and self.capacity[name].nanos >= 0
+            for name, entry in (self.device.capacity or {}).items()
+        )
 
     def is_for(self, node: Node) -> bool:
         """Whether the device, in a slice that lets each device choose, is there for the node."""
@@ -90,12 +97,12 @@ class PoolSlice:
         self.spec = spec
         self.pool_id = PoolID(spec.driver, spec.pool.name)
 
-    @cached_property
+    @lazy
     def devices(self) -> list[SliceDevice]:
         """Its devices in the order in which they were published."""
         return [SliceDevice(self, device) for device in self.spec.devices or ()]
 
-    @cached_property
+    @lazy
     def uses_compatibility_groups(self) -> bool:
         """Whether any device names such groups."""
         return any(

@@ -5,6 +5,7 @@ Each function answers None, or the first `Reason` that the scheduler would find.
 before capacity before taints; it shows only where a selector or a capacity fails with an error, which stops the pod.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from dra_driver.allocator.amounts import amount
@@ -88,6 +89,7 @@ class Eligibility:
         self._selectors = selectors
         self._holdings = holdings
         self._node = node
+        self._consumed: dict[tuple[Request, SliceDevice], Consumed] = {}
         declared = node.status.declared_features or ()
         self._may_skip_operations = not rules.experimental or (
             rules.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
@@ -119,8 +121,11 @@ class Eligibility:
 
     def consumed(self, request: Request, device: SliceDevice, called: object) -> Consumed:
         """What the request would take of the device's capacity."""
+        key = (request, device)
+        if key in self._consumed:
+            return self._consumed[key]
         try:
-            return consumed_capacity(
+            consumed = self._consumed[key] = consumed_capacity(
                 request.capacity,
                 device.device.capacity or {},
                 fractional=self._rules.fractional_capacity,
@@ -129,12 +134,16 @@ class Eligibility:
             raise AllocationError(
                 f"{request}: checking capacity for device {called}: {error}"
             ) from error
+        return consumed
 
     def short_of_capacity(
         self, request: Request, device: SliceDevice, *, fresh: bool = False
     ) -> Reason | None:
         """Whether the device has not what is asked for; `fresh` if nothing else is taken from it."""
         if not self._rules.consumable_capacity:
+            return None
+        taken = {} if fresh else self._holdings.capacity(device.id)
+        if not request.capacity and not taken and device.simple_capacity:
             return None
         offered = device.device.capacity or {}
         missing = missing_capacity(request.capacity, offered)
@@ -146,7 +155,6 @@ class Eligibility:
         )
         if forbidden is not None:
             return Reason("capacity policy", forbidden)
-        taken = {} if fresh else self._holdings.capacity(device.id)
         exhausted = exhausted_capacity(consumed, device.capacity, taken)
         return None if exhausted is None else Reason("capacity exhausted", exhausted)
 
@@ -170,3 +178,23 @@ class Eligibility:
             or self.short_of_capacity(request, device)
             or self.blocked(request, device)
         )
+
+
+class Verdicts:
+    """What was found out about requests and devices in one search; the devices are known by their position."""
+
+    def __init__(self, eligibility: Eligibility, devices: Sequence[SliceDevice]) -> None:
+        self._eligibility = eligibility
+        self._devices = devices
+        self._found: dict[Request, dict[int, bool]] = {}
+
+    def eligible(self, request: Request, position: int) -> bool:
+        """Whether the request may have the device, whatever else is taken."""
+        found = self._found.get(request)
+        if found is None:
+            found = self._found[request] = {}
+        verdict = found.get(position)
+        if verdict is None:
+            device = self._devices[position]
+            verdict = found[position] = self._eligibility.ineligible(request, device) is None
+        return verdict

@@ -117,11 +117,16 @@ class RequestExplained:
         try:
             self.selectors.append(Chosen(source, index, self._fleet.explained(expression)))
         except BadExpression as error:
-            yield CompileError(source, index, error.detail, error.hint)
+            yield CompileError(source, index, error.message, error.hint)
 
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """All that speaks against the device, the most lasting first; empty where nothing does."""
         return (*self.judged(device).verdicts, *self._state_of(device))
+
+    def foreign(self, device: SliceDevice) -> bool:
+        """Whether the device is of a driver that is not meant."""
+        parts = self.judged(device).parts
+        return bool(parts) and parts[0][1].path == Path("driver")
 
     def judged(self, device: SliceDevice) -> Judgement:
         """What the selectors say; the same object for devices that they cannot tell apart."""
@@ -179,7 +184,7 @@ class RequestExplained:
         if self._reach.nodes and self._reach.of(device) == frozenset():
             yield NodeNotSelected(described(device))
         yield from self._features(device)
-        holder = self._fleet.holdings.devices.get(device.id)
+        holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self.asked.admin_access:
             yield HeldByClaim(holder.claim, holder.pods)
         else:
@@ -208,7 +213,7 @@ class RequestExplained:
         rules = self._fleet.rules
         offered = device.device.capacity or {}
         if not rules.consumable_capacity or not (
-            self._capacity or device.id in self._fleet.holdings.shares
+            self._capacity or device.id in self._fleet.held.shares
         ):
             return
         missing = missing_capacity(self._capacity, offered)
@@ -226,7 +231,7 @@ class RequestExplained:
         except AllocationError as error:
             yield CouldNotTell("malformed", f"capacity of {device.id}: {error}")
             return
-        taken = self._fleet.holdings.consumed(device.id)
+        taken = self._fleet.held.consumed(device.id)
         name = name or exhausted_capacity(consumed, device.capacity, {})
         if name is not None:
             yield CapacityTooSmall(name, str(consumed[name]), str(device.capacity[name]))
@@ -241,7 +246,7 @@ class RequestExplained:
     def _used_up(self, device: SliceDevice) -> Iterator[Verdict]:
         if not device.device.consumes_counters or not self._fleet.rules.partitionable:
             return
-        if device.id in self._fleet.holdings.shares:
+        if device.id in self._fleet.held.shares:
             return  # the first share has paid for all
         ledger = self._fleet.ledger(device.slice.pool_id)
         counter = ledger.exhausted(device)

@@ -8,6 +8,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dra_driver.allocator.failures import AllocationError
@@ -100,6 +101,7 @@ class Rules:
     """Looks at skipNodeOperations."""
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, features: frozenset[str], implementation: Implementation | None) -> "Rules":
         """The rules of one implementation, or of the one that the scheduler would choose."""
         chosen = implementation or choose_implementation(features)

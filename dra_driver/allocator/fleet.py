@@ -12,7 +12,7 @@ from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.holdings import Holdings, RuleNames, with_taint_rules
+from dra_driver.allocator.held import Held, RuleNames, with_taint_rules
 from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.cel.compile import compile_selector
@@ -39,7 +39,7 @@ class Fleet:
         tainted = with_taint_rules(state.resource_slices, rules)
         self.slices: tuple[ResourceSlice, ...] = tainted[0]
         self.rule_names: RuleNames = tainted[1]
-        self.holdings = self.held_by(state.resource_claims)
+        self.held = self.held_by(state.resource_claims)
         minor = min(max(state.minor or NEWEST, OLDEST), NEWEST)
         self.environment = Environment(minor, "StoredExpressions")
         self.explained = lru_cache(maxsize=None)(self._explained)
@@ -48,9 +48,9 @@ class Fleet:
         """Whether a feature gate is on here, as far as one can know."""
         return is_on(gate, self.state.minor, self.state.feature_gates)
 
-    def held_by(self, claims: Iterable[ResourceClaim]) -> Holdings:
+    def held_by(self, claims: Iterable[ResourceClaim]) -> Held:
         """What these claims hold."""
-        return Holdings.of(claims, consumable_capacity=self.rules.consumable_capacity)
+        return Held.of(claims, consumable_capacity=self.rules.consumable_capacity)
 
     def _explained(self, expression: str) -> ExplainedSelector:
         return ExplainedSelector(compile_selector(expression, self.environment))
@@ -71,9 +71,9 @@ class Fleet:
     @cached_property
     def allocator(self) -> Allocator:
         """The scheduler's allocator for the cluster as it is."""
-        return self.allocator_with(self.holdings)
+        return self.allocator_with(self.held)
 
-    def allocator_with(self, holdings: Holdings) -> Allocator:
+    def allocator_with(self, holdings: Held) -> Allocator:
         """The scheduler's allocator if claims held this."""
         return Allocator(
             self.slices, self.classes.values(), holdings.state(), features=self.features
@@ -102,7 +102,7 @@ class Fleet:
         """What is left of the pool's counters; fails for a pool that is not usable."""
         known = self._ledgers.get(pool_id)
         if known is None:
-            held = self.holdings
+            held = self.held
             known = Ledger(
                 self.pools[pool_id], lambda one: one.id in held.devices or one.id in held.shares
             )
@@ -124,8 +124,8 @@ class Fleet:
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:
         """The claims that hold a device or a share of it."""
-        holder = self.holdings.devices.get(device)
-        sharing = self.holdings.shares.get(device, [])
+        holder = self.held.devices.get(device)
+        sharing = self.held.shares.get(device, [])
         return tuple(one.claim for one in ([holder] if holder else []) + sharing)
 
 

@@ -23,10 +23,11 @@ computed by the request end it too.
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dra_driver.allocator.capacity import Consumed
 from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint
+from dra_driver.allocator.eligibility import Verdicts
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import Choice, Request
 
@@ -34,24 +35,32 @@ if TYPE_CHECKING:
     from dra_driver.allocator.search import Board
 
 
+class Taken(NamedTuple):
+    """The state of the search, as far as it is read here."""
+
+    verdicts: Verdicts
+    in_use: Mapping[int, set[int]]
+    shares: Mapping[int, list[Consumed]]
+
+
 class Interchange:
-    """Answers for one search, whose state it reads."""
+    """Answers for one search."""
 
     def __init__(
         self,
         board: "Board",
         claims: Sequence[Sequence[Choice]],
         constraints: Sequence[Sequence[AnyConstraint]],
-        in_use: Mapping[int, set[int]],
-        shares: Mapping[int, list[Consumed]],
+        taken: Taken,
     ) -> None:
         self._board = board
         self._requests = [
             one for choices in claims for choice in choices for one in choice.alternatives
         ]
         self._constraints = constraints
-        self._in_use = in_use
-        self._shares = shares
+        self._verdicts = taken.verdicts
+        self._in_use = taken.in_use
+        self._shares = taken.shares
         self._alike: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._to_come: dict[Request, Sequence[int]] = {}
@@ -81,17 +90,16 @@ class Interchange:
         taken = tuple(tuple(share.items()) for share in shares or ())
         return alike, frozenset(claims or ()), taken
 
-    def hopeless(self, request: Request, position: int, lacking: int) -> bool:
-        """Whether from the position on too few devices are eligible."""
+    def to_come(self, request: Request) -> Sequence[int]:
+        """For each position how many eligible devices there are from it on; nothing if that is not certain."""
         if not self._asked or not self._board.rules.newer_than_stable or not self.possible:
-            return False
+            return ()
         to_come = self._to_come.get(request)
         if to_come is None:
             to_come = self._to_come[request] = self._count(request)
-        return bool(to_come) and to_come[position] < lacking
+        return to_come
 
     def _count(self, request: Request) -> Sequence[int]:
-        """For each position how many devices from there on are eligible; nothing if that is not certain."""
         if request.derived:
             return ()
         verdicts = [self._verdict(request, at) for at in range(len(self._board.devices))]
@@ -102,9 +110,8 @@ class Interchange:
     def _verdict(self, request: Request, position: int) -> bool | None:
         """Whether the device is eligible; None if asking is an error, which is not ours to raise."""
         device, ledger = self._board.devices[position], self._board.ledgers[position]
-        eligibility = self._board.eligibility
         try:
-            if eligibility.ineligible(request, device) is not None:
+            if not self._verdicts.eligible(request, position):
                 return False
         except AllocationError:
             return None

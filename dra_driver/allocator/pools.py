@@ -9,12 +9,12 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.devices import CounterName, PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
+from dra_driver.allocator.lazy import lazy
 from dra_driver.allocator.state import PoolID
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
@@ -45,17 +45,17 @@ class Pool:
         """Whether devices can be taken from it."""
         return not self.incomplete and not self.invalid_because
 
-    @cached_property
+    @lazy
     def devices(self) -> list[SliceDevice]:
         """The devices that the node may have, in the order in which they are tried."""
         return [device for part in self.slices for device in part.devices]
 
-    @cached_property
+    @lazy
     def all_devices(self) -> list[SliceDevice]:
         """Also those for other nodes, which consume the same counters."""
         return self.devices + [device for part in self.for_others for device in part.devices]
 
-    @cached_property
+    @lazy
     def counters(self) -> dict[CounterName, int]:
         """The counters before anybody took anything."""
         return {
@@ -64,7 +64,7 @@ class Pool:
             for counter, value in (counter_set.counters or {}).items()
         }
 
-    @cached_property
+    @lazy
     def binds(self) -> bool:
         """Whether any device has binding conditions; such pools are tried last."""
         return any(device.device.binding_conditions is not None for device in self.devices)

@@ -21,10 +21,10 @@ from dra_driver.allocator.capacity import Consumed, exhausted_capacity
 from dra_driver.allocator.constraints import AnyConstraint, Lookup
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.eligibility import Eligibility, Holdings
+from dra_driver.allocator.eligibility import Eligibility, Holdings, Verdicts
 from dra_driver.allocator.failures import AllocationCancelled, AllocationError
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.interchange import Interchange
+from dra_driver.allocator.interchange import Interchange, Taken
 from dra_driver.allocator.requests import Choice, Request
 
 MAX_RESULTS = 32
@@ -41,7 +41,9 @@ class Outcome(Enum):
     everything is taken back to where fewer could be asked for."""
 
 
-Step = Generator["Step", Outcome, Outcome]
+Step = Generator["Step", Outcome, Outcome] | Outcome
+"""What is to be done, or how it ended."""
+
 Undo = list[Callable[[], object]]
 
 
@@ -83,41 +85,58 @@ class Search:
         self.given: list[list[Given]] = [[] for _ in claims]
         self._in_use: dict[int, set[int]] = {}  # by position: the claims that have the device
         self._shares: dict[int, list[Consumed]] = {}
-        self._verdicts: dict[Request, dict[int, bool]] = {}
+        verdicts = Verdicts(board.eligibility, board.devices)
+        self._eligible = verdicts.eligible
         self._interchange = (
-            Interchange(board, claims, constraints, self._in_use, self._shares) if prune else None
+            Interchange(board, claims, constraints, Taken(verdicts, self._in_use, self._shares))
+            if prune
+            else None
         )
 
     def run(self) -> bool:
         """Whether there is an answer; it is in `given`."""
-        steps = [self._claim(0)]
-        answer: Outcome | None = None
-        while steps:
-            try:
-                # A new generator takes None only, which is no outcome.
-                step = steps[-1].send(answer)  # type: ignore[arg-type]
-            except StopIteration as finished:
-                steps.pop()
-                answer = finished.value
+        steps: list[Generator[Step, Outcome, Outcome]] = []
+        step = self._claim(0)
+        while True:
+            if isinstance(step, Outcome):
+                answer = step
             else:
-                if self._board.cancelled():
-                    raise AllocationCancelled("filter operation aborted: context canceled")
                 steps.append(step)
-                answer = None
-        return answer is Outcome.DONE
+                answer = None  # what a generator is started with
+            if not steps:
+                return answer is Outcome.DONE
+            step = self._go_on(steps, answer)
+
+    def _go_on(
+        self, steps: list[Generator[Step, Outcome, Outcome]], answer: Outcome | None
+    ) -> Step:
+        """What the last step does with the answer: hand over another step, or end with an outcome."""
+        if self._board.cancelled():
+            raise AllocationCancelled("filter operation aborted: context canceled")
+        try:
+            return steps[-1].send(answer)  # type: ignore[arg-type] # None starts it
+        except StopIteration as finished:
+            steps.pop()
+            outcome: Outcome = finished.value
+            return outcome
 
     def _claim(self, index: int) -> Step:
-        if index >= len(self._claims):
-            return Outcome.DONE
+        return self._whole_claim(index) if index < len(self._claims) else Outcome.DONE
+
+    def _whole_claim(self, index: int) -> Generator[Step, Outcome, Outcome]:
         outcome = yield self._choice(index, 0)
         return Outcome.DONE if outcome is Outcome.DONE else Outcome.FAILED
 
     def _choice(self, claim: int, index: int) -> Step:
-        if index >= len(self._claims[claim]):
-            return (yield self._claim(claim + 1))
-        choice = self._claims[claim][index]
-        if not choice.prioritized:
-            return (yield self._request(choice.request, 0, 0, frozenset()))
+        for choice in self._claims[claim][index:]:
+            if choice.prioritized:
+                return self._alternatives(choice)
+            request = choice.request
+            if request.wants_all or request.count > 0:
+                return self._request(request, 0, 0, frozenset())
+        return self._claim(claim + 1)
+
+    def _alternatives(self, choice: Choice) -> Generator[Step, Outcome, Outcome]:
         always_too_many = True
         for number, alternative in enumerate(choice.alternatives):
             outcome = yield self._request(alternative, 0, 0, frozenset())
@@ -133,14 +152,14 @@ class Search:
             return Outcome.FAILED
         lacking = request.count - have
         if lacking <= 0:
-            return (yield self._choice(request.claim_index, request.index + 1))
+            return self._choice(request.claim_index, request.index + 1)
         if lacking > MAX_RESULTS - len(self.given[request.claim_index]):
             return Outcome.TOO_MANY
         if request.wants_all:
-            return (yield self._particular(request, have))
-        return (yield self._any(request, have, start, barred))
+            return self._particular(request, have)
+        return self._any(request, have, start, barred)
 
-    def _particular(self, request: Request, have: int) -> Step:
+    def _particular(self, request: Request, have: int) -> Generator[Step, Outcome, Outcome]:
         undo: Undo = []
         if not self._take(request, request.all_devices[have], undo):
             return Outcome.FAILED
@@ -149,16 +168,19 @@ class Search:
             _take_back(undo)
         return outcome
 
-    def _any(self, request: Request, have: int, start: int, barred: frozenset[object]) -> Step:
+    def _any(
+        self, request: Request, have: int, start: int, barred: frozenset[object]
+    ) -> Generator[Step, Outcome, Outcome]:
         lacking = request.count - have
         combinations = self._board.rules.newer_than_stable
         interchange = self._interchange
+        to_come = interchange.to_come(request) if interchange is not None else ()
         for position in range(start, len(self._board.devices)):
-            if interchange is not None and interchange.hopeless(request, position, lacking):
-                return Outcome.FAILED
+            if to_come and to_come[position] < lacking:
+                break
             if not self._free(request, position) or not self._eligible(request, position):
                 continue
-            if barred and interchange.key(position) in barred:  # type: ignore[union-attr]
+            if barred and interchange is not None and interchange.key(position) in barred:
                 continue
             undo: Undo = []
             if not self._take(request, position, undo):
@@ -172,6 +194,7 @@ class Search:
                 return outcome
             if interchange is not None and interchange.possible:
                 barred |= {interchange.key(position)}
+                to_come = interchange.to_come(request)
         return Outcome.FAILED
 
     def _free(self, request: Request, position: int) -> bool:
@@ -179,15 +202,6 @@ class Search:
         if request.admin_access:
             return not claims or request.claim_index not in claims
         return not claims and not self._board.holdings.allocated(self._board.devices[position].id)
-
-    def _eligible(self, request: Request, position: int) -> bool:
-        verdicts = self._verdicts.setdefault(request, {})
-        verdict = verdicts.get(position)
-        if verdict is None:
-            device = self._board.devices[position]
-            verdict = self._board.eligibility.ineligible(request, device) is None
-            verdicts[position] = verdict
-        return verdict
 
     def _take(self, request: Request, position: int, undo: Undo) -> bool:
         """Give the device to the request unless something that was taken before is against it."""
@@ -205,14 +219,15 @@ class Search:
                 self._board.eligibility.blocked(request, device) is None
             )
         else:
-            possible = not shareable or not self._short(request, position)
+            possible = not shareable or not self._short_beside_shares(request, position)
         if possible and device.device.consumes_counters:
             possible = (shareable and self._is_shared(position)) or self._take_counters(
                 position, undo
             )
         possible = possible and self._satisfy_constraints(request, device, undo)
         if possible and request.wants_all and rules.consumable_capacity:
-            possible = not self._short(request, position)
+            possible = self._board.eligibility.short_of_capacity(request, device) is None
+            possible = possible and not self._short_beside_shares(request, position)
         if possible:
             self._record(request, position, undo, shareable=shareable)
         return possible
@@ -222,15 +237,13 @@ class Search:
             self._board.devices[position].id
         )
 
-    def _short(self, request: Request, position: int) -> bool:
-        """Whether what is left of the capacity does not suffice."""
-        device = self._board.devices[position]
-        eligibility = self._board.eligibility
-        if eligibility.short_of_capacity(request, device) is not None:
-            return True
+    def _short_beside_shares(self, request: Request, position: int) -> bool:
+        """Whether the capacity does not suffice because of shares that this search gave away."""
         shares = self._shares.get(position)
         if not shares:
             return False
+        device = self._board.devices[position]
+        eligibility = self._board.eligibility
         taken = dict(self._board.holdings.capacity(device.id))
         for share in shares:
             for name, amount in share.items():

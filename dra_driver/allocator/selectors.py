@@ -6,6 +6,7 @@ the pod everywhere: `AllocationError`. Each expression is compiled once and aske
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import AllocationError
@@ -23,18 +24,26 @@ _ADVICE = (
 )
 
 
+# As many as a cluster's classes and claims have between them; compiling costs more than a small allocation.
+_compiled = lru_cache(maxsize=1024)(compile_selector)
+_compiled_attribute = lru_cache(maxsize=1024)(compile_attribute)
+
+
+@lru_cache(maxsize=4)
+def _environment(consumable_capacity: bool, list_attributes: bool) -> Environment:  # noqa: FBT001 - kept by position
+    features = Features(
+        consumable_capacity=consumable_capacity, list_type_attributes=list_attributes
+    )
+    return Environment(features=features)
+
+
 class Selectors:
     """The compiled expressions."""
 
     def __init__(self, rules: Rules) -> None:
-        self._environment = Environment(
-            features=Features(
-                consumable_capacity=rules.consumable_capacity,
-                list_type_attributes=rules.list_attributes,
-            )
-        )
+        self._environment = _environment(rules.consumable_capacity, rules.list_attributes)
         self._shares_are_known = rules.newer_than_stable
-        self._compiled: dict[str, Selector] = {}
+        self._selectors: dict[str, Selector] = {}
         self._derived: dict[str, DerivedAttribute] = {}
         self._attributes: dict[tuple[SliceDevice, str], DeviceAttribute] = {}
 
@@ -70,13 +79,13 @@ class Selectors:
         return self._attributes[key]
 
     def _ask(self, where: str, expression: str, device: SliceDevice) -> bool:
-        selector = self._compiled.get(expression)
+        selector = self._selectors.get(expression)
         if selector is None:
             try:
-                selector = compile_selector(expression, self._environment)
+                selector = _compiled(expression, self._environment)
             except CompileError as error:
                 raise AllocationError(f"{where}: CEL compile error: {error.detail}") from error
-            self._compiled[expression] = selector
+            self._selectors[expression] = selector
         value = device.value if self._shares_are_known else device.value_of_one_claim
         try:
             return selector.matches(value)
@@ -88,5 +97,5 @@ class Selectors:
 
     def _derive(self, expression: str) -> DerivedAttribute:
         if expression not in self._derived:
-            self._derived[expression] = compile_attribute(expression, self._environment)
+            self._derived[expression] = _compiled_attribute(expression, self._environment)
         return self._derived[expression]

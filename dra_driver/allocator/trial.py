@@ -117,6 +117,20 @@ class Alikeness:
             group.nodes.append(node)
         return list(groups.values())
 
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes that are looked at, by name."""
+        return self._reach.nodes
+
+    def devices_on(self, node: Node) -> list[SliceDevice]:
+        """The devices that a node can use."""
+        name = node.metadata.name
+        found = list(self._own[name])
+        for nodes, devices in self._shared.items():
+            if nodes is None or name in nodes:
+                found += devices
+        return found
+
     def _signature(self, devices: Sequence[SliceDevice]) -> Signature:
         pools: dict[PoolID, list[int]] = {}
         for device in devices:
@@ -145,7 +159,7 @@ class Alikeness:
         )
 
     def _look(self, device: SliceDevice) -> object:
-        published, held = device.device, self._fleet.holdings
+        published, held = device.device, self._fleet.held
         attributes: object = published.attributes if self._everything else None
         compared = [device.attribute(name) for name in self._attributes]
         rest = (

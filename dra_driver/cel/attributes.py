@@ -70,12 +70,13 @@ def _element(elements: list[object], key: object, *, presence: bool) -> object:
 
 
 def _index(key: object) -> int | EvaluationError:
-    if isinstance(key, float) and math.isfinite(key) and key == int(key):
-        key = int(key)
     if isinstance(key, bool | str):
         return EvaluationError(f"unsupported index type '{values.kind(key)}' in list")
-    if isinstance(key, int) and values.INT_MIN <= key <= values.INT_MAX:
-        return int(key)
+    number = key if isinstance(key, int) else None
+    if isinstance(key, float) and math.isfinite(key) and key == int(key):
+        number = int(key)
+    if number is not None and values.INT_MIN <= number <= values.INT_MAX:
+        return int(number)
     return EvaluationError(f"unsupported index value {values.text(key)} in list")
 
 

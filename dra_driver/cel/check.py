@@ -72,14 +72,21 @@ class _Checker:
         root = self._check(self._parsed.root)
         if self.issues:
             raise error_of(self._parsed.expression, self.issues)
-        final = {
-            node: self._known.resolved(found, finally_=True) for node, found in self._types.items()
-        }
-        checked = Checked(replace(self._parsed, root=root), final, self._references)
+        checked = Checked(replace(self._parsed, root=root), self._final(), self._references)
         issues = validate.literals(checked)
         if issues:
             raise error_of(self._parsed.expression, issues)
         return checked
+
+    def _final(self) -> dict[int, Type]:
+        """The types with all put in that is known now; many nodes share one type."""
+        resolved: dict[int, Type] = {}
+        final: dict[int, Type] = {}
+        for node, found in self._types.items():
+            if id(found) not in resolved:
+                resolved[id(found)] = self._known.resolved(found, finally_=True)
+            final[node] = resolved[id(found)]
+        return final
 
     # --- notes
 
@@ -118,7 +125,7 @@ class _Checker:
                 checked = self._check_map(node)
             case StructLiteral():
                 checked = self._check_message(node)
-            case Comprehension():
+            case _:
                 checked = self._check_loop(node)
         return checked
 
@@ -179,7 +186,9 @@ class _Checker:
         operand = self._check(node.operand)
         field = self._field_type(node.id, node.operand, node.field, optional=False)
         self._types[node.id] = types.BOOL if node.test_only else self._known.resolved(field)
-        return replace(node, operand=operand)
+        if operand is node.operand:
+            return node
+        return Select(node.id, operand, node.field, node.test_only)
 
     def _field_type(self, node: int, operand: Expr, field: str, *, optional: bool) -> Type:
         target = self._known.resolved(self._types[operand.id])
@@ -236,7 +245,7 @@ class _Checker:
         found = self._field_type(node.id, operand, name, optional=True)
         self._types[node.id] = self._known.resolved(found)
         self._references[node.id] = Reference(overload_ids=("select_optional_field",))
-        return replace(node, args=(checked, field))
+        return Call(node.id, node.function, (checked, field))
 
     def _resolve(
         self, node: Call, function: str, target: Expr | None, args: tuple[Expr, ...]
@@ -336,7 +345,7 @@ class _Checker:
             found = self._optional_element(one) if optional else self._types[one.id]
             element = self._joined(element, found)
         self._types[node.id] = bounded(types.list_of(element or self._new_parameter()))
-        return replace(node, elements=tuple(checked))
+        return ListLiteral(node.id, tuple(checked), node.optional_indices)
 
     def _check_map(self, node: MapLiteral) -> Expr:
         key: Type | None = None
@@ -349,11 +358,11 @@ class _Checker:
             optional = entry.optional
             found = self._optional_element(entry.value) if optional else self._types[entry.value.id]
             value = self._joined(value, found)
-            entries.append(replace(entry, key=checked_key, value=checked_value))
+            entries.append(MapEntry(entry.id, checked_key, checked_value, entry.optional))
         if key is None or value is None:
             key, value = self._new_parameter(), self._new_parameter()
         self._types[node.id] = bounded(types.map_of(key, value))
-        return replace(node, entries=tuple(entries))
+        return MapLiteral(node.id, tuple(entries))
 
     def _check_message(self, node: StructLiteral) -> Expr:
         name = node.type_name.removeprefix(".")

@@ -8,7 +8,7 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dra_driver.cel import check, cost, derived, evaluate, generate, parser, types
 from dra_driver.cel.checked import Checked
@@ -19,6 +19,9 @@ from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import MAX_COST, MAX_LENGTH, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
+# The estimate forgets things (what string(x) writes, that `device` itself can be gone over), but not twenty times as much
+# as it finds. Up to here the cost need not be counted, and generated functions do not count it.
+_CHEAP = MAX_COST // 20
 _SCHEDULER = Environment()
 _SEMVER = "kubernetes.Semver"
 _DERIVED = frozenset({Kind.BOOL, Kind.INT, Kind.STRING, Kind.ANY, Kind.DYN})
@@ -34,7 +37,7 @@ class Selector:
 
     expression: str
     environment: Environment
-    checked: Checked
+    checked: Checked = field(repr=False)
     cost: int
     matches: Callable[[DeviceValue], bool]
 
@@ -60,7 +63,7 @@ def compile_selector(expression: str, environment: Environment = _SCHEDULER) -> 
     def decide(device: DeviceValue) -> bool:
         return evaluate.as_bool(exact(device))
 
-    matches = generate.matcher(checked, decide) if most <= MAX_COST else decide
+    matches = generate.matcher(checked, decide) if most <= _CHEAP else decide
     return Selector(expression, environment, checked, most, matches)
 
 
@@ -98,9 +101,8 @@ def _program(
     checked: Checked, environment: Environment
 ) -> tuple[int, Callable[[DeviceValue], object]]:
     most = cost.cost(checked, environment).high
-    limit = MAX_COST if most > MAX_COST else None  # what cannot exceed it need not be counted
     try:
-        run = evaluate.program(checked, environment, limit)
+        run = evaluate.program(checked, MAX_COST)
     except PlanError as error:
         raise _refused(PROGRAM + error.message) from error
 

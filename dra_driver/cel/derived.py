@@ -15,6 +15,7 @@ from dra_driver.cel.values import Optional, TypeValue
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
 _GO_NAMES = {
+    values.INT: "int64",
     values.UINT: "uint64",
     values.DOUBLE: "float64",
     values.BYTES: "[]uint8",
@@ -24,6 +25,7 @@ _GO_NAMES = {
     values.LIST: "[]ref.Val",
     values.MAP: "map[ref.Val]ref.Val",
     values.OPTIONAL: "<nil>",
+    "kubernetes.Semver": "semver.Version",
     "kubernetes.Quantity": "*resource.Quantity",
     "kubernetes.URL": "*url.URL",
     "kubernetes.NamedFormat": "cel.Format",

@@ -81,16 +81,14 @@ class DeviceValue:
         """Raise EvaluationError if an attribute cannot be converted, which fails every expression."""
         _ = self.attributes
 
-    def as_map(self, *, multiple_allocations: bool = True) -> dict[str, object]:
+    def as_map(self) -> dict[str, object]:
         """The device as the map that it is to dyn(device)."""
-        entries: dict[str, object] = {
+        return {
             "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple_allocations,
             "attributes": self.attributes,
             "capacity": self.capacity,
         }
-        if multiple_allocations:
-            entries["allowMultipleAllocations"] = self.allow_multiple_allocations
-        return entries
 
     def _convert_attributes(self) -> DomainMap[Attribute]:
         """All of them, at once: this runs for every attribute of every device, so the usual kind is read in place."""
@@ -126,7 +124,7 @@ class DeviceValue:
     def _convert_capacity(self) -> DomainMap[Quantity]:
         domains: DomainMap[Quantity] = DomainMap()
         for name, capacity in (self._published_capacity or {}).items():
-            _file(domains, name, self.driver, parse_quantity(capacity.value))
+            _file(domains, name, self.driver, parse_quantity(str(capacity.value)))
         return domains
 
 

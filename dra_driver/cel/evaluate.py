@@ -16,12 +16,11 @@ from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.planner import Planner
 from dra_driver.cel.runtime_cost import Tracker
 from dra_driver.cel.values import Optional
-from dra_driver.cel.versions import Environment
 
 Program = Callable[[DeviceValue], object]
 
 
-def program(checked: Checked, environment: Environment, cost_limit: int | None = None) -> Program:
+def program(checked: Checked, cost_limit: int | None = None) -> Program:
     """What evaluates the expression for a device; raises PlanError now, EvaluationError then.
 
     With a limit the cost is counted, and evaluation ends where it is exceeded.

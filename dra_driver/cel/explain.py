@@ -22,6 +22,14 @@ from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceC
 SHOWN_NAMES = 8
 _OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
 _MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+_OPPOSITES = {
+    "_==_": "_!=_",
+    "_!=_": "_==_",
+    "_<_": "_>=_",
+    "_>=_": "_<_",
+    "_>_": "_<=_",
+    "_<=_": "_>_",
+}
 _TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
 _PARSERS = ("quantity", "semver")
 _TEXT_TESTS = {
@@ -36,13 +44,16 @@ _TEXT_TESTS = {
 class FalsePart:
     """One condition that a device does not meet.
 
-    `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps.
+    `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps. `path` is what was
+    compared, `wanted` the constants that would have done, as they are shown.
     """
 
     part: str
     found: str
     hint: str = ""
     relaxed: str = ""
+    path: Path | None = None
+    wanted: tuple[str, ...] = ()
 
 
 class ExplainedSelector:
@@ -51,7 +62,8 @@ class ExplainedSelector:
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self._parsed: Parsed = selector.checked.parsed
-        self.paths = paths(self._parsed.root)
+        self.root: Expr = self._parsed.root
+        self.paths = paths(self.root)
         self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
@@ -170,9 +182,14 @@ class _Seen:
         if first.path is None:
             return None
         if sign == "_!=_":
-            return FalsePart("", f"{first.name} is {second.value or second.name}")
+            return FalsePart("", f"{first.name} is {second.value or second.name}", path=first.path)
         found = f"{first.name} {first.value} {_OPPOSITE[sign]} {second.value or second.name}"
-        return FalsePart("", found, relaxed=self._relaxed(part, right, first.path))
+        if first.path.kind == "driver" and sign == "_==_":
+            found = f"of another driver than {second.name}"
+        relaxed = self._relaxed(part, right, first.path)
+        return FalsePart(
+            "", found, relaxed=relaxed, path=first.path, wanted=(second.value or second.name,)
+        )
 
     def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
         """The comparison with the device's own value as its bound; "<" and ">" have no such nearest bound."""
@@ -200,7 +217,7 @@ class _Seen:
                 if operand.path is None:
                     return None
                 told = f"{operand.name} {operand.value} {_TEXT_TESTS[function]}"
-                return FalsePart("", f"{told} {self._operand(argument).name}")
+                return FalsePart("", f"{told} {self._operand(argument).name}", path=operand.path)
         return None
 
     def _membership(self, item: Expr, container: Expr) -> FalsePart | None:
@@ -212,19 +229,28 @@ class _Seen:
         if operand.path is None:
             return None
         listed = unparse(self._parsed, container)
-        relaxed = ""
+        relaxed, wanted = "", (listed,)
         published = _bare(value_at(operand.path, self._driver, self._device))
         if published is not None and isinstance(container, ListLiteral):
             added = replace(container, elements=(*container.elements, Constant(0, published)))
             call = Call(0, "@in", (item, added))
             relaxed = unparse(self._parsed, call)
-        return FalsePart("", f"{operand.name} {operand.value} is not in {listed}", relaxed=relaxed)
+            wanted = tuple(self._operand(element).name for element in container.elements)
+        return FalsePart(
+            "",
+            f"{operand.name} {operand.value} is not in {listed}",
+            relaxed=relaxed,
+            path=operand.path,
+            wanted=wanted,
+        )
 
     def _negation(self, part: Expr) -> FalsePart | None:
         match part:
             case Call(function="!_", args=(Select(test_only=True) as test,)):
                 path = path_of(replace(test, test_only=False))
                 return FalsePart("", f"has {path.shown(self._driver)}") if path else None
+            case Call(function="!_", args=(Call(function=sign) as inner,)) if sign in _OPPOSITES:
+                return self._comparison(replace(inner, function=_OPPOSITES[sign]))
             case Call(function="!_", args=(inner,)):
                 operand = self._operand(inner)
                 return FalsePart("", f"{operand.name} is true") if operand.path else None

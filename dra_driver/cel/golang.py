@@ -7,6 +7,7 @@ Source: Go's packages strconv and fmt.
 """
 
 import math
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 _ESCAPES = {
@@ -64,6 +65,54 @@ def _shortest(value: float) -> tuple[str, str, int]:
     stripped = text.rstrip("0")
     power = int(exponent) + len(text) - len(stripped)
     return "-" if negative else "", stripped or "0", power if stripped else 0
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+_SECOND, _MINUTE, _HOUR = 10**9, 60 * 10**9, 3600 * 10**9
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_FIRST_SECONDS = -62135596800
+_ERA = (400 * 365 + 97) * 24 * 3600
+
+
+def civil(seconds: int) -> tuple[int, datetime]:
+    """Year, and a moment with the same month, day, weekday and time: the calendar repeats itself after 400 years."""
+    eras, rest = divmod(seconds - _FIRST_SECONDS, _ERA)
+    moment = _FIRST + timedelta(seconds=rest)
+    return moment.year + 400 * eras, moment
+
+
+def moment(seconds: int, nanos: int, offset: int) -> str:
+    """%v of a time: "2023-01-02 03:04:05.5 +0200 +0200"."""
+    year, local = civil(seconds + offset)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    minutes = abs(offset) // 60
+    zone = f"{'-' if offset < 0 else '+'}{minutes // 60:02d}{minutes % 60:02d}"
+    name = "UTC" if offset == 0 else zone
+    return f"{year:04d}-{local:%m-%d %H:%M:%S}{fraction} {zone} {name}"
+
+
+def duration(nanos: int) -> str:
+    """%v of a duration: "1h0m5.5s", "15ms"."""
+    sign, size = "-" if nanos < 0 else "", abs(nanos)
+    if size < _SECOND:
+        unit, power = next(
+            ((unit, power) for unit, power in (("ms", 6), ("µs", 3)) if size >= 10**power),
+            ("ns", 0),
+        )
+        return f"{sign}{_fraction(size, power)}{unit}" if size else "0s"
+    seconds = f"{_fraction(size % _MINUTE, 9)}s"
+    if size >= _HOUR:
+        return f"{sign}{size // _HOUR}h{size % _HOUR // _MINUTE}m{seconds}"
+    return f"{sign}{size // _MINUTE}m{seconds}" if size >= _MINUTE else sign + seconds
+
+
+def _fraction(value: int, digits: int) -> str:
+    whole, rest = divmod(value, 10**digits)
+    return f"{whole}.{rest:0{digits}d}".rstrip("0") if rest else str(whole)
+
+
+# --- strings ----------------------------------------------------------------------------------------------------------
 
 
 def quote(text: str) -> str:

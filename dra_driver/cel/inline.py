@@ -8,9 +8,13 @@ constant. Each takes a way for the usual kinds of values and leaves the rest to 
 
 from collections.abc import Callable
 
+from dra_driver.cel import regex
 from dra_driver.cel.ast import Constant, ListLiteral
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.functions import FUNCTIONS
 from dra_driver.cel.library.quantity import Quantity
 from dra_driver.cel.library.semver import Semver
+from dra_driver.cel.overloads import Dispatcher, Overload
 from dra_driver.cel.writer import SCALARS, Code, Form, Unsupported, Writer
 
 Operands = list[Code]
@@ -45,7 +49,42 @@ def call(writer: Writer, function: str, operands: Operands, result: Form) -> Cod
         return code
     if function not in STRICT:
         raise Unsupported
+    direct = _only_overload(function, operands)
+    if direct is not None:
+        return _direct(writer, direct, operands, result)
     return Code(writer.call(function, *(operand.text for operand in operands)), result)
+
+
+def _only_overload(function: str, operands: Operands) -> Overload | None:
+    """The one that so many operands can mean, if it is of plain kinds: then there is nothing to find out."""
+    dispatcher = FUNCTIONS.get(function)
+    if not isinstance(dispatcher, Dispatcher):
+        return None
+    fitting = [
+        overload for overload in dispatcher.overloads if len(overload.parameters) == len(operands)
+    ]
+    plain = len(fitting) == 1 and all(item.kind in _PLAIN for item in fitting[0].parameters)
+    return fitting[0] if plain else None
+
+
+def _direct(writer: Writer, overload: Overload, operands: Operands, result: Form) -> Code:
+    """A call of an implementation; operands of a kind that is not known are looked at before."""
+    implementation = writer.constant(overload.implementation, Form.ANYTHING).text
+    arguments, checks = [], []
+    for operand, parameter in zip(operands, overload.parameters, strict=True):
+        if operand.form is _PLAIN[parameter.kind]:
+            arguments.append(operand.text)
+            continue
+        arguments.append(writer.name())
+        kind = SCALARS[_PLAIN[parameter.kind]]
+        checks.append(f"type({arguments[-1]} := {operand.text}) is {kind}")
+    text = f"{implementation}({', '.join(arguments)})"
+    if checks:
+        text = f"({text} if {' and '.join(checks)} else stumble())"
+    return Code(text, result)
+
+
+_PLAIN = {"string": Form.STRING, "int": Form.INT, "bool": Form.BOOL, "bytes": Form.BYTES}
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
@@ -130,6 +169,28 @@ def in_constants(writer: Writer, element: Code, constants: ListLiteral) -> Code:
     return Code(f"({usual} else stumble())", Form.BOOL)
 
 
+def _matches(writer: Writer, _function: str, operands: Operands) -> Code | None:
+    """A constant pattern is compiled once."""
+    text, pattern = operands
+    if not isinstance(pattern.value, str):
+        return None
+    try:
+        search = regex.compile_pattern(pattern.value).matches
+    except EvaluationError as error:
+        raise Unsupported from error
+    name, known = writer.name(), writer.constant(search, Form.ANYTHING).text
+    usual = f"{known}({name}) if type({name} := {text.text}) is str"
+    return Code(f"({usual} else stumble())", Form.BOOL)
+
+
+def _ascii_case(writer: Writer, function: str, operands: Operands) -> Code:
+    """Texts of other letters, which Python would change as well, are left to the exact evaluation."""
+    name = writer.name()
+    usual = f"type({name} := {operands[0].text}) is str and {name}.isascii()"
+    return Code(f"({name}.{_CASES[function]}() if {usual} else stumble())", Form.STRING)
+
+
+_CASES = {"lowerAscii": "lower", "upperAscii": "upper"}
 _TEXT_METHODS = {"startsWith": "startswith", "endsWith": "endswith", "contains": "__contains__"}
 
 
@@ -172,7 +233,8 @@ def _concatenation(operands: Operands) -> Code:
 _INLINE: dict[str, Inline] = (
     dict.fromkeys(COMPARISONS, _compare)
     | dict.fromkeys(_TEXT_METHODS, _text_test)
+    | dict.fromkeys(_CASES, _ascii_case)
     | dict.fromkeys(("_+_", "_-_", "_*_"), _arithmetic)
     | dict.fromkeys(("isGreaterThan", "isLessThan"), _order)
-    | {"@in": _in, "size": _size}
+    | {"@in": _in, "size": _size, "matches": _matches}
 )

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which words is an expression made of, and what do its literals mean?
+"""Which words is an expression made of?
 
 One regular expression knows all tokens. Where two of them match, the longer one counts, as in the grammar: its
-alternatives are in that order. Literals stay text here; `string_value` and `bytes_value` read the quoted ones.
-Source: cel-go parser/gen/CEL.g4, parser/unescape.go.
+alternatives are in that order. Literals stay text here; `literals` says what they mean.
+Source: cel-go parser/gen/CEL.g4.
 """
 
 import re
-import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
 from dra_driver.cel.errors import Issue
@@ -98,64 +96,3 @@ _ADVICE = {
     "`": "Backquotes go around one field name, as in a.`b-c`.",
     ";": "A selector is one expression: join conditions with && or ||.",
 }
-
-
-_SURROGATES = range(0xD800, 0xE000)
-_ASCII = range(0x80)
-_BYTES = 0xDC00  # plus a byte: what "surrogateescape" writes as that byte
-
-
-class LiteralError(ValueError):
-    """A quoted literal that means nothing; its text is the API server's."""
-
-
-def string_value(text: str, *, surrogates: bool = False) -> str:
-    """What a string literal means. With `surrogates`, half a surrogate pair stands for U+FFFD, as it did until 1.32."""
-
-    def code_point(code: int) -> str:
-        if code in _SURROGATES and surrogates:
-            return "\ufffd"
-        if code > sys.maxunicode or code in _SURROGATES:
-            message = "unable to unescape string" if surrogates else "invalid unicode code point"
-            raise LiteralError(message)
-        return chr(code)
-
-    raw, body = _body(text)
-    return body if raw else _ESCAPES.sub(lambda match: _unescape(match, code_point), body)
-
-
-def bytes_value(text: str) -> bytes:
-    """What a bytes literal means: hexadecimal and octal escapes are bytes, characters their UTF-8."""
-
-    def character(match: re.Match[str]) -> str:
-        if match.group(1)[0] in "uU":
-            message = "unable to unescape string"
-            raise LiteralError(message)
-        # A byte of an escape travels through the text as a lone surrogate, which no character of a literal is.
-        return _unescape(match, lambda code: chr(code) if code in _ASCII else chr(_BYTES + code))
-
-    raw, body = _body(text[1:])
-    if raw:
-        return body.encode()
-    return _ESCAPES.sub(character, body).encode("utf-8", "surrogateescape")
-
-
-def _body(text: str) -> tuple[bool, str]:
-    """Whether escapes count for nothing in the literal, and what stands between its quotes."""
-    raw = text[0] in "rR"
-    quoted = text[1:] if raw else text
-    marks = 3 if quoted[:3] in ('""' + '"', "'''") and len(quoted) >= 6 else 1  # noqa: PLR2004 - two times three quotes
-    return raw, quoted[marks:-marks].replace("\r\n", "\n").replace("\r", "\n")
-
-
-_ESCAPES = re.compile(r"\\(x..|X..|u.{4}|U.{8}|[0-3]..|.)", re.DOTALL)
-_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-
-
-def _unescape(match: re.Match[str], code_point: Callable[[int], str]) -> str:
-    escape = match.group(1)
-    if escape[0] in "xXuU":
-        return code_point(int(escape[1:], 16))
-    if escape[0] in "0123":
-        return code_point(int(escape, 8))
-    return _CHARACTERS.get(escape, escape)

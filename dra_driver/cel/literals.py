@@ -1,171 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists, maps and messages that an expression writes down, and `in` a list of constants.
+"""What does a literal mean?
 
-A literal of constants only is made once, when the program is made.
-Source: cel-go interpreter/interpretable.go, interpreter/decorators.go.
+Numbers have 64 bits, and what does not fit is refused. Quoted literals have escapes, unless an r stands in front; a line
+break in them is \\n however it was written.
+Source: cel-go parser/parser.go, parser/unescape.go.
 """
 
-from collections.abc import Callable, Iterator
+import math
+import re
+import sys
+from collections.abc import Callable
 
-from dra_driver.cel import values
-from dra_driver.cel.ast import ListLiteral, MapLiteral, StructLiteral, Uint
-from dra_driver.cel.attributes import Frame, Run
-from dra_driver.cel.failures import Aborted, EvaluationError, PlanError
-from dra_driver.cel.plan import CallStep, ConstantStep, MakeStep, Step, constant
-from dra_driver.cel.values import Optional
+from dra_driver.cel.ast import Uint
 
-_LIST_COST, _MAP_COST, _MESSAGE_COST = 10, 30, 40
-_SKIP = object()
-_PRIMITIVE = frozenset({bool, int, Uint, float, str})
+_INT_RANGE = range(-(2**63), 2**63)
+_UINT_RANGE = range(2**64)
+_MOST_DIGITS = 20  # of a number that may fit; int() refuses to read thousands of them
 
 
-def _all_constant(steps: tuple[Step, ...]) -> bool:
-    return all(isinstance(step, ConstantStep) for step in steps)
+def _digits(text: str, sign: int, allowed: range) -> int | None:
+    base = 16 if text.startswith("0x") else 10
+    digits = text.removeprefix("0x").lstrip("0") or "0"
+    if len(digits) > _MOST_DIGITS:
+        return None
+    value = sign * int(digits, base)
+    return value if value in allowed else None
 
 
-def _now(run: Run) -> object:
-    """What a step of constants gives, before there is a device."""
-    try:
-        value = run(Frame(None, []))  # type: ignore[arg-type]  constants do not ask for the device
-    except Aborted as error:
-        raise PlanError(*error.args) from error
-    if isinstance(value, EvaluationError):  # pragma: no cover  optional entries are never constant
-        raise PlanError(*value.args)
-    return value
+def _int(text: str, sign: int) -> int | None:
+    return _digits(text, sign, _INT_RANGE)
 
 
-# --- lists ------------------------------------------------------------------------------------------------------------
+def _uint(text: str, sign: int) -> Uint | None:
+    value = _digits(text[:-1], sign, _UINT_RANGE)
+    return None if value is None else Uint(value)
 
 
-def list_step(node: ListLiteral, elements: tuple[Step, ...]) -> Step:
-    """`[a, ?b]`"""
-
-    def run(frame: Frame) -> object:
-        made: list[object] = []
-        for index, step in enumerate(elements):
-            value = step.run(frame)
-            if index in node.optional_indices:
-                value = _element(value)
-            if isinstance(value, EvaluationError):
-                return value
-            if value is not _SKIP:
-                made.append(value)
-        return made
-
-    if _all_constant(elements):
-        return constant(node.id, _now(run))
-    return MakeStep(node.id, run, elements, _LIST_COST)
+def _double(text: str, sign: int) -> float | None:
+    value = sign * float(text)
+    return value if math.isfinite(value) else None
 
 
-def _element(value: object) -> object:
-    if isinstance(value, EvaluationError):
-        return value
-    if not isinstance(value, Optional):
-        return EvaluationError(
-            f"cannot initialize optional list element from non-optional value {values.text(value)}"
-        )
-    return value.value if value.present else _SKIP
+NUMBERS: dict[str, Callable[[str, int], int | Uint | float | None]] = {
+    "int": _int,
+    "uint": _uint,
+    "double": _double,
+}
+"""By kind of token: its text and 1 or -1 to the value, or None if it does not fit."""
+TOO_LARGE = {
+    "int": "An int has 64 bits: -9223372036854775808 to 9223372036854775807.",
+    "uint": "A uint has 64 bits: 0u to 18446744073709551615u.",
+    "double": "A double has 64 bits: its largest value is about 1.8e308.",
+}
+
+_SURROGATES = range(0xD800, 0xE000)
+_ASCII = range(0x80)
+_BYTES = 0xDC00  # plus a byte: what "surrogateescape" writes as that byte
 
 
-# --- maps -------------------------------------------------------------------------------------------------------------
+class LiteralError(ValueError):
+    """A quoted literal that means nothing; its text is the API server's."""
 
 
-def map_step(node: MapLiteral, keys: tuple[Step, ...], entries: tuple[Step, ...]) -> Step:
-    """`{k: v, ?o: w}`"""
-    parts = tuple(zip(keys, entries, (entry.optional for entry in node.entries), strict=True))
+def string_value(text: str, *, surrogates: bool = False) -> str:
+    """What a string literal means. With `surrogates`, half a surrogate pair stands for U+FFFD, as it did until 1.32."""
 
-    def run(frame: Frame) -> object:
-        made: dict[object, object] = {}
-        for key_step, value_step, optional in parts:
-            key = key_step.run(frame)
-            if isinstance(key, EvaluationError):
-                return key
-            value = value_step.run(frame)
-            if optional:
-                value = _entry(key, value)
-            if isinstance(value, EvaluationError):
-                return value
-            _set(made, key, value)
-        return made
+    def code_point(code: int) -> str:
+        if code in _SURROGATES and surrogates:
+            return "\ufffd"
+        if code > sys.maxunicode or code in _SURROGATES:
+            message = "unable to unescape string" if surrogates else "invalid unicode code point"
+            raise LiteralError(message)
+        return chr(code)
 
-    if _all_constant((*keys, *entries)):
-        return constant(node.id, _now(run))
-    interleaved = tuple(step for pair in zip(keys, entries, strict=True) for step in pair)
-    return MakeStep(node.id, run, interleaved, _MAP_COST)
+    raw, body = _body(text)
+    return body if raw else _ESCAPES.sub(lambda match: _unescape(match, code_point), body)
 
 
-def _set(made: dict[object, object], key: object, value: object) -> None:
-    encoded = values.key_of(values.hashable(key))
-    if value is _SKIP:
-        made.pop(encoded, None)
-    else:
-        made[encoded] = value
+def bytes_value(text: str) -> bytes:
+    """What a bytes literal means: hexadecimal and octal escapes are bytes, characters their UTF-8."""
+
+    def character(match: re.Match[str]) -> str:
+        if match.group(1)[0] in "uU":
+            message = "unable to unescape string"
+            raise LiteralError(message)
+        # A byte of an escape travels through the text as a lone surrogate, which no character of a literal is.
+        return _unescape(match, lambda code: chr(code) if code in _ASCII else chr(_BYTES + code))
+
+    raw, body = _body(text[1:])
+    if raw:
+        return body.encode()
+    return _ESCAPES.sub(character, body).encode("utf-8", "surrogateescape")
 
 
-def _entry(key: object, value: object) -> object:
-    if isinstance(value, EvaluationError):
-        return value
-    if not isinstance(value, Optional):
-        return EvaluationError(
-            f"cannot initialize optional entry '{values.text(key)}' from non-optional value {values.text(value)}"
-        )
-    return value.value if value.present else _SKIP
+def _body(text: str) -> tuple[bool, str]:
+    """Whether escapes count for nothing in the literal, and what stands between its quotes."""
+    raw = text[0] in "rR"
+    quoted = text[1:] if raw else text
+    marks = 3 if quoted[:3] in ('""' + '"', "'''") and len(quoted) >= 6 else 1  # noqa: PLR2004 - two times three quotes
+    return raw, quoted[marks:-marks].replace("\r\n", "\n").replace("\r", "\n")
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
+_ESCAPES = re.compile(r"\\(x..|X..|u.{4}|U.{8}|[0-3]..|.)", re.DOTALL)
+_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def message_step(node: StructLiteral, made: str, fields: tuple[Step, ...]) -> Step:
-    """`google.protobuf.Int64Value{value: 1}`"""
-    make = _maker(made)
-    parts = tuple(zip(node.fields, fields, strict=True))
-
-    def run(frame: Frame) -> object:
-        given: dict[str, object] = {}
-        for field, step in parts:
-            value = step.run(frame)
-            if field.optional:
-                value = _entry(field.name, value)
-            if isinstance(value, EvaluationError):
-                return value
-            if value is _SKIP:
-                given.pop(field.name, None)
-            else:
-                given[field.name] = value
-        return make(given)
-
-    return MakeStep(node.id, run, fields, _MESSAGE_COST)
-
-
-def _maker(made: str) -> Callable[[dict[str, object]], object]:
-    return lambda _given: EvaluationError(f"unknown type '{made}'")
-
-
-# --- in ---------------------------------------------------------------------------------------------------------------
-
-
-def membership(call: CallStep, elements: object) -> Step:
-    """`x in [constants]`: x is not asked about an empty list, and is looked up among primitive values."""
-    assert isinstance(elements, list)  # noqa: S101  the checker has chosen the overload for lists
-    if not elements:
-        return constant(call.id, value=False)
-    if not all(type(element) in _PRIMITIVE for element in elements):
-        return call
-    known = frozenset(key for element in elements for key in _keys(element))
-    needle = call.arguments[0]
-
-    def run(frame: Frame) -> object:
-        value = needle.run(frame)
-        if isinstance(value, EvaluationError):
-            return value
-        return values.key_of(values.hashable(value)) in known
-
-    return Step(call.id, run)
-
-
-def _keys(element: object) -> Iterator[object]:
-    """The element and what equals it among the other kinds of numbers, as keys of a map."""
-    yield values.key_of(element)
-    yield from map(values.key_of, values.numeric_twins(element))
-    if type(element) in (int, Uint) and isinstance(element, int):
-        yield values.key_of(float(element))
+def _unescape(match: re.Match[str], code_point: Callable[[int], str]) -> str:
+    escape = match.group(1)
+    if escape[0] in "xXuU":
+        return code_point(int(escape[1:], 16))
+    if escape[0] in "0123":
+        return code_point(int(escape, 8))
+    return _CHARACTERS.get(escape, escape)

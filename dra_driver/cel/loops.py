@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dra_driver.cel import values
 from dra_driver.cel.attributes import Frame, Run
 from dra_driver.cel.failures import EvaluationError, no_such_overload
-from dra_driver.cel.values import MutableList, MutableMap, Optional
+from dra_driver.cel.values import LiteralMap, MutableList, MutableMap, Optional
 
 _UNSET = object()
 
@@ -46,7 +46,7 @@ def _mutable(value: object) -> object:
 def _immutable(value: object) -> object:
     if isinstance(value, MutableList):
         return list(value)
-    return dict(value) if isinstance(value, MutableMap) else value
+    return LiteralMap(value) if isinstance(value, MutableMap) else value
 
 
 def alternative(first: Run, second: Run, *, unwraps: bool) -> Run:

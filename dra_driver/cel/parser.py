@@ -10,11 +10,10 @@ times, and no operand may lie under more than 250 operators, selections, indices
 Source: cel-go parser/parser.go, parser/helper.go, parser/gen/CEL.g4.
 """
 
-import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dra_driver.cel import lexer
+from dra_driver.cel import lexer, literals
 from dra_driver.cel.ast import (
     Call,
     Constant,
@@ -28,7 +27,6 @@ from dra_driver.cel.ast import (
     Select,
     StructField,
     StructLiteral,
-    Uint,
 )
 from dra_driver.cel.errors import CompileError, Issue, error_of
 from dra_driver.cel.lexer import Token
@@ -41,7 +39,6 @@ MAX_CODE_POINTS = 100_000
 _STACK = 20_000
 _BACKQUOTES = 37  # the minor version that lets fields be written in backquotes
 _STRICT_CODE_POINTS = 33  # the one that refuses escapes of surrogates
-_MOST_DIGITS = 20
 
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", "!=": "_!=_", "in": "@in"}  # fmt: skip
 _SUMS = {"+": "_+_", "-": "_-_"}
@@ -49,8 +46,6 @@ _PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
 _RESERVED = frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905 - a list of words reads better as words
 )
-_INT_RANGE = range(-(2**63), 2**63)
-_UINT_RANGE = range(2**64)
 
 
 def parse(expression: str, environment: Environment) -> Parsed:
@@ -111,7 +106,11 @@ class _Parser(Nodes):
         return token
 
     def _accept(self, kind: str) -> Token | None:
-        return self._next() if self._token.kind == kind else None
+        token = self._tokens[self._at]
+        if token.kind != kind:
+            return None
+        self._at += 1
+        return token
 
     def _expect(self, kind: str, wanted: str = "") -> Token:
         token = self._accept(kind)
@@ -420,7 +419,7 @@ class _Parser(Nodes):
     def _parse_literal(self, token: Token) -> Expr:
         if token.kind == "-":
             return self._number(self._next(), sign=token)
-        if token.kind in _NUMBERS:
+        if token.kind in literals.NUMBERS:
             return self._number(token)
         if token.kind in _NAMED_VALUES:
             return Constant(self.new_id(token.offset), _NAMED_VALUES[token.kind])
@@ -428,10 +427,10 @@ class _Parser(Nodes):
 
     def _number(self, token: Token, sign: Token | None = None) -> Expr:
         start = sign or token
-        value = _NUMBERS[token.kind](token.text, -1 if sign else 1)
+        value = literals.NUMBERS[token.kind](token.text, -1 if sign else 1)
         if value is None:
             return self._issue(
-                f"invalid {token.kind} literal", start.offset, _TOO_LARGE[token.kind]
+                f"invalid {token.kind} literal", start.offset, literals.TOO_LARGE[token.kind]
             )
         return Constant(self.new_id(start.offset), value)
 
@@ -439,11 +438,11 @@ class _Parser(Nodes):
         value: ConstantValue
         try:
             if token.kind == "bytes":
-                value = lexer.bytes_value(token.text)
+                value = literals.bytes_value(token.text)
             else:
                 lenient = self.environment.minor < _STRICT_CODE_POINTS
-                value = lexer.string_value(token.text, surrogates=lenient)
-        except lexer.LiteralError as error:
+                value = literals.string_value(token.text, surrogates=lenient)
+        except literals.LiteralError as error:
             return self._issue(str(error), token.offset, _ESCAPE_ADVICE)
         return Constant(self.new_id(token.offset), value)
 
@@ -462,41 +461,8 @@ def _balanced(function: str, terms: Sequence[Expr], places: Sequence[int], part:
     )
 
 
-def _digits(text: str, sign: int, allowed: range) -> int | None:
-    base = 16 if text.startswith("0x") else 10
-    digits = text.removeprefix("0x").lstrip("0") or "0"
-    if len(digits) > _MOST_DIGITS:
-        return None
-    value = sign * int(digits, base)
-    return value if value in allowed else None
-
-
-def _int(text: str, sign: int) -> int | None:
-    return _digits(text, sign, _INT_RANGE)
-
-
-def _uint(text: str, sign: int) -> Uint | None:
-    value = _digits(text[:-1], sign, _UINT_RANGE)
-    return None if value is None else Uint(value)
-
-
-def _double(text: str, sign: int) -> float | None:
-    value = sign * float(text)
-    return value if math.isfinite(value) else None
-
-
-_NUMBERS: dict[str, Callable[[str, int], int | Uint | float | None]] = {
-    "int": _int,
-    "uint": _uint,
-    "double": _double,
-}
 _NAMED_VALUES: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_LITERALS = frozenset({*_NUMBERS, *_NAMED_VALUES, "string", "bytes"})
-_TOO_LARGE = {
-    "int": "An int has 64 bits: -9223372036854775808 to 9223372036854775807.",
-    "uint": "A uint has 64 bits: 0u to 18446744073709551615u.",
-    "double": "A double has 64 bits: its largest value is about 1.8e308.",
-}
+_LITERALS = frozenset({*literals.NUMBERS, *_NAMED_VALUES, "string", "bytes"})
 _RESERVED_ADVICE = (
     "The word is reserved in CEL: as a key of a map write it in brackets, as in a['for']."
 )

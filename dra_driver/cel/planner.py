@@ -10,7 +10,7 @@ Source: cel-go interpreter/planner.go, interpreter/decorators.go, cel/library.go
 
 from collections.abc import Callable
 
-from dra_driver.cel import literals, loops, plan, values
+from dra_driver.cel import aggregates, loops, plan, values
 from dra_driver.cel.ast import (
     Call,
     Comprehension,
@@ -26,7 +26,7 @@ from dra_driver.cel.attributes import Condition, Frame, Path, Qualifier, Run, in
 from dra_driver.cel.check import Checked
 from dra_driver.cel.failures import Aborted, EvaluationError, PlanError
 from dra_driver.cel.functions import FUNCTIONS
-from dra_driver.cel.library import conversions, regexes
+from dra_driver.cel.library import conversions, lists, regexes
 from dra_driver.cel.overloads import Dispatcher, Implementation
 from dra_driver.cel.plan import AttributeStep, CallStep, ConstantStep, Step, constant
 from dra_driver.cel.runtime_cost import counted, counted_qualifier
@@ -73,22 +73,23 @@ class Planner:
                 return self._call(node)
             case Select():
                 return self._select(node)
+            case Identifier():
+                built = self._identifier(node.id, node.name)
+            case Constant():
+                built = constant(node.id, node.value)
             case Comprehension():
-                return self._done(self._loop(node))
+                built = self._loop(node)
             case ListLiteral():
-                return self._done(literals.list_step(node, self._steps(node.elements)))
+                built = aggregates.list_step(node, self._steps(node.elements))
             case MapLiteral():
                 keys = self._steps(tuple(entry.key for entry in node.entries))
                 entries = self._steps(tuple(entry.value for entry in node.entries))
-                return self._done(literals.map_step(node, keys, entries))
+                built = aggregates.map_step(node, keys, entries)
             case StructLiteral():
                 fields = self._steps(tuple(field.value for field in node.fields))
                 made = self._checked.references[node.id].name
-                return self._done(literals.message_step(node, made, fields))
-            case Identifier():
-                return self._done(self._identifier(node.id, node.name))
-            case Constant():
-                return self._done(constant(node.id, node.value))
+                built = aggregates.message_step(node, made, fields)
+        return self._done(built)
 
     def _steps(self, nodes: tuple[Expr, ...]) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -123,7 +124,9 @@ class Planner:
 
     def _select(self, node: Select) -> Step:
         path = self._path(self.step(node.operand))
-        path.attribute.add(self._qualifier(node.id, constant(node.id, node.field), test=node.test_only))
+        path.attribute.add(
+            self._qualifier(node.id, constant(node.id, node.field), test=node.test_only)
+        )
         return self._done(plan.presence(node.id, path.attribute)) if node.test_only else path
 
     def _qualifier(
@@ -151,7 +154,9 @@ class Planner:
         for part in parts:
             arguments.append(self.step(part))  # noqa: PERF401  a comprehension would cost a frame per level
         build = _SPECIAL.get(node.function)
-        if build is not None and (len(arguments) == _PAIR or node.function not in ("or", "orValue")):
+        if build is not None and (
+            len(arguments) == _PAIR or node.function not in ("or", "orValue")
+        ):
             return build(self, node.id, arguments)
         return self._done(self._plain(node, tuple(arguments)))
 
@@ -159,9 +164,9 @@ class Planner:
         ids = self._checked.references[node.id].overload_ids
         overload = ids[0] if len(ids) == 1 else ""
         call = CallStep(node.id, _never, node.function, overload, arguments)
-        call.run = _calling(_implementation(node.function, overload), arguments)
+        call.run = _calling(_implementation(node.function, overload), arguments, overload)
         if overload == "in_list" and isinstance(arguments[1], ConstantStep):
-            return literals.membership(call, arguments[1].value)
+            return aggregates.membership(call, arguments[1].value)
         if node.function in conversions.FOLDED and isinstance(arguments[0], ConstantStep):
             return _folded(call, arguments)
         pattern = arguments[1] if len(arguments) >= _PAIR else None
@@ -179,9 +184,8 @@ class Planner:
 
     def equality(self, node: int, arguments: list[Step], *, wanted: bool) -> Step:
         """`==`, `!=`: what cannot be compared is an error for the first, and not equal for the second."""
-        compare = _equal if wanted else _not_equal
         name, overload = ("_==_", "equals") if wanted else ("_!=_", "not_equals")
-        run = _calling(compare, tuple(arguments))
+        run = _calling(FUNCTIONS[name], tuple(arguments))
         return self._done(CallStep(node, run, name, overload, tuple(arguments)))
 
     def condition(self, node: int, arguments: list[Step]) -> Step:
@@ -270,17 +274,6 @@ def _valid_key(compute: Run) -> Run:
     return run
 
 
-def _equal(left: object, right: object) -> bool:
-    return values.equal(left, right)
-
-
-def _not_equal(left: object, right: object) -> bool:
-    try:
-        return not values.equal(left, right)
-    except EvaluationError:
-        return True
-
-
 def _implementation(function: str, overload: str) -> Implementation:
     found = FUNCTIONS[function]
     return found.overload(overload) if overload else found
@@ -311,11 +304,12 @@ def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> ob
         return error
 
 
-def _calling(implementation: Implementation, steps: tuple[Step, ...]) -> Run:
+def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: str = "") -> Run:
     """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives."""
     if implementation is FUNCTIONS["@not_strictly_false"]:
         return _asking(implementation, steps[0])
     stops = len(steps) > _PAIR or isinstance(implementation, Dispatcher)
+    place = lists.counted_argument(overload)
 
     def run(frame: Frame) -> object:
         arguments: list[object] = []
@@ -327,6 +321,8 @@ def _calling(implementation: Implementation, steps: tuple[Step, ...]) -> Run:
                 if stops:
                     return error
             arguments.append(value)
+        if place is not None:
+            lists.require_countable(overload, arguments[place])
         return _answer(implementation, tuple(arguments)) if error is None else error
 
     return run

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from dra_driver.cel.types import DYN, Kind, Type, is_dyn
 
-MAX_STEPS = 300_000
+MAX_STEPS = 200_000
 MAX_SIZE = 10_000
 _NULLABLE = frozenset({Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP})
 _CONTAINERS = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
@@ -102,6 +102,8 @@ class Substitutions:
 
     def _fits(self, given: Type, wanted: Type) -> bool:
         self._step()
+        if given is wanted:
+            return True
         if wanted.kind is Kind.PARAMETER:
             valid, known = self._stands_for(given, wanted)
             if valid or known:
@@ -181,7 +183,7 @@ def _takes_null(checked: Type) -> bool:
 
 def more_general(one: Type, other: Type) -> Type:
     """Of two types that fit each other the one that says less."""
-    return one if _less_specific(one, other) else other
+    return one if one is other or _less_specific(one, other) else other
 
 
 def _less_specific(one: Type, other: Type) -> bool:

@@ -7,10 +7,10 @@ Source: cel-go cel/validator.go, ext/formatting.go.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dra_driver.cel import golang, hints, regex, types
-from dra_driver.cel.ast import Call, Constant, Expr, ListLiteral, MapLiteral, children, walk
+from dra_driver.cel.ast import Call, Constant, Expr, ListLiteral, MapLiteral, children
 from dra_driver.cel.checked import Checked
 from dra_driver.cel.errors import Issue
 from dra_driver.cel.failures import EvaluationError
@@ -23,37 +23,36 @@ _MOST_PRECISION_DIGITS = 19
 
 def literals(checked: Checked) -> list[Issue]:
     """What is wrong with them."""
-    found = [
-        *_mixed(checked),
-        *_malformed(checked, "duration", _is_duration),
-        *_malformed(checked, "timestamp", _is_timestamp),
-        *_malformed(checked, "matches", _is_pattern),
-        *_templates(checked),
-    ]
+    calls: dict[str, list[Call]] = {}
+    found: list[_Problem] = []
+    for node, in_format in _nodes(checked.parsed.root):
+        if isinstance(node, Call):
+            calls.setdefault(node.function, []).append(node)
+        elif isinstance(node, ListLiteral) and not in_format:
+            found += _mixed_list(checked, node)
+        elif isinstance(node, MapLiteral) and not in_format:
+            found += _mixed_map(checked, node)
+    for function, is_good in _MEANINGS.items():
+        found += _malformed(calls.get(function, ()), is_good)
+    found += _templates(checked, calls.get("format", ()))
     return [Issue(message, checked.parsed.offsets[node], hint) for node, message, hint in found]
 
 
-_Found = Iterator[tuple[int, str, str]]
+_Problem = tuple[int, str, str]
+_Found = Iterator[_Problem]
+
+
+def _nodes(root: Expr) -> Iterator[tuple[Expr, bool]]:
+    """All nodes, and whether they are part of a call of format()."""
+    todo = [(root, False)]
+    while todo:
+        node, in_format = todo.pop()
+        yield node, in_format
+        inside = in_format or (isinstance(node, Call) and node.function == "format")
+        todo.extend([(child, inside) for child in reversed(children(node))])
 
 
 # --- lists and maps of one type ---------------------------------------------------------------------------------------
-
-
-def _mixed(checked: Checked) -> _Found:
-    for node in _outside_of_format(checked.parsed.root):
-        if isinstance(node, ListLiteral):
-            yield from _mixed_list(checked, node)
-        elif isinstance(node, MapLiteral):
-            yield from _mixed_map(checked, node)
-
-
-def _outside_of_format(root: Expr) -> Iterator[Expr]:
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        if not (isinstance(node, Call) and node.function == "format"):
-            yield node
-            todo.extend(reversed(children(node)))
 
 
 def _mixed_list(checked: Checked, node: ListLiteral) -> _Found:
@@ -101,13 +100,11 @@ def _unknown_optional(node: Expr) -> tuple[int, str, str]:
 # --- text that means something ----------------------------------------------------------------------------------------
 
 
-def _malformed(checked: Checked, function: str, is_good: Callable[[object], bool]) -> _Found:
-    for node in walk(checked.parsed.root):
-        if not (isinstance(node, Call) and node.function == function and node.args):
-            continue
-        literal = node.args[0]
+def _malformed(calls: Iterable[Call], is_good: Callable[[object], bool]) -> _Found:
+    for call in calls:
+        literal = call.args[0] if call.args else None
         if isinstance(literal, Constant) and not is_good(literal.value):
-            yield literal.id, f"invalid {function} argument", _SHAPES[function]
+            yield literal.id, f"invalid {call.function} argument", _SHAPES[call.function]
 
 
 def _is_duration(value: object) -> bool:
@@ -135,6 +132,11 @@ def _is_pattern(value: object) -> bool:
     return True
 
 
+_MEANINGS: dict[str, Callable[[object], bool]] = {
+    "duration": _is_duration,
+    "timestamp": _is_timestamp,
+    "matches": _is_pattern,
+}
 _SHAPES = {
     "duration": "A duration is written duration('1h30m'), with the units h, m, s, ms, us and ns.",
     "timestamp": "A timestamp is written timestamp('2026-01-31T12:00:00Z').",
@@ -153,9 +155,9 @@ class _TemplateError(Exception):
         self.node = node
 
 
-def _templates(checked: Checked) -> _Found:
-    for node in walk(checked.parsed.root):
-        if not (isinstance(node, Call) and _formats(checked, node)):
+def _templates(checked: Checked, calls: Iterable[Call]) -> _Found:
+    for node in calls:
+        if not _formats(checked, node):
             continue
         template, arguments = node.target, node.args[0]
         if not (isinstance(template, Constant) and isinstance(template.value, str)):

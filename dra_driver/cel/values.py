@@ -14,7 +14,7 @@ Source: cel-go common/types.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -36,6 +36,9 @@ class Duration:
 
     nanos: int
 
+    def __str__(self) -> str:
+        return golang.duration(self.nanos)
+
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
@@ -44,6 +47,9 @@ class Timestamp:
     seconds: int
     nanos: int
     offset: int = 0
+
+    def __str__(self) -> str:
+        return golang.moment(self.seconds, self.nanos, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,13 @@ class MutableList(list[object]):
     __slots__ = ()
 
 
-class MutableMap(dict[object, object]):
+class LiteralMap(dict[object, object]):
+    """A map that the expression made itself: it may have keys of all kinds, and refuses what cannot be hashed."""
+
+    __slots__ = ()
+
+
+class MutableMap(LiteralMap):
     """The map that a comprehension builds; an insertion changes it in place."""
 
     __slots__ = ()
@@ -116,6 +128,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     ConcatenatedList: (LIST, "*types.concatList"),
     MutableList: (LIST, "*types.mutableList"),
     dict: (MAP, "*types.baseMap"),
+    LiteralMap: (MAP, "*types.baseMap"),
     MutableMap: (MAP, "*types.mutableMap"),
     TypeValue: (TYPE, "*types.Type"),
     Optional: (OPTIONAL, "*types.Optional"),
@@ -130,6 +143,8 @@ def _names(value: object) -> tuple[str, str]:
         return names
     if isinstance(value, Opaque):
         return value.type_name, value.go_name
+    if hasattr(value, "__missing__"):
+        return MAP, "cel.mapper"
     return _KINDS[dict if isinstance(value, dict) else list]
 
 
@@ -141,6 +156,15 @@ def kind(value: object) -> str:
 def go_type(value: object) -> str:
     """What cel-go calls the value's type in texts of errors."""
     return _names(value)[1]
+
+
+_PARAMETERS = {LIST: "(dyn)", MAP: "(dyn, dyn)", OPTIONAL: "(dyn)"}
+
+
+def type_text(value: object) -> str:
+    """The run-time type with its parameters, which are all dyn."""
+    name = kind(value)
+    return name + _PARAMETERS.get(name, "")
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------
@@ -199,10 +223,12 @@ def numeric_twins(value: object) -> Iterator[object]:
         yield int(value)
 
 
-def _lookup(value: object, get: Callable[[object], object]) -> object:
-    found = get(key_of(value))
+def _lookup(mapping: Mapping[object, object], value: object) -> object:
+    if mapping and isinstance(mapping, LiteralMap):
+        hashable(value)
+    found = mapping.get(key_of(value), _MISSING)
     for twin in () if found is not _MISSING else numeric_twins(value):
-        found = get(key_of(twin))
+        found = mapping.get(key_of(twin), _MISSING)
         if found is not _MISSING:
             break
     return found
@@ -210,7 +236,7 @@ def _lookup(value: object, get: Callable[[object], object]) -> object:
 
 def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]:
     """The value at a key and whether there is one; a map with a default has every key."""
-    found = _lookup(value, lambda key: mapping.get(key, _MISSING))
+    found = _lookup(mapping, value)
     if found is not _MISSING:
         return found, True
     default = getattr(mapping, "__missing__", None)
@@ -219,7 +245,7 @@ def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]
 
 def contains_key(mapping: Mapping[object, object], value: object) -> bool:
     """Whether `value in mapping`."""
-    return _lookup(value, lambda key: mapping.get(key, _MISSING)) is not _MISSING
+    return _lookup(mapping, value) is not _MISSING
 
 
 # --- equality ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Kubernetes grows its CEL environment release by release, and decides in two ways
 expression (an object is created or changed) may use what the release before already knew, so that a rollback leaves no
 object that cannot be read; what a feature gate brings follows the gate alone. A *stored* expression (the scheduler's
 view of objects that exist) may use everything that the release knows, whatever the gates say.
+Which names and functions that gives, the tables know (tables/declarations.py); here is what else depends on it.
 Source: k8s.io/apiserver pkg/cel/environment, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
@@ -17,11 +18,7 @@ OLDEST, NEWEST = 32, 37
 MAX_COST = 1_000_000  # CELSelectorExpressionMaxCost: statically when an object is written, counted when it runs
 MAX_LENGTH = 10 * 1024  # CELSelectorExpressionMaxLength, in bytes
 
-_SEMVER_NORMALIZE = 33
-_LISTS = 34
-_CONSUMABLE_CAPACITY = 34
 _LIST_ATTRIBUTES = 36
-_INCLUDES_FOR_ALL = 37
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +43,6 @@ class Environment:
         return self.kind == "StoredExpressions"
 
     @property
-    def compatibility(self) -> int:
-        """The minor version whose options are on, gated ones aside."""
-        return self.minor if self.stored else self.minor - 1
-
-    @property
-    def multiple_allocations(self) -> bool:
-        """Whether `device.allowMultipleAllocations` is declared."""
-        return self.minor >= _CONSUMABLE_CAPACITY and (
-            self.stored or self.features.consumable_capacity
-        )
-
-    @property
     def list_attributes(self) -> bool:
         """Whether attributes have the type dyn, as they may be lists; else any. 1.36 heeds the gate always."""
         everything = self.stored and self.minor > _LIST_ATTRIBUTES
@@ -67,26 +52,3 @@ class Environment:
     def list_values(self) -> bool:
         """Whether attributes that are lists can be evaluated; else they stop every expression."""
         return self.minor > _LIST_ATTRIBUTES or self.list_attributes
-
-    @property
-    def includes(self) -> bool:
-        """Whether `includes` is declared: by the gate first, for everybody later."""
-        gated = self.minor >= _LIST_ATTRIBUTES and (
-            self.stored or self.features.list_type_attributes
-        )
-        return gated or self.compatibility >= _INCLUDES_FOR_ALL
-
-    @property
-    def two_variable_comprehensions(self) -> bool:
-        """Whether the macros over two variables are on."""
-        return self.compatibility >= OLDEST
-
-    @property
-    def semver_normalize(self) -> bool:
-        """Whether semver() and isSemver() take a second argument."""
-        return self.compatibility >= _SEMVER_NORMALIZE
-
-    @property
-    def lists(self) -> bool:
-        """Whether ext.Lists with its macro sortBy is on."""
-        return self.compatibility >= _LISTS

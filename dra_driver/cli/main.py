@@ -50,11 +50,12 @@ def parser(
     top = CommandLine(
         prog=program, description="Dynamic Resource Allocation driver for accelerators"
     )
+    top.wrong_usage = WRONG_USAGE_OF.get(command, WRONG_USAGE)
     top.add_argument("--version", action="version", version=f"dra-driver {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in commands:
         sub = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
-        sub.wrong_usage = WRONG_USAGE_OF.get(name, WRONG_USAGE)
+        sub.wrong_usage = top.wrong_usage
         if name == command:
             _imported("dra_driver.cli.arguments").add_arguments(name, sub)
     return top

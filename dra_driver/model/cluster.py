@@ -85,7 +85,7 @@ class ClusterState(ApiValue, frozen=True):
         )
 
 
-class _Head(msgspec.Struct):
+class _Head(msgspec.Struct, rename="camel"):
     format: str = ""
     format_version: int = 0
 

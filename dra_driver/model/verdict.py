@@ -89,7 +89,8 @@ class CompileError(_Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.source} selector #{self.index} does not compile: {self.message}" + (
+        first = self.message.partition("\n")[0]
+        return f"{self.source} selector #{self.index} does not compile: {first}" + (
             f" ({self.hint})" if self.hint else ""
         )
 
@@ -263,7 +264,8 @@ class NotEnoughDevices(_Case, frozen=True):
     available: int
 
     def __str__(self) -> str:
-        return f"{self.needed} devices needed on one node, at most {self.available} can be had"
+        needed = "1 device is" if self.needed == 1 else f"{self.needed} devices are"
+        return f"{needed} needed on one node, {self.available or 'none'} can be had"
 
 
 class DriverPublishesNothing(_Case, frozen=True):

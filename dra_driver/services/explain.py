@@ -33,6 +33,7 @@ from dra_driver.model.report import EXIT_CODES, Change, ClaimReport, NodeGroup, 
 from dra_driver.model.verdict import (
     AdminAccessNotAllowed,
     ClaimMissing,
+    ConstraintConflict,
     CouldNotTell,
     Fits,
     OtherCondition,
@@ -279,6 +280,8 @@ class _Explanation:
             return "could not tell"
         if nodes.fatal or not nodes.some_fit:
             return "could not tell" if unknown else "devices do not fit"
+        if nodes.allocated_elsewhere and not nodes.some_take_the_pod:
+            return "devices do not fit"
         held = any(isinstance(one, SchedulingGated) for one in verdicts)
         late = any(_can_still_come(one) for claim in claims for one in claim.verdicts)
         if held or late or not nodes.some_take_the_pod:
@@ -309,6 +312,11 @@ class _Explanation:
     ) -> Report:
         verdicts, changes = rest
         groups = nodes.groups()
+        together = [
+            one for group in groups for one in group.devices if isinstance(one, ConstraintConflict)
+        ]
+        if not nodes.some_fit:
+            verdicts = (*verdicts, *together[:1])
         if outcome == "devices fit":
             verdicts = (Fits(nodes.first_placement()), *verdicts)
         return Report(
@@ -348,12 +356,12 @@ def _summary(
 ) -> str:
     total = nodes.count
     if outcome == "devices fit":
-        return f"the devices fit on {nodes.fitting} of {total} nodes"
+        return f"the devices fit on {nodes.fitting:,} of {total:,} nodes"
     if outcome == "devices do not fit":
         if nodes.fatal:
-            return f"the scheduler gives up on all nodes: {nodes.fatal}"
-        return f"the devices fit on none of {total} nodes"
+            return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
+        return f"the devices fit on no node ({total:,} looked at)"
     if outcome == "could not tell":
         return next(str(one) for one in verdicts if isinstance(one, CouldNotTell))
-    where = f"the devices fit on {nodes.fitting} of {total} nodes"
+    where = f"the devices fit on {nodes.fitting:,} of {total:,} nodes"
     return f"{where}, something else holds the {'pod' if pod else 'claim'}"

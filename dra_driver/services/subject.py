@@ -221,7 +221,14 @@ def _manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolve
     claims = [one for one in objects if isinstance(one, ResourceClaim)]
     templates = [one for one in objects if isinstance(one, ResourceClaimTemplate)]
     if pods:
-        yield from (_pod(state, pod, live=False) for pod in pods)
+        fresh = {_full(claim.metadata) for claim in claims}
+        for pod in pods:
+            found = _pod(state, pod, live=False)
+            wanted = tuple(
+                replace(one, made=False, origin=FROM_FILE) if one.name in fresh else one
+                for one in found.wanted
+            )
+            yield replace(found, wanted=wanted)
     elif claims:
         names = ", ".join(_full(claim.metadata) for claim in claims)
         wanted = tuple(replace(_existing(one), made=False, origin=FROM_FILE) for one in claims)

@@ -17,10 +17,9 @@ import msgspec
 
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.failures import AllocationError, NodeAllocationError
-from dra_driver.allocator.holdings import Holdings
+from dra_driver.allocator.held import Held
 from dra_driver.kube.wire.objects import load
 from dra_driver.model.api.core import Node
-from dra_driver.model.api.defaults import with_defaults
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.testing.plain_client import Object, PlainClient
@@ -104,7 +103,7 @@ class FakeScheduler:
         return Allocator(
             [load(ResourceSlice, found) for found in self._client.list("resourceslices")],
             classes,
-            Holdings.of(claims, consumable_capacity=True).state(),
+            Held.of(claims, consumable_capacity=True).state(),
             new_share_id=lambda: str(uuid.uuid4()),
         )
 
@@ -193,7 +192,7 @@ def _allocated(allocator: Allocator, claims: list[Object], node: Object) -> list
         return "resourceclaim not available on the node"
     wanted = [claim for claim in claims if not _allocation(claim)]
     try:
-        results = allocator.allocate(load(Node, node), [_loaded(claim) for claim in wanted])
+        results = allocator.allocate(load(Node, node), [load(ResourceClaim, one) for one in wanted])
     except NodeAllocationError as error:
         return str(error)
     if results is None:
@@ -203,11 +202,6 @@ def _allocated(allocator: Allocator, claims: list[Object], node: Object) -> list
         for claim, result in zip(wanted, results, strict=True)
     ]
     return given + filled
-
-
-def _loaded(claim: Object) -> ResourceClaim:
-    loaded = load(ResourceClaim, claim)
-    return msgspec.structs.replace(loaded, spec=with_defaults(loaded.spec))
 
 
 def _allocation(claim: Object) -> Object:

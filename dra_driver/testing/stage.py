@@ -56,10 +56,14 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.api = FakeApi(versions=("v1",)).__enter__()
+        self.api.tell_gates({})  # everything is as in its release
         self.client = PlainClient(self.api.url)
         self.scheduler = FakeScheduler(self.client)
         self.kubelet = FakeKubelet(self.root, version=KUBERNETES)
-        status = {"nodeInfo": {"kubeletVersion": f"v{KUBERNETES}.0"}}
+        status = {
+            "nodeInfo": {"kubeletVersion": f"v{KUBERNETES}.0"},
+            "allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"},
+        }
         self.api.put("nodes", {"metadata": {"name": NODE}, "status": status})
         self.api.kubeconfig(self.root / "kubeconfig")
         return self

@@ -21,6 +21,7 @@ QUESTIONS = {
     "prepare": False,
     "memory": False,
     "start": False,
+    "explain": False,
     "cel": True,
     "containers": True,
     "fleet": True,

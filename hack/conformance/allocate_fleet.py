@@ -6,6 +6,7 @@ matter. What a problem should contain is wished for by name (allocate_features);
 looks whether it came true.
 """
 
+import copy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -100,6 +101,8 @@ class _Pool:
         self._generation = dice.random.randint(1, 3)
         self._counters = dice.wants("counters", otherwise=0.1) or dice.wants("groups")
         self._serial = 0
+        self._made: list[Json] = []
+        self._twins = dice.one(0, 0.4, 0.8)
         self._binding = dice.wants("binding conditions", otherwise=0.02)
 
     def slices(self, count: int) -> list[Json]:
@@ -131,7 +134,7 @@ class _Pool:
         spec |= self._selection(other=other)
         if dice.wants("skip node operations", wished=0.5, otherwise=0.01):
             spec["skipNodeOperations"] = dice.one(["NodePrepareResources"], ["*"])
-        spec["devices"] = [self._device() for _ in range(count)]
+        spec["devices"] = [self._twin() or self._device() for _ in range(count)]
         if spec.get("perDeviceNodeSelection"):
             for device in spec["devices"]:
                 device.update(self._device_selection())
@@ -181,6 +184,26 @@ class _Pool:
             device["bindingFailureConditions"] = ["broken"]
         if dice.wants("binds to node", wished=0.5, otherwise=0.01):
             device["bindsToNode"] = True
+        self._made.append(device)
+        return device
+
+    def _twin(self) -> Json | None:
+        """Often a copy of an earlier device of the pool, and of these some with one part from another device."""
+        dice = self._dice
+        if not self._made or not dice.often(self._twins):
+            return None
+        device = copy.deepcopy(dice.one(*self._made))
+        if dice.often(0.6):
+            other = self._device()
+            part = dice.one(
+                *sorted((set(other) | set(device)) - {"name"}), "capacity", "attributes"
+            )
+            device.pop(part, None)
+            if part in other:
+                device[part] = other[part]
+        device["name"] = f"dev-{self._serial}"
+        device["attributes"]["serial"] = {"string": f"{self._name}-{self._serial}"}
+        self._serial += 1
         return device
 
     def _attributes(self, number: int) -> Json:
@@ -255,7 +278,12 @@ class _Pool:
 
     def _consumption(self) -> list[Json]:
         dice = self._dice
-        used = [self._part("shared", dice.one("10", "20", "20", "40"))]
+        used = [
+            self._part(
+                "shared",
+                dice.one("10", "20", "20", "40") if dice.often(0.98) else dice.one("-10", "0"),
+            )
+        ]
         if dice.often(0.15):
             used.append(self._part("second", dice.one("1", "2")))
         return used

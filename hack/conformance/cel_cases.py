@@ -49,11 +49,15 @@ class Cases:
         tree = as_condition(maker, call, aim)
         if self.chance.random() < 0.1:
             return self.case(surrounded(maker, tree), group="surrounded", focus=aim)
-        return self.case(tree, group="overload", focus=f"{overload.function}|{overload.id}", aim=aim)
+        return self.case(
+            tree, group="overload", focus=f"{overload.function}|{overload.id}", aim=aim
+        )
 
     def _call(self, maker: Expressions, overload: Overload, aim: str, depth: int) -> Tree:
         types = maker.instance(overload, {})
-        arguments = [maker.argument(overload, place, of, depth, ()) for place, of in enumerate(types)]
+        arguments = [
+            maker.argument(overload, place, of, depth, ()) for place, of in enumerate(types)
+        ]
         if aim == FAILS and arguments and self.chance.random() < 0.7:
             place = self.chance.randrange(len(arguments))
             arguments[place] = maker.wrong(types[place], depth, ())
@@ -61,33 +65,58 @@ class Cases:
             overload, arguments = self._mistaken(maker, overload, arguments)
         return maker.written(overload, tuple(arguments), overload.result)
 
-    def _mistaken(self, maker: Expressions, overload: Overload, arguments: list[Tree]) -> tuple[Overload, list[Tree]]:
+    def _mistaken(
+        self, maker: Expressions, overload: Overload, arguments: list[Tree]
+    ) -> tuple[Overload, list[Tree]]:
         """A call that no overload fits: a wrong type, one argument too many or too few, a wrong name."""
         is_operator = overload.function.strip("_@") != overload.function
         at = self.chance.random()
         if arguments and (is_operator or at < 0.6):
             place = self.chance.randrange(len(arguments))
-            arguments[place] = self.chance.choice((maker.constant(maker.any_type()), leaf("nowhere"), leaf("device")))
+            arguments[place] = self.chance.choice(
+                (maker.constant(maker.any_type()), leaf("nowhere"), leaf("device"))
+            )
             return overload, arguments
         if not is_operator and at < 0.75:
             return overload, [*arguments, maker.constant(maker.any_type())]
         if at < 0.85 and len(arguments) > overload.member:
             return overload, arguments[:-1]
-        misspelt = Overload(f"{overload.function}x", overload.id, overload.member, overload.arguments, overload.result)
+        misspelt = Overload(
+            f"{overload.function}x",
+            overload.id,
+            overload.member,
+            overload.arguments,
+            overload.result,
+        )
         return (overload, arguments) if is_operator else (misspelt, arguments)
 
     def random_case(self) -> Case:
         """A case about nothing in particular."""
-        maker = Expressions(self.declarations, self.chance, careless=self.chance.choice((0.0, 0.02, 0.1)))
+        maker = Expressions(
+            self.declarations, self.chance, careless=self.chance.choice((0.0, 0.02, 0.1))
+        )
         tree = maker.make(BOOL, self.chance.choice((2, 3, 3, 4, 5)))
         return self.case(tree, group="random", focus="random")
 
-    def case(self, tree: Tree, *, group: str, focus: str, aim: str = "", device: Mapping[str, Any] | None = None) -> Case:
+    def case(
+        self,
+        tree: Tree,
+        *,
+        group: str,
+        focus: str,
+        aim: str = "",
+        device: Mapping[str, Any] | None = None,
+    ) -> Case:
         """A question about a tree, over a device and an environment that are chosen here."""
         self.made += 1
         careful = aim in (TRUE, FALSE) and self.chance.random() < 0.7
         chosen = device or (cel_devices.typical() if careful else cel_devices.varied(self.chance))
-        line = {"name": f"{group}-{self.made}", "expression": str(tree), **chosen, "env": self.chance.choice(ENVIRONMENTS)}
+        line = {
+            "name": f"{group}-{self.made}",
+            "expression": str(tree),
+            **chosen,
+            "env": self.chance.choice(ENVIRONMENTS),
+        }
         if self.chance.random() < 0.3:
             line["features"] = {
                 "EnableConsumableCapacity": self.chance.random() < 0.5,
@@ -103,8 +132,16 @@ def as_condition(maker: Expressions, call: Tree, aim: str) -> Tree:
         return call if chance.random() < 0.8 else Tree(("!", operand(call)), BOOL, primary=False)
     at = chance.random()
     if at < 0.25 and call.type.name not in ("type", "T", "A", "V"):
-        sign = chance.choice(("==", "!=", "<", ">=") if call.type.name in ("int", "string", "double", "uint", "bool") else ("==", "!="))
-        return Tree((operand(call), f" {sign} ", operand(maker.constant(settled(maker, call.type)))), BOOL, primary=False)
+        sign = chance.choice(
+            ("==", "!=", "<", ">=")
+            if call.type.name in ("int", "string", "double", "uint", "bool")
+            else ("==", "!=")
+        )
+        return Tree(
+            (operand(call), f" {sign} ", operand(maker.constant(settled(maker, call.type)))),
+            BOOL,
+            primary=False,
+        )
     if at < 0.4:
         return Tree(("cel.bind(x, ", call, ", x == x)" if aim != FALSE else ", x != x)"), BOOL)
     sign = "!=" if aim == FALSE else "=="

@@ -22,6 +22,7 @@ from cel_cases import Case, Cases
 from cel_coverage import Coverage
 from cel_shrink import shrink
 from dra_driver.testing.conformance.verdicts import (
+    REFUSED,
     VERDICTS,
     Answer,
     gist,
@@ -74,14 +75,18 @@ class Differences:
 
     def add(self, case: Case, theirs: Answer, own: Answer) -> None:
         """One more."""
-        kind = f"{gist(theirs)} / {gist(own)}" if theirs.get("cost") == own.get("cost") else _cost_kind(theirs, own)
+        kind = _kind(theirs, own)
         self.kinds[kind] += 1
         if kind not in self.first or len(str(case.tree)) < len(str(self.first[kind].tree)):
             self.first[kind] = case
 
 
-def _cost_kind(theirs: Answer, own: Answer) -> str:
-    return f"cost, {verdict(theirs)} / {verdict(own)}: {own['compileError'] or ''}"[:100]
+def _kind(theirs: Answer, own: Answer) -> str:
+    if str(own["compileError"]).startswith("internal error"):
+        return str(own["compileError"])
+    if verdict(theirs) == verdict(own) != REFUSED and theirs["cost"] != own["cost"]:
+        return "cost"
+    return f"{gist(theirs)[0::2]} {gist(theirs)[3]} / {gist(own)[0::2]} {gist(own)[3]}"
 
 
 def run(oracle: Path, *, size: int, seed: int) -> bool:
@@ -106,8 +111,10 @@ def _run(comparison: Comparison, oracle: Path, *, size: int, seed: int) -> bool:
             if not same(theirs, own) and comparison.really(dict(case.line), own):
                 differences.add(case, theirs, own)
     print(coverage.table())
-    print(f"\nCEL: {coverage.summary()} in {time.monotonic() - begun:.0f} s, seed {seed}; same error texts: "
-          f"{comparison.equal_texts[True]} of {comparison.equal_texts.total()}")
+    print(
+        f"\nCEL: {coverage.summary()} in {time.monotonic() - begun:.0f} s, seed {seed}; same error texts: "
+        f"{comparison.equal_texts[True]} of {comparison.equal_texts.total()}"
+    )
     report(differences, comparison)
     gaps = list(coverage.gaps())
     for gap in gaps:
@@ -126,7 +133,11 @@ def declared(oracle: Path) -> cel_declarations.Declarations:
 
 def batches(cases: Cases, coverage: Coverage, oracle: Path, size: int) -> Iterator[list[Case]]:
     """All cases; those that are made without chance first, then by what is still missing."""
-    fixed = [*cel_rules.rule_cases(cases, rounds=2), *cel_rules.limit_cases(cases), *run_time_costs(cases, oracle)]
+    fixed = [
+        *cel_rules.rule_cases(cases, rounds=2),
+        *cel_rules.limit_cases(cases),
+        *run_time_costs(cases, oracle),
+    ]
     source = iter(fixed)
     while batch := list(islice(source, BATCH)):
         yield batch
@@ -162,7 +173,10 @@ def run_time_costs(cases: Cases, oracle: Path) -> Iterator[Case]:
         templates = cel_rules.RUN_TIME_COST
         probes = [(1000, 2000)] * len(templates)
         cost = [
-            [answer.get("actualCost") for answer in partner.ask([_probe(cases, template, at) for at in sizes])]
+            [
+                answer.get("actualCost")
+                for answer in partner.ask([_probe(cases, template, at) for at in sizes])
+            ]
             for template, sizes in zip(templates, probes, strict=True)
         ]
     finally:
@@ -171,7 +185,7 @@ def run_time_costs(cases: Cases, oracle: Path) -> Iterator[Case]:
         if low and high:
             slope = (high - low) / 1000
             fits = int((cel_rules.MOST_COST - low) / slope) + 1000
-            for size in range(fits - 2, fits + 4):
+            for size in range(fits - 1, fits + 3):
                 yield cel_rules.run_time_cost_case(cases, template, size)
 
 

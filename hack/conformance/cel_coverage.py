@@ -17,7 +17,17 @@ _AUTHORIZER = "no variable of this environment is an authorizer, so the call can
 _NO_ARGUMENT = "takes no argument, so nothing can go wrong in it"
 _TRUTH = (TRUE, FALSE)
 _AUTHORIZATION = (
-    *("allowed", "check", "error", "errored", "fieldSelector", "group", "labelSelector", "name", "namespace"),
+    *(
+        "allowed",
+        "check",
+        "error",
+        "errored",
+        "fieldSelector",
+        "group",
+        "labelSelector",
+        "name",
+        "namespace",
+    ),
     *("path", "reason", "resource", "serviceAccount", "subresource"),
 )
 
@@ -35,7 +45,9 @@ class Coverage:
     """Counts cases by what they are about and the oracle's verdict."""
 
     def __init__(self, declarations: Declarations) -> None:
-        self.overloads = {f"{one.function}|{one.id}": one for one in declarations.overloads if one.writable}
+        self.overloads = {
+            f"{one.function}|{one.id}": one for one in declarations.overloads if one.writable
+        }
         self.cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
         for focus in self.overloads:
             self.cells["overload"][focus].clear()
@@ -44,7 +56,11 @@ class Coverage:
         """One case was answered."""
         self.cells[case.group][case.focus][verdict] += 1
         gates = case.line.get("features")
-        said = "all" if gates is None else "+".join(key.removeprefix("Enable") for key, on in gates.items() if on) or "none"
+        said = (
+            "all"
+            if gates is None
+            else "+".join(key.removeprefix("Enable") for key, on in gates.items() if on) or "none"
+        )
         self.cells["environment"][f"{case.line['env'] or 'default'}, gates: {said}"][verdict] += 1
 
     def gaps(self) -> Iterator[tuple[str, str, str]]:
@@ -65,7 +81,16 @@ class Coverage:
     def table(self) -> str:
         """The table as text; overloads of one function that miss nothing share a line."""
         lines = [f"{'':58}" + "".join(f"{verdict:>16}" for verdict in VERDICTS)]
-        for group in ("environment", "absorption", "macro", "syntax", "limit", "random", "surrounded", "overload"):
+        for group in (
+            "environment",
+            "absorption",
+            "macro",
+            "syntax",
+            "limit",
+            "random",
+            "surrounded",
+            "overload",
+        ):
             rows = self.cells[group]
             lines.append(f"\n{group} ({len(rows)})")
             lines.extend(self._row(group, focus, row) for focus, row in sorted(rows.items()))
@@ -85,5 +110,7 @@ class Coverage:
         total = Counter[str]()
         for row in self.cells["environment"].values():
             total.update(row)
-        shares = ", ".join(f"{verdict} {total[verdict]}" for verdict in (TRUE, FALSE, FAILS, REFUSED))
+        shares = ", ".join(
+            f"{verdict} {total[verdict]}" for verdict in (TRUE, FALSE, FAILS, REFUSED)
+        )
         return f"{total.total()} evaluations ({shares}); {filled} of {cells} cells of {len(self.overloads)} overloads"

@@ -8,10 +8,37 @@ from cel_vocabulary import SEMVERS
 
 DRIVER = "dra.example.com"
 Attribute = dict[str, Any]
-STRINGS = ("fish", "", "abc", "NVIDIA A100-SXM4-80GB", "héllo", "a,b,c", "1", "1.2.3", "x" * 64, "10.0.0.1", "true", "1Gi")
+STRINGS = (
+    "fish",
+    "",
+    "abc",
+    "NVIDIA A100-SXM4-80GB",
+    "héllo",
+    "a,b,c",
+    "1",
+    "1.2.3",
+    "x" * 64,
+    "10.0.0.1",
+    "true",
+    "1Gi",
+)
 INTS = (0, 1, 2, 3, 4, 7, 42, -1, 9223372036854775807, -9223372036854775808, 1000)
 VERSIONS = tuple(text[1:-1] for text in SEMVERS[:9])
-QUANTITIES = ("80Gi", "1Gi", "0", "1", "500m", "90G", "1024", "12E", "-1Ki", "0.5", "100n", "1e3", "9223372036854775807")
+QUANTITIES = (
+    "80Gi",
+    "1Gi",
+    "0",
+    "1",
+    "500m",
+    "90G",
+    "1024",
+    "12E",
+    "-1Ki",
+    "0.5",
+    "100n",
+    "1e3",
+    "9223372036854775807",
+)
 
 
 def scalar(chance: random.Random, kind: str) -> Attribute:
@@ -28,7 +55,9 @@ def scalar(chance: random.Random, kind: str) -> Attribute:
 
 def several(chance: random.Random, kind: str) -> Attribute:
     """One attribute that is a list of that kind; an empty list cannot be told from none."""
-    values = [next(iter(scalar(chance, kind).values())) for _ in range(chance.choice((1, 1, 2, 3, 3, 8)))]
+    values = [
+        next(iter(scalar(chance, kind).values())) for _ in range(chance.choice((1, 1, 2, 3, 3, 8)))
+    ]
     return {f"{kind}s": values}
 
 
@@ -71,7 +100,9 @@ def varied(chance: random.Random) -> dict[str, Any]:
             attributes[name] = scalar(chance, chance.choice(("bool", "int", "string", "version")))
         elif at < 0.7:
             single = kind.removesuffix("s")
-            attributes[name] = several(chance, single) if kind.endswith("s") else scalar(chance, kind)
+            attributes[name] = (
+                several(chance, single) if kind.endswith("s") else scalar(chance, kind)
+            )
     for name in list(device["capacity"]):
         if chance.random() < 0.1:
             del device["capacity"][name]

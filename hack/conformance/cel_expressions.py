@@ -18,7 +18,13 @@ from cel_types import (
 )  # fmt: skip
 from cel_vocabulary import LITERALS, STRINGS, TEXTS
 
-DOMAINS = ("dra.example.com", "dra.example.com", "dra.example.com", "other.example.com", "missing.example.com")
+DOMAINS = (
+    "dra.example.com",
+    "dra.example.com",
+    "dra.example.com",
+    "other.example.com",
+    "missing.example.com",
+)
 # The device of a case has these with the type that the name promises, mostly.
 ATTRIBUTES = {
     BOOL: ("flag", "off"),
@@ -31,7 +37,14 @@ ATTRIBUTES = {
     list_of(SEMVER): ("versions",),
 }
 CAPACITIES = ("memory", "cores")
-MADE_BY = {TIMESTAMP: "timestamp", DURATION: "duration", QUANTITY: "quantity", SEMVER: "semver", IP: "ip", CIDR: "cidr"}
+MADE_BY = {
+    TIMESTAMP: "timestamp",
+    DURATION: "duration",
+    QUANTITY: "quantity",
+    SEMVER: "semver",
+    IP: "ip",
+    CIDR: "cidr",
+}
 SIMPLE = (BOOL, INT, UINT, DOUBLE, STRING, BYTES)
 RARE = (TIMESTAMP, DURATION, QUANTITY, SEMVER, IP, CIDR, URL, NULL, TYPE, DYN)
 KEYS = (STRING, STRING, INT, UINT, BOOL)
@@ -41,7 +54,9 @@ Scope = tuple[tuple[str, Type], ...]
 class Expressions:
     """Makes expressions from the declarations, always the same ones from the same random numbers."""
 
-    def __init__(self, declarations: Declarations, chance: random.Random, *, careless: float = 0.0) -> None:
+    def __init__(
+        self, declarations: Declarations, chance: random.Random, *, careless: float = 0.0
+    ) -> None:
         self.declarations = declarations
         self.chance = chance
         self.careless = careless
@@ -58,7 +73,12 @@ class Expressions:
             return self.chance.choice(RARE)
         inner = self.chance.choice(SIMPLE)
         return self.chance.choice(
-            (list_of(inner), map_of(self.chance.choice(KEYS), inner), optional_of(inner), list_of(list_of(inner)))
+            (
+                list_of(inner),
+                map_of(self.chance.choice(KEYS), inner),
+                optional_of(inner),
+                list_of(list_of(inner)),
+            )
         )
 
     def instance(self, overload: Overload, found: Substitution) -> tuple[Type, ...]:
@@ -66,7 +86,10 @@ class Expressions:
         filled = dict(found)
         for name in overload.parameters:
             if name not in filled:
-                is_key = any(argument.name == "map" and str(argument.params[0]) == name for argument in overload.arguments)
+                is_key = any(
+                    argument.name == "map" and str(argument.params[0]) == name
+                    for argument in overload.arguments
+                )
                 filled[name] = self.chance.choice(KEYS) if is_key else self.any_type()
         return tuple(substitute(argument, filled) for argument in overload.arguments)
 
@@ -120,8 +143,12 @@ class Expressions:
             case "kubernetes.URL":
                 return Tree(("url(", self.text_for("url"), ")"), wanted)
             case "kubernetes.NamedFormat":
-                return leaf(f"format.{self.chance.choice(TEXTS['format.named'][:13])[1:-1]}()", FORMAT)
-        return Tree(("dyn(", self.constant(self.chance.choice((*SIMPLE, QUANTITY, list_of(INT)))), ")"), DYN)
+                return leaf(
+                    f"format.{self.chance.choice(TEXTS['format.named'][:13])[1:-1]}()", FORMAT
+                )
+        return Tree(
+            ("dyn(", self.constant(self.chance.choice((*SIMPLE, QUANTITY, list_of(INT)))), ")"), DYN
+        )
 
     def _optional(self, wanted: Type, scope: Scope) -> Tree:
         if self.chance.random() < 0.25:
@@ -159,13 +186,20 @@ class Expressions:
     def device_part(self, kind: str, name: str, a_type: Type) -> Tree:
         """device.attributes[…].name, or device.capacity[…].name, in one of its spellings."""
         domain = DOMAINS[0] if self.careless == 0 else self.chance.choice(DOMAINS)
-        base = self.chance.choice((f'device.{kind}["{domain}"]',) * 9 + (f"device.{kind}['{domain}']",))
+        base = self.chance.choice(
+            (f'device.{kind}["{domain}"]',) * 9 + (f"device.{kind}['{domain}']",)
+        )
         return leaf(base + self.chance.choice((f".{name}", f".{name}", f'["{name}"]')), a_type)
 
     def device_map(self, wanted: Type) -> Tree:
         """A map of the device: its attributes or capacities, by domain or by name."""
         kind = self.chance.choice(("attributes", "capacity"))
-        return leaf(self.chance.choice((f"device.{kind}", f'device.{kind}["{self.chance.choice(DOMAINS)}"]')), wanted)
+        return leaf(
+            self.chance.choice(
+                (f"device.{kind}", f'device.{kind}["{self.chance.choice(DOMAINS)}"]')
+            ),
+            wanted,
+        )
 
     # Mistakes
 
@@ -178,7 +212,13 @@ class Expressions:
             return Tree(("dyn(", self.simple(self.any_type(), scope), ")"), wanted)
         if at < 0.85:
             return self.chance.choice(
-                (leaf("[][0]"), leaf("{}.a"), leaf("dyn(1 / 0)"), leaf("optional.none().value()"), leaf('[1, 2][dyn("0")]'))
+                (
+                    leaf("[][0]"),
+                    leaf("{}.a"),
+                    leaf("dyn(1 / 0)"),
+                    leaf("optional.none().value()"),
+                    leaf('[1, 2][dyn("0")]'),
+                )
             )
         other = self.chance.choice([of for of in ATTRIBUTES if of != wanted])
         return self.attribute(other)
@@ -192,7 +232,9 @@ class Expressions:
             return self.simple(wanted, scope)
         functions = sorted({overload.function for overload, _ in overloads})
         function = self.chance.choice(functions)
-        overload, found = self.chance.choice([entry for entry in overloads if entry[0].function == function])
+        overload, found = self.chance.choice(
+            [entry for entry in overloads if entry[0].function == function]
+        )
         arguments = tuple(
             self.argument(overload, place, of, depth - 1, scope)
             for place, of in enumerate(self.instance(overload, found))
@@ -201,9 +243,19 @@ class Expressions:
 
     def argument(self, overload: Overload, place: int, of: Type, depth: int, scope: Scope) -> Tree:
         """One argument; a text that its function reads is mostly one that it understands."""
-        reads_text = place == len(overload.arguments) - 1 or not overload.member or len(overload.arguments) == 3
+        reads_text = (
+            place == len(overload.arguments) - 1
+            or not overload.member
+            or len(overload.arguments) == 3
+        )
         is_text_place = place > 0 or not overload.member or overload.function == "format"
-        if of == STRING and overload.function in TEXTS and reads_text and is_text_place and self.chance.random() < 0.85:
+        if (
+            of == STRING
+            and overload.function in TEXTS
+            and reads_text
+            and is_text_place
+            and self.chance.random() < 0.85
+        ):
             return self.text_for(overload.function)
         if of == INT and self.chance.random() < 0.7:
             return leaf(self.chance.choice(("0", "1", "2", "3", "4", "-1")), INT, primary=False)
@@ -226,7 +278,9 @@ class Expressions:
             case "_[?_]":
                 return Tree((operand(arguments[0]), "[?", arguments[1], "]"), result)
             case "_?._":
-                return Tree((operand(arguments[0]), ".?", self.chance.choice(("a", "name", "nope"))), result)
+                return Tree(
+                    (operand(arguments[0]), ".?", self.chance.choice(("a", "name", "nope"))), result
+                )
         if overload.member:
             return Tree((operand(arguments[0]), f".{name}(", Many(arguments[1:]), ")"), result)
         return Tree((f"{name}(", Many(arguments), ")"), result)
@@ -235,14 +289,20 @@ class Expressions:
         """c ? a : b"""
         condition = self.make(BOOL, depth - 1, scope)
         first, second = self.make(wanted, depth - 1, scope), self.make(wanted, depth - 1, scope)
-        return Tree((operand(condition), " ? ", operand(first), " : ", operand(second)), wanted, primary=False)
+        return Tree(
+            (operand(condition), " ? ", operand(first), " : ", operand(second)),
+            wanted,
+            primary=False,
+        )
 
     def literal(self, wanted: Type, depth: int, scope: Scope) -> Tree:
         """A list or map with parts that are expressions; else whatever is simple."""
         if wanted.name == "list":
             items = [self.element(wanted.params[0], depth - 1, scope) for _ in range(self.few())]
             if self.chance.random() < 0.15:
-                items.append(Tree(("?", operand(self.make(optional_of(wanted.params[0]), depth - 1, scope)))))
+                items.append(
+                    Tree(("?", operand(self.make(optional_of(wanted.params[0]), depth - 1, scope))))
+                )
             return Tree(("[", Many(tuple(items)), "]"), wanted)
         if wanted.name == "map":
             entries = [self.entry(wanted, depth - 1, scope) for _ in range(self.few())]
@@ -254,7 +314,15 @@ class Expressions:
         at = self.chance.random()
         if at < 0.4:
             a_list = self.make(list_of(wanted), depth - 1, scope)
-            return Tree((operand(a_list), "[", leaf(self.chance.choice(("0", "1", "0", "5", "dyn(0.0)", "dyn(0u)"))), "]"), wanted)
+            return Tree(
+                (
+                    operand(a_list),
+                    "[",
+                    leaf(self.chance.choice(("0", "1", "0", "5", "dyn(0.0)", "dyn(0u)"))),
+                    "]",
+                ),
+                wanted,
+            )
         key = self.chance.choice(KEYS)
         a_map = self.make(map_of(key, wanted), depth - 1, scope)
         if key == STRING and at < 0.6:
@@ -276,7 +344,16 @@ class Expressions:
         """cel.bind."""
         name, of = self.fresh(), self.any_type()
         value = self.make(of, depth - 1, scope)
-        return Tree((f"cel.bind({name}, ", value, ", ", self.make(wanted, depth - 1, ((name, of), *scope)), ")"), wanted)
+        return Tree(
+            (
+                f"cel.bind({name}, ",
+                value,
+                ", ",
+                self.make(wanted, depth - 1, ((name, of), *scope)),
+                ")",
+            ),
+            wanted,
+        )
 
     def macro(self, wanted: Type, depth: int, scope: Scope) -> Tree:
         """A macro that answers the type, or else a call."""
@@ -306,7 +383,11 @@ class Expressions:
         """all, exists, existsOne, exists_one over two variables."""
         value = self.any_type()
         key = self.chance.choice((INT, STRING))
-        over = self._range(value, depth, scope) if key == INT else operand(self.make(map_of(key, value), depth - 1, scope))
+        over = (
+            self._range(value, depth, scope)
+            if key == INT
+            else operand(self.make(map_of(key, value), depth - 1, scope))
+        )
         macro = self.chance.choice(("all", "exists", "existsOne", "exists_one"))
         condition = self.make(BOOL, depth - 1, (("i", key), ("v", value), *scope))
         return Tree((over, f".{macro}(i, v, ", condition, ")"), BOOL)
@@ -316,33 +397,64 @@ class Expressions:
         if self.chance.random() < 0.7:
             name = self.chance.choice(("name", "index", "nope", "version", "flag"))
             return leaf(f'has(device.attributes["{self.chance.choice(DOMAINS)}"].{name})', BOOL)
-        return Tree(("has(", operand(self.make(map_of(STRING, INT), depth - 1, scope)), ".a)"), BOOL)
+        return Tree(
+            ("has(", operand(self.make(map_of(STRING, INT), depth - 1, scope)), ".a)"), BOOL
+        )
 
     def mapped(self, wanted: Type, depth: int, scope: Scope) -> Tree:
         """map, filter, transformList, sortBy and the like."""
         name, of = self.fresh(), self.any_type()
         inner = ((name, of), *scope)
         element = wanted.params[0]
-        match self.chance.choice(("map", "map3", "filter", "transformList", "transformList4", "sortBy")):
+        match self.chance.choice(
+            ("map", "map3", "filter", "transformList", "transformList4", "sortBy")
+        ):
             case "map":
-                parts = (self._range(of, depth, scope), f".map({name}, ", self.make(element, depth - 1, inner), ")")
+                parts = (
+                    self._range(of, depth, scope),
+                    f".map({name}, ",
+                    self.make(element, depth - 1, inner),
+                    ")",
+                )
             case "map3":
                 kept, made = self.make(BOOL, depth - 1, inner), self.make(element, depth - 1, inner)
                 parts = (self._range(of, depth, scope), f".map({name}, ", kept, ", ", made, ")")
             case "filter":
                 inner = ((name, element), *scope)
-                parts = (self._range(element, depth, scope), f".filter({name}, ", self.make(BOOL, depth - 1, inner), ")")
+                parts = (
+                    self._range(element, depth, scope),
+                    f".filter({name}, ",
+                    self.make(BOOL, depth - 1, inner),
+                    ")",
+                )
             case "transformList":
                 inner = (("i", INT), ("v", of), *scope)
-                parts = (self._range(of, depth, scope), ".transformList(i, v, ", self.make(element, depth - 1, inner), ")")
+                parts = (
+                    self._range(of, depth, scope),
+                    ".transformList(i, v, ",
+                    self.make(element, depth - 1, inner),
+                    ")",
+                )
             case "transformList4":
                 inner = (("i", INT), ("v", of), *scope)
                 kept, made = self.make(BOOL, depth - 1, inner), self.make(element, depth - 1, inner)
-                parts = (self._range(of, depth, scope), ".transformList(i, v, ", kept, ", ", made, ")")
+                parts = (
+                    self._range(of, depth, scope),
+                    ".transformList(i, v, ",
+                    kept,
+                    ", ",
+                    made,
+                    ")",
+                )
             case _:
                 key = self.chance.choice((*SIMPLE, TIMESTAMP, DURATION))
                 inner = ((name, element), *scope)
-                parts = (self._range(element, depth, scope), f".sortBy({name}, ", self.make(key, depth - 1, inner), ")")
+                parts = (
+                    self._range(element, depth, scope),
+                    f".sortBy({name}, ",
+                    self.make(key, depth - 1, inner),
+                    ")",
+                )
         return Tree(parts, wanted)
 
     def transformed(self, wanted: Type, depth: int, scope: Scope) -> Tree:
@@ -353,7 +465,10 @@ class Expressions:
         inner = (("k", key), ("v", of), *scope)
         kept = (self.make(BOOL, depth - 1, inner), ", ") if self.chance.random() < 0.4 else ()
         if self.chance.random() < 0.5:
-            return Tree((over, ".transformMap(k, v, ", *kept, self.make(value, depth - 1, inner), ")"), wanted)
+            return Tree(
+                (over, ".transformMap(k, v, ", *kept, self.make(value, depth - 1, inner), ")"),
+                wanted,
+            )
         entry = Tree(("{", self.make(key, 0, inner), ": ", self.make(value, depth - 1, inner), "}"))
         return Tree((over, ".transformMapEntry(k, v, ", *kept, entry, ")"), wanted)
 
@@ -364,10 +479,16 @@ class Expressions:
         at = self.chance.random()
         if at < 0.35:
             optional = operand(self.make(optional_of(of), depth - 1, scope))
-            return Tree((optional, f".optMap({name}, ", self.make(wanted.params[0], depth - 1, inner), ")"), wanted)
+            return Tree(
+                (optional, f".optMap({name}, ", self.make(wanted.params[0], depth - 1, inner), ")"),
+                wanted,
+            )
         if at < 0.6:
             optional = operand(self.make(optional_of(of), depth - 1, scope))
-            return Tree((optional, f".optFlatMap({name}, ", self.make(wanted, depth - 1, inner), ")"), wanted)
+            return Tree(
+                (optional, f".optFlatMap({name}, ", self.make(wanted, depth - 1, inner), ")"),
+                wanted,
+            )
         if at < 0.8:
             a_map = operand(self.make(map_of(STRING, wanted.params[0]), depth - 1, scope))
             return Tree((a_map, self.chance.choice((".?a", '[?"a"]', ".?abc"))), wanted)

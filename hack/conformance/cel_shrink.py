@@ -22,7 +22,9 @@ def shrink(line: Line, tree: Tree, differs: Differs) -> Line:
     """The smallest question that is found."""
     for _ in range(ROUNDS):
         smaller = [*_smaller_questions(line, tree)][:STEPS]
-        found = next((at for at, still in enumerate(differs([q for q, _ in smaller])) if still), None)
+        found = next(
+            (at for at, still in enumerate(differs([q for q, _ in smaller])) if still), None
+        )
         if found is None:
             return line
         line, tree = smaller[found]
@@ -35,7 +37,10 @@ def _smaller_questions(line: Line, tree: Tree) -> Iterator[tuple[Line, Tree]]:
         if entries:
             yield {**line, part: {}}, tree
         for name in entries if len(entries) > 1 else ():
-            yield {**line, part: {key: value for key, value in entries.items() if key != name}}, tree
+            yield (
+                {**line, part: {key: value for key, value in entries.items() if key != name}},
+                tree,
+            )
     for part in ("features", "env", "allowMultipleAllocations"):
         if line.get(part):
             yield {key: value for key, value in line.items() if key != part}, tree

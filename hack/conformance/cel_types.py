@@ -74,8 +74,7 @@ def unify(pattern: Type, wanted: Type, found: Substitution) -> bool:
     if pattern.name != wanted.name or len(pattern.params) != len(wanted.params):
         return False
     return all(
-        unify(inner, want, found)
-        for inner, want in zip(pattern.params, wanted.params, strict=True)
+        unify(inner, want, found) for inner, want in zip(pattern.params, wanted.params, strict=True)
     )
 
 

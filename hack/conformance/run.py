@@ -26,16 +26,30 @@ QUICK = {"cel": 12_000, "allocate": 1_500}
 
 def main() -> int:
     """0 if nothing differs and nothing was left out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="?", choices=FULL, help="one half (default: both)")
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random cases")
+    parser.add_argument(
+        "--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random cases"
+    )
     parser.add_argument("--cel", type=int, metavar="N", help="evaluations")
     parser.add_argument("--allocate", type=int, metavar="N", help="allocations")
     parser.add_argument("--quick", action="store_true", help="about a minute for each half")
     chosen = parser.parse_args()
-    sizes = {name: getattr(chosen, name) or (QUICK if chosen.quick else FULL)[name] for name in FULL}
+    sizes = {
+        name: getattr(chosen, name) or (QUICK if chosen.quick else FULL)[name] for name in FULL
+    }
     oracle = oracle_binary()
-    wrong = [] if chosen.what else [name for name, command in _prepared().items() if subprocess.run(command, cwd=ROOT, check=False).returncode]
+    wrong = (
+        []
+        if chosen.what
+        else [
+            name
+            for name, command in _prepared().items()
+            if subprocess.run(command, cwd=ROOT, check=False).returncode
+        ]
+    )
     halves = {"cel": cel_check.run, "allocate": allocate.run}
     for name, run in halves.items():
         if chosen.what in (None, name) and not run(oracle, size=sizes[name], seed=chosen.seed):

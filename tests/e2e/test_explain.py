@@ -75,9 +75,10 @@ class Explanation:
         return set(_reasons(self.document))
 
     def placement(self, node: str) -> set[Device]:
-        """The devices that the scheduler would take on a node."""
+        """The devices that the pod would have on a node: those its claims have, those it would take."""
         (group,) = [group for group in self.document["nodes"] if node in group["nodes"]]
-        return {_device(chosen) for chosen in group["placement"]}
+        had = [chosen for claim in self.document["claims"] for chosen in claim["allocated"]]
+        return {_device(chosen) for chosen in (*had, *group["placement"])}
 
 
 def _reasons(value: object) -> Iterator[str]:

@@ -22,6 +22,7 @@ STEPS = [
     "published",
     "created",
     "scheduled",
+    "explained",
     "prepared",
     "container",
     "released",
@@ -67,7 +68,10 @@ def test_what_the_demo_shows_agrees_with_itself_and_nothing_is_left() -> None:
     assert steps["container"]["config"]["process"]["env"] == [variable]
     assert pods["wants-less"]["devices"] != [given]
     pending = pods["wants-too-much"]["pending"]
-    assert all(f"{name}: selector 0 of the request is false" in pending for name in devices)
+    assert pending == "0/1 nodes are available: 1 cannot allocate all claims."
+    explained = json.dumps(steps["explained"]["report"])
+    assert f"{len(devices)} devices" in explained or "SelectorFalse" in explained
+    assert "81559Mi" in explained
     (written,) = steps["prepared"]["spec"]["devices"]
     assert steps["prepared"]["cdiDevices"] == [
         f"{steps['prepared']['spec']['kind']}={written['name']}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does everything that the pages show work, and everything that they point at exist?"""
 
+import json
 import re
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from dra_driver.testing.plain_client import PLURALS, PlainClient
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
     *("index", "why", "try-it", "deviceclasses", "node-admins"),
-    *("install", "image", "kind", "nodes", "faults", "tested"),
+    *("install", "image", "kind", "nodes", "faults", "tested", "conformance"),
 )
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
@@ -131,6 +132,14 @@ def test_pods_that_a_page_shows_get_their_devices(path: Path) -> None:
         outcomes = FakeScheduler(client).schedule()
     pods = [document for document in manifests(path) if document["kind"] == "Pod"]
     assert [type(outcome) for outcome in outcomes] == [Placed] * len(pods), outcomes
+
+
+@pytest.mark.parametrize(("what", "place"), [("cel", 0), ("allocate", 2)])
+def test_the_problems_that_are_shown_get_the_answers_that_are_shown(what: str, place: int) -> None:
+    problem, answer = blocks(ROOT / "docs" / "conformance.md", "json")[place : place + 2]
+    command = (sys.executable, "-m", "dra_driver.testing.conformance", what)
+    said = subprocess.run(command, input=problem, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout) == json.loads(answer)
 
 
 def test_the_configuration_that_is_shown_is_understood() -> None:

@@ -176,20 +176,34 @@ def _contains_cidr(cidr: CIDR, other: CIDR) -> bool:
 OVERLOADS = (
     Overload("ip", "string_to_ip", values.STRING, _ip),
     Overload("isIP", "is_ip", values.STRING, _can(_ip)),
-    Overload("ip.isCanonical", "ip_is_canonical", values.STRING, lambda text: str(_ip(text)) == text),
+    Overload(
+        "ip.isCanonical", "ip_is_canonical", values.STRING, lambda text: str(_ip(text)) == text
+    ),
     Overload("string", "ip_to_string", IP_TYPE, str),
     Overload("family", "ip_family", IP_TYPE, lambda ip: 4 if ip.address.bits == BITS_4 else 6),
     Overload("isUnspecified", "ip_is_unspecified", IP_TYPE, _is_unspecified),
     Overload("isLoopback", "ip_is_loopback", IP_TYPE, _is_loopback),
-    Overload("isLinkLocalMulticast", "ip_is_link_local_multicast", IP_TYPE, _is_link_local_multicast),
+    Overload(
+        "isLinkLocalMulticast", "ip_is_link_local_multicast", IP_TYPE, _is_link_local_multicast
+    ),
     Overload("isLinkLocalUnicast", "ip_is_link_local_unicast", IP_TYPE, _is_link_local_unicast),
     Overload("isGlobalUnicast", "ip_is_global_unicast", IP_TYPE, _is_global_unicast),
     Overload("cidr", "string_to_cidr", values.STRING, _cidr),
     Overload("isCIDR", "is_cidr", values.STRING, _can(_cidr)),
     Overload("string", "cidr_to_string", CIDR_TYPE, str),
-    Overload("containsIP", "cidr_contains_ip_string", f"{CIDR_TYPE} string", lambda a, b: _contains_ip(a, _ip(b))),
+    Overload(
+        "containsIP",
+        "cidr_contains_ip_string",
+        f"{CIDR_TYPE} string",
+        lambda a, b: _contains_ip(a, _ip(b)),
+    ),
     Overload("containsIP", "cidr_contains_ip_ip", f"{CIDR_TYPE} {IP_TYPE}", _contains_ip),
-    Overload("containsCIDR", "cidr_contains_cidr_string", f"{CIDR_TYPE} string", lambda a, b: _contains_cidr(a, _cidr(b))),
+    Overload(
+        "containsCIDR",
+        "cidr_contains_cidr_string",
+        f"{CIDR_TYPE} string",
+        lambda a, b: _contains_cidr(a, _cidr(b)),
+    ),
     Overload("containsCIDR", "cidr_contains_cidr", f"{CIDR_TYPE} {CIDR_TYPE}", _contains_cidr),
     Overload("ip", "cidr_ip", CIDR_TYPE, lambda cidr: IP(cidr.address)),
     Overload("prefixLength", "cidr_prefix_length", CIDR_TYPE, lambda cidr: cidr.length),

@@ -28,9 +28,7 @@ _HEX = r"[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*"
 _DECIMAL_DOUBLE = re.compile(
     rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?"
 )
-_HEX_DOUBLE = re.compile(
-    rf"[+-]?0[xX](?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})[pP][+-]?{_DIGITS}"
-)
+_HEX_DOUBLE = re.compile(rf"[+-]?0[xX](?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})[pP][+-]?{_DIGITS}")
 _SPECIAL_DOUBLE = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
 _LONGEST_INTEGER = 4000  # digits: Python refuses to read more, and 20 are too many already
 _BOOLS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(

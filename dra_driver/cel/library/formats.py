@@ -195,7 +195,9 @@ FORMATS = {
     "labelValue": Format("LabelValue", 40, _label_value),
     "uri": Format("URI", _URL_REGEX_SIZE, _uri),
     "uuid": Format("uuid", len(_UUID), _unless(_is_uuid, "does not match the UUID format")),
-    "byte": Format("byte", _BASE64_REGEX_SIZE, _unless(lambda text: _is(_BASE64, text), "invalid base64")),
+    "byte": Format(
+        "byte", _BASE64_REGEX_SIZE, _unless(lambda text: _is(_BASE64, text), "invalid base64")
+    ),
     "date": Format("date", len(_TIME), _unless(_is_date, "invalid date")),
     "datetime": Format("datetime", len(_TIME), _unless(_is_datetime, "invalid datetime")),
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`"%s has %d".format(["gpu-0", 8])`: the verbs s d f e b x X o, as version 2 of ext.Strings has them.
 
-%f and %e write numbers as in English: with commas between thousands, and with `× 10` for an exponent.
+%f and %e write numbers as in English: with commas between thousands, and a power of ten for an exponent.
 Source: cel-go ext/formatting.go, golang.org/x/text/message.
 """
 
@@ -21,6 +21,7 @@ _PRECISION = 6
 _FILLED = 255
 _SMALLEST_DIGIT = 1100  # no double has one that is further behind the point
 _LONGEST = 10**6
+_TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _DIGITS = "0123456789"
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -119,9 +120,7 @@ def _list(elements: list[object]) -> str:
 
 
 def _map(mapping: dict[object, object]) -> str:
-    pairs = [
-        (_key(values.key_value(key)), _element(value)) for key, value in mapping.items()
-    ]
+    pairs = [(_key(values.key_value(key)), _element(value)) for key, value in mapping.items()]
     pairs.sort(key=lambda pair: golang.utf8(pair[0]))
     return "{" + ", ".join(f"{key}:{value}" for key, value in pairs) + "}"
 
@@ -172,7 +171,9 @@ def _binary(argument: object) -> str:
 def _octal(argument: object) -> str:
     if type(argument) in (int, Uint):
         return f"{argument:o}"
-    raise EvaluationError(f"octal clause can only be used on integers, was given {values.kind(argument)}")
+    raise EvaluationError(
+        f"octal clause can only be used on integers, was given {values.kind(argument)}"
+    )
 
 
 def _hex(argument: object) -> str:
@@ -226,7 +227,7 @@ def _scientific(value: float) -> str:
     if not math.isfinite(value):
         return _special(value)
     mantissa, exponent = f"{value:.{_PRECISION}e}".split("e")
-    return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
+    return f"{mantissa}{_TIMES}10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
 
 
 _VERBS: dict[str, Clause] = {

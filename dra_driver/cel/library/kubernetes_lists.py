@@ -100,7 +100,9 @@ OVERLOADS = (
         for name, zero in _ZEROS.items()
     ),
     *(
-        Overload(function, f"list_{name}_{function}_{name}", f"list({kind})", _best(function, prefer))
+        Overload(
+            function, f"list_{name}_{function}_{name}", f"list({kind})", _best(function, prefer)
+        )
         for function, prefer in (("max", -1), ("min", 1))
         for name, kind in _COMPARABLE.items()
     ),

@@ -7,9 +7,9 @@ Source: cel-go ext/lists.go, ext/comprehensions.go.
 from functools import cmp_to_key
 
 from dra_driver.cel import values
-from dra_driver.cel.failures import Aborted, EvaluationError
-from dra_driver.cel.overloads import Overload, Singleton, mismatch
-from dra_driver.cel.values import MutableMap
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
+from dra_driver.cel.overloads import Overload, Singleton
+from dra_driver.cel.values import LiteralMap, MutableMap
 
 _LISTS = frozenset({values.LIST})
 _COMPARABLE = frozenset(
@@ -24,7 +24,7 @@ _COMPARABLE = frozenset(
         values.TIMESTAMP,
     }
 )
-_LONGEST = 10**7  # more than any cost limit lets pass; the API server would run out of memory
+_LONGEST = 1_000_000
 
 
 def _slice(elements: list[object], start: int, end: int) -> list[object]:
@@ -38,9 +38,11 @@ def _slice(elements: list[object], start: int, end: int) -> list[object]:
     return elements[start:end]
 
 
-def _flatten(elements: object, depth: object = 1) -> list[object]:
+def _flatten(elements: object, *depths: object) -> list[object]:
+    (depth,) = depths or (1,)
     if not isinstance(elements, list) or type(depth) is not int:
-        raise mismatch("flatten", (elements, depth))
+        shown = ", ".join(map(values.type_text, depths))
+        raise no_such_overload(f"{values.type_text(elements)}.flatten({shown})")
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     return _flattened(elements, depth)
@@ -60,9 +62,7 @@ def _sort(elements: list[object]) -> list[object]:
     return _sort_by(elements, elements)
 
 
-def _sort_by(elements: list[object], sort_keys: object) -> list[object]:
-    if not isinstance(sort_keys, list):
-        raise Aborted("internal error: interface conversion: sort keys are no list")
+def _sort_by(elements: list[object], sort_keys: list[object]) -> list[object]:
     if len(elements) != len(sort_keys):
         raise EvaluationError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
@@ -98,14 +98,14 @@ def _range(size: int) -> list[object]:
     if size < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {size}")
     if size > _LONGEST:
-        raise Aborted("internal error: runtime error: makeslice: cap out of range")
+        raise EvaluationError(f"lists.range: size {size} exceeds maximum allowed ({_LONGEST})")
     return list(range(size))
 
 
 def _insert(mapping: dict[object, object], key: object, value: object) -> dict[object, object]:
     if values.find(mapping, key)[1]:
         raise EvaluationError(f"insert failed: key {values.text(key)} already exists")
-    inserted = mapping if isinstance(mapping, MutableMap) else dict(mapping)
+    inserted = mapping if isinstance(mapping, MutableMap) else LiteralMap(mapping)
     inserted[values.key_of(values.hashable(key))] = value
     return inserted
 
@@ -116,6 +116,38 @@ def _insert_all(
     for key, value in entries.items():
         mapping = _insert(mapping, values.key_value(key), value)
     return mapping
+
+
+# What counts the cost of these takes an argument for a list, or an int, and ends the evaluation if it is none: an error
+# in it, for example, which is not absorbed then.
+_COUNTED = {
+    "list_distinct": (0, values.LIST),
+    "list_flatten_int": (1, values.INT),
+    **{f"list_{kind}_sort": (0, values.LIST) for kind in _COMPARABLE},
+    **{f"list_{kind}_sortByAssociatedKeys": (1, values.LIST) for kind in _COMPARABLE},
+}
+_ADDABLE = _COMPARABLE - {values.BOOL}
+
+
+def counted_argument(overload: str) -> int | None:
+    """The place of the argument that `require_countable` looks at."""
+    return _COUNTED[overload][0] if overload in _COUNTED else None
+
+
+def require_countable(overload: str, value: object) -> None:
+    """End the evaluation if the cost of the call could not be counted with this argument."""
+    wanted = _COUNTED[overload][1]
+    failed = isinstance(value, EvaluationError)
+    kind = "error" if failed else values.kind(value)
+    if kind == wanted:
+        return
+    found = "*types.Err" if failed else values.go_type(value)
+    if wanted == values.INT:
+        raise Aborted(f"internal error: interface conversion: ref.Val is {found}, not types.Int")
+    method = "Contains" if kind in _ADDABLE else "Add"
+    raise Aborted(
+        f"internal error: interface conversion: {found} is not traits.Lister: missing method {method}"
+    )
 
 
 FUNCTIONS = (

@@ -140,7 +140,9 @@ class _Ipv6Reader:
         if len(digits) > _WORD_DIGITS:
             raise _wrong(self._text, "each group must have 4 or less digits", rest)
         if not digits:
-            raise _wrong(self._text, "each colon-separated field must have at least one digit", rest)
+            raise _wrong(
+                self._text, "each colon-separated field must have at least one digit", rest
+            )
         if rest[len(digits) :].startswith("."):
             self._embedded()
             return False

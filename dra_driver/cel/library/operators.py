@@ -148,6 +148,19 @@ def _size(value: object) -> object:
     return len(value)  # type: ignore[arg-type]  the traits of the function let in only what has a size
 
 
+def equal(left: object, right: object) -> bool:
+    """`left == right`"""
+    return values.equal(left, right)
+
+
+def not_equal(left: object, right: object) -> bool:
+    """`left != right`; what cannot be compared is not equal."""
+    try:
+        return not values.equal(left, right)
+    except EvaluationError:
+        return True
+
+
 def _ordering(holds: Callable[[int, int], bool]) -> Arithmetic:
     return lambda left, right: holds(values.compare(left, right), 0)
 
@@ -165,6 +178,8 @@ FUNCTIONS = (
     Singleton("_<=_", _ordering(operator.le), _ORDERED),
     Singleton("_>_", _ordering(operator.gt), _ORDERED),
     Singleton("_>=_", _ordering(operator.ge), _ORDERED),
+    Singleton("_==_", equal),
+    Singleton("_!=_", not_equal),
     Singleton("@in", contains),
     Singleton("size", _size, _TEXTS | {values.LIST, values.MAP}),
 )

@@ -22,7 +22,9 @@ from dra_driver.model import quantity as canonical
 TYPE = "kubernetes.Quantity"
 
 _SHAPE = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
-_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 _WRONG_SUFFIX = "unable to parse quantity's suffix"
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -36,7 +38,7 @@ _TABLE = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity(Opaque):
-    """`value` × 10^`scale`; `fast` if Kubernetes keeps it in 64 bits."""
+    """`value` times 10^`scale`; `fast` if Kubernetes keeps it in 64 bits."""
 
     value: int
     scale: int = 0
@@ -45,7 +47,11 @@ class Quantity(Opaque):
     pointer: bool = False
 
     type_name = TYPE
-    go_name = "cel.Quantity"
+
+    @property
+    def go_name(self) -> str:
+        """The Go type."""
+        return "*cel.Quantity" if self.pointer else "cel.Quantity"
 
     def equals(self, other: object) -> bool:
         """By value; a pointer on the right is another Go type."""
@@ -84,7 +90,7 @@ def _power(exponent: int) -> int:
 
 
 def _scaled(value: int, powers: int) -> int | None:
-    """value × 10^powers, if 64 bits hold it."""
+    """value times 10^powers, if 64 bits hold it."""
     if value == 0:
         return 0
     if powers > _FAST_DIGITS:

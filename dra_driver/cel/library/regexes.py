@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dra_driver.cel import regex
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.overloads import Implementation, Overload
-from dra_driver.cel.values import TypeValue
+from dra_driver.cel.values import Optional, TypeValue
 
 
 def _compiled(pattern: str) -> regex.Pattern:
@@ -27,8 +27,16 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[object]:
     return list(_compiled(pattern).find_all(text, limit))
 
 
-def _text(value: object) -> str:
-    """A type is taken for its name where the pattern is a constant."""
+def _native(value: object) -> object:
+    """Where the pattern is a constant, an optional is taken for its value."""
+    while isinstance(value, Optional) and value.present:
+        value = value.value
+    return value
+
+
+def _text(optional: object) -> str:
+    """A type is taken for its name there."""
+    value = _native(optional)
     if isinstance(value, TypeValue):
         return value.name
     if isinstance(value, str):
@@ -36,7 +44,8 @@ def _text(value: object) -> str:
     raise no_such_overload()
 
 
-def _limit(value: object) -> int:
+def _limit(optional: object) -> int:
+    value = _native(optional)
     if type(value) is not int:
         raise no_such_overload()
     return value

@@ -136,13 +136,13 @@ def _without_zeros(part: str) -> str:
     return stripped if stripped[:1] in _NUMBERS else "0" + stripped
 
 
-def _semver(text: str, normalize: object = False) -> Semver:
-    return parse_semver(_normalized(text) if normalize else text)
+def _semver(text: str, *normalize: bool) -> Semver:
+    return parse_semver(_normalized(text) if any(normalize) else text)
 
 
-def _is_semver(text: str, normalize: object = False) -> bool:
+def _is_semver(text: str, *normalize: bool) -> bool:
     try:
-        _semver(text, normalize)
+        _semver(text, *normalize)
     except EvaluationError:
         return False
     return True

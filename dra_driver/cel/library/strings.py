@@ -121,14 +121,20 @@ def _overload(function: str, id_: str, signature: str, run: Callable[..., object
 
 FUNCTIONS = (Singleton("matches", _matches, frozenset({values.STRING})),)
 OVERLOADS = (
-    Overload("contains", "contains_string", "string string", _test(lambda a, b: b in a), guarded=False),
+    Overload(
+        "contains", "contains_string", "string string", _test(lambda a, b: b in a), guarded=False
+    ),
     Overload("endsWith", "ends_with_string", "string string", _test(str.endswith), guarded=False),
-    Overload("startsWith", "starts_with_string", "string string", _test(str.startswith), guarded=False),
+    Overload(
+        "startsWith", "starts_with_string", "string string", _test(str.startswith), guarded=False
+    ),
     _overload("charAt", "string_char_at_int", "string int", _char_at),
     _overload("indexOf", "string_index_of_string", "string string", _index_of),
     _overload("indexOf", "string_index_of_string_int", "string string int", _index_of),
     _overload("lastIndexOf", "string_last_index_of_string", "string string", _last_index_of),
-    _overload("lastIndexOf", "string_last_index_of_string_int", "string string int", _last_index_of_before),
+    _overload(
+        "lastIndexOf", "string_last_index_of_string_int", "string string int", _last_index_of_before
+    ),
     _overload("lowerAscii", "string_lower_ascii", "string", lambda text: text.translate(_LOWER)),
     _overload("upperAscii", "string_upper_ascii", "string", lambda text: text.translate(_UPPER)),
     _overload("replace", "string_replace_string_string", "string string string", _replace),

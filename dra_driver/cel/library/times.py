@@ -18,8 +18,6 @@ from dra_driver.cel.values import DURATION, INT_MAX, INT_MIN, SECOND, TIMESTAMP,
 
 EARLIEST, LATEST = -62135596800, 253402300799
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST = datetime(1, 1, 1, tzinfo=UTC)
-_ERA = (400 * 365 + 97) * 24 * 3600
 _OVERFLOW = "integer overflow"
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -140,16 +138,9 @@ def _in_units(duration: Duration, unit: int) -> float:
 
 def timestamp_text(timestamp: Timestamp) -> str:
     """RFC 3339 with the offset that it was written with, and no more digits than needed."""
-    year, rest = _civil(timestamp.seconds + timestamp.offset)
+    year, rest = golang.civil(timestamp.seconds + timestamp.offset)
     fraction = f".{timestamp.nanos:09d}".rstrip("0") if timestamp.nanos else ""
     return f"{year:04d}-{rest:%m-%dT%H:%M:%S}{fraction}{_offset_text(timestamp.offset)}"
-
-
-def _civil(seconds: int) -> tuple[int, datetime]:
-    """Year, and a moment with the same month, day, weekday and time: the calendar repeats itself after 400 years."""
-    eras, rest = divmod(seconds - EARLIEST, _ERA)
-    moment = _FIRST + timedelta(seconds=rest)
-    return moment.year + 400 * eras, moment
 
 
 def _offset_text(offset: int) -> str:
@@ -262,7 +253,7 @@ _GETTERS: dict[str, tuple[str, Getter]] = {
 
 def _getter(get: Getter) -> Callable[..., int]:
     def read(timestamp: Timestamp, zone: str = "UTC") -> int:
-        year, moment = _civil(timestamp.seconds + _zone_offset(timestamp, zone))
+        year, moment = golang.civil(timestamp.seconds + _zone_offset(timestamp, zone))
         return get(year, moment, timestamp.nanos)
 
     return read

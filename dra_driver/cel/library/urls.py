@@ -12,7 +12,7 @@ from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.library import weburl
 from dra_driver.cel.library.weburl import UrlError, WebUrl
 from dra_driver.cel.overloads import Overload
-from dra_driver.cel.values import Opaque
+from dra_driver.cel.values import LiteralMap, Opaque
 
 TYPE = "kubernetes.URL"
 
@@ -58,11 +58,11 @@ def problem(text: str) -> str | None:
     return None
 
 
-def _query(value: URL) -> dict[object, object]:
-    return {
-        weburl.to_text(name): [weburl.to_text(item) for item in found]
+def _query(value: URL) -> LiteralMap:
+    return LiteralMap(
+        (weburl.to_text(name), [weburl.to_text(item) for item in found])
         for name, found in value.url.parameters().items()
-    }
+    )
 
 
 def _getter(read: Callable[[WebUrl], str]) -> Callable[[URL], str]:

@@ -67,7 +67,7 @@ def answer(line: bytes, *, minor: int = NEWEST) -> Answer:
     try:
         selector = compile_selector(asked.expression, environment)
     except CompileError as error:
-        return refusal(asked.name, error.message)
+        return refusal(asked.name, error.detail)
     found: Answer = {
         "name": asked.name,
         "compileError": None,

@@ -62,20 +62,15 @@ class FakeApi:
         store: Store | None = None,
         port: int = 0,
         host: str = "127.0.0.1",
-        gates: Mapping[str, bool] | None = None,
     ) -> None:
         """`versions` of resource.k8s.io to serve, of v1, v1beta2, v1beta1; none: the group does not exist.
 
         With `tokens`, every request must carry one of them. `tls` makes it https. A `store` taken from an earlier
-        server and the same `port` play a restart. `host` is the address to listen on, for example "::1". `gates` are
-        what its metrics say of feature gates; without them nobody may read the metrics.
+        server and the same `port` play a restart. `host` is the address to listen on, for example "::1".
         """
         chosen = tuple(version for version in VERSIONS if version in tuple(versions))
         self._cluster = Cluster(
-            chosen,
-            store or Store(),
-            tokens=None if tokens is None else frozenset(tokens),
-            gates=gates,
+            chosen, store or Store(), tokens=None if tokens is None else frozenset(tokens)
         )
         self._server = Server((host, port), self._cluster)
         self._tls = tls
@@ -115,6 +110,10 @@ class FakeApi:
     def store(self) -> Store:
         """Where the objects are; hand it to another FakeApi to play a restart."""
         return self._cluster.store
+
+    def tell_gates(self, gates: Mapping[str, bool]) -> None:
+        """Let everybody read the metrics, and let them say this of feature gates. Before that nobody may."""
+        self._cluster.gates = gates
 
     @property
     def faults(self) -> Faults:

@@ -15,6 +15,7 @@ Object = dict[str, Any]
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 
+_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 _EXACT_FIELDS = (
     "deviceClassName",
     "selectors",
@@ -103,6 +104,21 @@ def convert(obj: Object, version: str, *, direction: Literal["serve", "store"]) 
     if version == "v1beta1" and (change := _V1BETA1.get((str(kind), direction))):
         change(copy)
     return copy
+
+
+def fill_in(obj: Object) -> None:
+    """Write what the server assumes where a claim or template says nothing: exactly one device."""
+    for request in _requests(obj) if obj.get("kind") in _CLAIMS else ():
+        for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if asked:
+                _fill_in_request(asked)
+
+
+def _fill_in_request(asked: Object) -> None:
+    if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
+        asked.setdefault("count", 1)
+    for toleration in asked.get("tolerations") or ():
+        toleration.setdefault("operator", "Equal")
 
 
 def _basic(obj: Object) -> None:

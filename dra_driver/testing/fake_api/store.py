@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from dra_driver.testing.fake_api.kinds import KINDS, Kind, Object
+from dra_driver.testing.fake_api.kinds import KINDS, Kind, Object, fill_in
 from dra_driver.testing.fake_api.rules import Cause, check_name, check_slice, normalise_slice
 
 Matcher = Callable[[Object], bool]
@@ -120,6 +120,7 @@ class Store:
             metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
         if not trusted:
             self._admit(kind, obj)
+            fill_in(obj)
         with self.condition:
             key = (kind.plural, namespace, metadata["name"])
             if key in self._objects:

@@ -9,6 +9,7 @@ everything that it takes: compiling the selector, converting the devices, evalua
 The selectors are in hack/bench/problems/cel.jsonl, the devices are 10,000 GPUs of several models in four drivers' pools.
 """
 
+import gc
 import json
 import subprocess
 import time
@@ -69,6 +70,7 @@ def measure(context: Context) -> Answer:
     """All selectors, in turn with the oracle."""
     repeats = 2 if context.quick else 7
     written = fleet(DEVICES)
+    gc.freeze()  # what only this program keeps shall not be looked through by the collector
     problems = [Problem.named(**json.loads(line)) for line in PROBLEMS.read_text().splitlines()]
     with _oracle() as ask:
         for number in range(repeats + 1):

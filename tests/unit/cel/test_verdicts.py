@@ -16,8 +16,7 @@ from dra_driver.cel.parser import parse
 from dra_driver.cel.versions import Environment, Features
 
 ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "verdicts.jsonl").read_text().splitlines()
+    json.loads(line) for line in (Path(__file__).parent / "verdicts.jsonl").read_text().splitlines()
 ]
 
 

@@ -37,7 +37,8 @@ def fill(api: FakeApi) -> None:
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 def test_everything_that_decides_about_devices_is_read(version: str) -> None:
     gates = {"DRAConsumableCapacity": True, "DRADerivedAttributes": False}
-    with FakeApi(versions=(version,), gates=gates) as api:
+    with FakeApi(versions=(version,)) as api:
+        api.tell_gates(gates)
         fill(api)
         state = read(api)
     assert state.recorded_at == "2026-01-02T03:04:05+00:00"
@@ -68,7 +69,8 @@ def test_everything_that_decides_about_devices_is_read(version: str) -> None:
 
 def test_taint_rules_are_looked_for_in_every_version_that_may_have_them() -> None:
     not_there = Answer(404, {"Content-Type": "text/plain"}, b"404 page not found\n")
-    with FakeApi(versions=("v1", "v1beta2"), gates={}) as api:
+    with FakeApi(versions=("v1", "v1beta2")) as api:
+        api.tell_gates({})
         fill(api)
         api.faults.add(not_there, verb="list", resource="devicetaintrules")
         state = read(api)
@@ -78,7 +80,8 @@ def test_taint_rules_are_looked_for_in_every_version_that_may_have_them() -> Non
 
 def test_a_cluster_without_taint_rules_is_whole() -> None:
     not_there = Answer(404, {"Content-Type": "text/plain"}, b"404 page not found\n")
-    with FakeApi(gates={}) as api:
+    with FakeApi() as api:
+        api.tell_gates({})
         api.faults.add(not_there, verb="list", resource="devicetaintrules")
         state = read(api)
     assert (state.device_taint_rules, state.not_read) == ((), ())
@@ -99,7 +102,8 @@ def test_a_missing_right_costs_its_kind_only_and_is_named() -> None:
 
 
 def test_a_cluster_without_the_group_says_so_for_each_of_its_kinds() -> None:
-    with FakeApi(versions=(), gates={}) as api:
+    with FakeApi(versions=()) as api:
+        api.tell_gates({})
         api.put("nodes", {"metadata": {"name": "n1"}})
         state = read(api)
     assert state.served == ()
@@ -117,7 +121,8 @@ def test_a_cluster_without_the_group_says_so_for_each_of_its_kinds() -> None:
 def test_an_object_of_the_wrong_shape_costs_itself_only() -> None:
     bad = {"metadata": {"namespace": "team", "name": "bad"}, "spec": {"nodeName": 5}}
     worse = {"items": [bad, "text", {"metadata": {"name": "good"}}], "metadata": {}}
-    with FakeApi(gates={}) as api:
+    with FakeApi() as api:
+        api.tell_gates({})
         api.faults.add(Answer(200, {}, json.dumps(worse).encode()), verb="list", resource="pods")
         state = read(api)
     assert [pod.metadata.name for pod in state.pods] == ["good"]
@@ -133,7 +138,8 @@ def test_an_object_of_the_wrong_shape_costs_itself_only() -> None:
 
 
 def test_long_lists_come_in_pages() -> None:
-    with FakeApi(gates={}) as api:
+    with FakeApi() as api:
+        api.tell_gates({})
         for index in range(PAGE_OBJECTS + 1):
             api.put("nodes", {"metadata": {"name": f"n{index}"}})
         state = read(api)
@@ -143,7 +149,8 @@ def test_long_lists_come_in_pages() -> None:
 
 
 def test_a_list_that_expires_between_its_pages_is_read_again_once() -> None:
-    with FakeApi(gates={}) as api:
+    with FakeApi() as api:
+        api.tell_gates({})
         fill(api)
         api.faults.add(refusal(410), verb="list", resource="nodes")
         again = read(api)
@@ -161,7 +168,8 @@ def test_a_list_that_expires_between_its_pages_is_read_again_once() -> None:
 
 
 def test_an_answer_that_is_no_list_is_an_empty_one() -> None:
-    with FakeApi(gates={}) as api:
+    with FakeApi() as api:
+        api.tell_gates({})
         api.faults.add(Answer(200, {}, b'{"items": 5}'), verb="list", resource="nodes")
         assert read(api).nodes == ()
 

@@ -40,7 +40,10 @@ SLICE: Object = {
         "devices": [{"name": "gpu-0", "attributes": {"index": {"int": 0}}}],
     },
 }
-REQUEST: Object = {"name": "main", "exactly": {"deviceClassName": "gpu", "count": 2}}
+REQUEST: Object = {
+    "name": "main",
+    "exactly": {"deviceClassName": "gpu", "count": 2, "allocationMode": "ExactCount"},
+}
 CLAIM_SPEC: Object = {"devices": {"requests": [REQUEST]}}
 
 
@@ -187,7 +190,12 @@ def test_one_store_is_served_in_every_version(api: FakeApi, ask: Client) -> None
 
 
 def test_v1beta1_objects_are_stored_in_v1_form(api: FakeApi, ask: Client) -> None:
-    flat: Object = {"name": "main", "deviceClassName": "gpu", "count": 2}
+    flat: Object = {
+        "name": "main",
+        "deviceClassName": "gpu",
+        "count": 2,
+        "allocationMode": "ExactCount",
+    }
     spec = {"devices": {"requests": [flat]}}
     claim = {
         "apiVersion": "resource.k8s.io/v1beta1",

@@ -32,7 +32,7 @@ class Holder:
 
 
 @dataclass(slots=True)
-class Holdings:
+class Held:
     """Devices and shares of devices that claims hold; admin access holds nothing."""
 
     devices: dict[DeviceID, Holder] = field(default_factory=dict)
@@ -41,17 +41,17 @@ class Holdings:
     _consumed: dict[DeviceID, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, claims: Iterable[ResourceClaim], *, consumable_capacity: bool) -> "Holdings":
+    def of(cls, claims: Iterable[ResourceClaim], *, consumable_capacity: bool) -> "Held":
         """What all claims of a cluster hold."""
-        holdings = cls()
+        held = cls()
         for claim in claims:
             allocation = claim.status.allocation
             results = (allocation.devices.results or ()) if allocation else ()
             for result in results:
                 if not result.admin_access:
                     shared = consumable_capacity and result.share_id is not None
-                    holdings._add(result, holder_of(claim), shared=shared)
-        return holdings
+                    held._add(result, holder_of(claim), shared=shared)
+        return held
 
     def _add(self, result: DeviceRequestAllocationResult, holder: Holder, *, shared: bool) -> None:
         device = DeviceID(result.driver, result.pool, result.device)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""google.protobuf.Int64Value{value: 1} and the like: messages that stand for a plain value.
+
+The checker knows all well-known messages of protobuf. Those that wrap one value are evaluated; the others make no sense
+in a selector and are refused when the program is made. What `device` is has a name too, but nobody can make one.
+Source: cel-go common/types/provider.go.
+"""
+
+from dra_driver.cel import values
+from dra_driver.cel.ast import Uint
+from dra_driver.cel.failures import EvaluationError, PlanError
+
+_DEVICE = "kubernetes.DRADevice"
+_ZEROS: dict[str, object] = {
+    "google.protobuf.BoolValue": False,
+    "google.protobuf.BytesValue": b"",
+    "google.protobuf.DoubleValue": 0.0,
+    "google.protobuf.Int64Value": 0,
+    "google.protobuf.StringValue": "",
+    "google.protobuf.UInt64Value": Uint(0),
+}
+
+
+def require(name: str) -> None:
+    """Raise PlanError if messages of this name are not evaluated."""
+    if name != _DEVICE and name not in _ZEROS:
+        raise PlanError(f"messages of type {name} are not supported in selectors")
+
+
+def make(name: str, fields: dict[str, object]) -> object:
+    """The value that a message stands for."""
+    if name not in _ZEROS:
+        return EvaluationError(f"unknown type '{name}'")
+    value = fields.get("value", _ZEROS[name])
+    if type(value) is type(_ZEROS[name]):
+        return value
+    wanted = values.kind(_ZEROS[name])
+    return EvaluationError(
+        f"field type conversion error for {name}.value value type: "
+        f"unsupported native conversion from {values.kind(value)} to '{wanted}'"
+    )

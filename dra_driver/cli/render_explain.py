@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of `dra-driver explain` as text for a terminal, and as a document for programs."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dra_driver.model.remedy import fix
+from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
+from dra_driver.model.verdict import CompileError, Fits, HeldByClaim, Verdict
+
+METRICS = "/metrics"
+LONGEST_ASK = 240
+SHOWN_GROUPS = 12
+SHOWN_NODE_GROUPS = 8
+SHOWN_NAMES = 4
+SHOWN_FIXES = 3
+_BOLD, _PLAIN = "\033[1m", "\033[0m"
+_COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
+
+
+def document(report: Report) -> object:
+    """The report as plain values, for JSON: every verdict is an object with its `reason`."""
+    return msgspec.to_builtins(report)
+
+
+def text(report: Report, *, width: int, color: bool) -> list[str]:
+    """The report as lines of at most `width` characters, where words allow."""
+    return list(_Writer(width, color=color).report(report))
+
+
+class _Writer:
+    def __init__(self, width: int, *, color: bool) -> None:
+        self._width = max(width, 40)
+        self._color = color
+
+    def report(self, report: Report) -> Iterator[str]:
+        mark = _COLORS[report.exit_code] if self._color else ""
+        title = f"{report.subject}: {report.outcome}"
+        yield f"{mark}{_BOLD}{title}{_PLAIN}" if self._color else title
+        yield from self._wrapped(report.summary, 2)
+        for verdict in report.verdicts:
+            if not isinstance(verdict, Fits):
+                yield from self._wrapped(str(verdict), 2)
+        for claim in report.claims:
+            yield ""
+            yield from self._claim(claim)
+        if report.nodes:
+            yield ""
+            yield from self._nodes(report.nodes)
+        if report.changes:
+            yield ""
+            yield self._heading("What would help (tried out)")
+            for change in report.changes:
+                on = f" -> fits on {change.on}" if change.on else ""
+                yield from self._item(f"{change.what}{on}")
+        yield from self._fixes(report)
+        yield from self._not_read(report)
+
+    def _claim(self, claim: ClaimReport) -> Iterator[str]:
+        origin = f", from {claim.origin}" if claim.origin else ""
+        yield self._heading(f"Claim {claim.name}{origin}")
+        for verdict in claim.verdicts:
+            yield from self._wrapped(str(verdict), 2)
+        for device in claim.allocated:
+            yield from self._wrapped(f"has {device} for request {device.request}", 2)
+        for request in claim.requests:
+            yield from self._request(request)
+
+    def _request(self, request: RequestReport) -> Iterator[str]:
+        asks = request.asks
+        if len(asks) > LONGEST_ASK:
+            asks = f"{asks[:LONGEST_ASK]} …"
+        words = f"request {request.name}: {asks}"
+        yield from self._wrapped(words, 4, first="  ")
+        for verdict in request.verdicts:
+            if isinstance(verdict, CompileError):
+                yield from self._refused(verdict)
+            else:
+                yield from self._item(str(verdict), 4)
+        told = [one for one in request.devices if not isinstance(one.verdict, HeldByClaim)]
+        for group in told[:SHOWN_GROUPS]:
+            yield from self._item(_group(group), 4)
+        held = [one for one in request.devices if isinstance(one.verdict, HeldByClaim)]
+        if held:
+            yield from self._item(_held(held), 4)
+        rest = told[SHOWN_GROUPS:]
+        if rest:
+            count = sum(group.count for group in rest)
+            yield from self._item(f"{_devices(count)}: {len(rest)} other reasons (-o json)", 4)
+        nearest = request.nearest
+        if nearest is not None:
+            misses = "; ".join(str(reason) for reason in nearest.reasons)
+            where = f" on {nearest.node}" if nearest.node else ""
+            yield from self._item(f"nearest miss: {nearest.device}{where}: {misses}", 4)
+
+    def _refused(self, error: CompileError) -> Iterator[str]:
+        """The compiler's message as it is: its caret points at the column."""
+        yield from self._item(f"{error.source} selector #{error.index} does not compile:", 4)
+        for line in error.message.splitlines():
+            yield f"        {line}"
+        if error.hint:
+            yield from self._wrapped(error.hint, 8)
+
+    def _nodes(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
+        yield self._heading("Nodes")
+        for group in groups[:SHOWN_NODE_GROUPS]:
+            names = ", ".join(group.nodes[:SHOWN_NAMES])
+            more = f", … ({group.count:,})" if group.count > SHOWN_NAMES else ""
+            yield from self._item(f"{names}{more}: {_node_verdict(group)}")
+        rest = groups[SHOWN_NODE_GROUPS:]
+        if rest:
+            count = sum(group.count for group in rest)
+            yield from self._item(f"{count:,} more nodes with other reasons (-o json)")
+
+    def _fixes(self, report: Report) -> Iterator[str]:
+        if report.exit_code == 0 or report.changes:
+            return  # what was tried out says more than any advice
+        fixes = dict.fromkeys(fix(reason) for reason in _telling(report))
+        if fixes:
+            yield ""
+            yield self._heading("What to do")
+            for one in list(fixes)[:SHOWN_FIXES]:
+                yield from self._item(one)
+
+    def _not_read(self, report: Report) -> Iterator[str]:
+        gates = any(gap.resource == METRICS for gap in report.not_read)
+        gaps = [gap for gap in report.not_read if gap.resource != METRICS]
+        if gates:
+            yield ""
+            release = report.cluster or "the newest release"
+            yield from self._wrapped(
+                f"Feature gates: the defaults of {release} are assumed ({METRICS} may not be read).",
+                0,
+            )
+        if gaps:
+            yield ""
+            yield self._heading("Could not be read")
+            for gap in gaps:
+                name = f" {gap.name}" if gap.name else ""
+                yield from self._item(f"{gap.resource}{name} ({gap.reason}): {gap.message}")
+
+    def _heading(self, words: str) -> str:
+        return f"{_BOLD}{words}{_PLAIN}" if self._color else words
+
+    def _item(self, words: str, indent: int = 2) -> Iterator[str]:
+        yield from self._wrapped(words, indent + 2, first=" " * indent + "- ")
+
+    def _wrapped(self, words: str, indent: int, first: str = "") -> Iterator[str]:
+        yield from textwrap.wrap(
+            " ".join(words.split()),
+            self._width,
+            initial_indent=first or " " * indent,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def _group(group: DeviceGroup) -> str:
+    if isinstance(group.verdict, Fits):
+        return f"{_devices(group.count)}: can be had"
+    examples = f" (for example {group.examples[0]})" if group.count > 1 and group.examples else ""
+    if group.count == 1 and group.examples:
+        return f"1 device ({group.examples[0]}): {group.verdict}"
+    return f"{_devices(group.count)}: {group.verdict}{examples}"
+
+
+def _held(groups: Sequence[DeviceGroup]) -> str:
+    """Devices that claims hold, in one line."""
+    if len(groups) == 1:
+        return _group(groups[0])
+    count = sum(group.count for group in groups)
+    names = [group.verdict.claim for group in groups if isinstance(group.verdict, HeldByClaim)]
+    more = f", … ({len(names):,} claims)" if len(names) > SHOWN_NAMES else ""
+    return f"{_devices(count)}: held by {', '.join(names[:SHOWN_NAMES])}{more}"
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count:,} devices"
+
+
+def _node_verdict(group: NodeGroup) -> str:
+    if group.devices:
+        words = "; ".join(str(reason) for reason in group.devices)
+        return f"{words}; besides, {_joined(group.pod)}" if group.pod else words
+    placed = ", ".join(f"{one.request} = {one}" for one in group.placement)
+    fits = f"the devices fit ({placed})" if placed else "the devices fit"
+    return f"{fits}, but {_joined(group.pod)}" if group.pod else fits
+
+
+def _joined(reasons: Sequence[Verdict]) -> str:
+    return "; ".join(str(reason) for reason in reasons)
+
+
+def _telling(report: Report) -> Iterator[Verdict]:
+    """The verdicts that say most, first."""
+    for claim in report.claims:
+        yield from claim.verdicts
+        for request in claim.requests:
+            yield from request.verdicts
+            yield from request.nearest.reasons if request.nearest else ()
+    yield from (one for one in report.verdicts if not isinstance(one, Fits))
+    fits_somewhere = any(not node.devices for node in report.nodes)
+    for node in report.nodes:
+        if not fits_somewhere:
+            yield from node.devices
+        elif not node.devices:
+            yield from node.pod

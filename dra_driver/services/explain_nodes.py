@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On which nodes would everything fit, and what is in the way on the others?
+
+Nodes that cannot differ are asked about once. An error of the allocator stops the pod everywhere, but only if the
+scheduler gets as far as that on some node: nodes that the pod itself excludes are never asked about devices.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from dra_driver.allocator import conflict
+from dra_driver.allocator.claim_state import full_name
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.explain import RequestExplained
+from dra_driver.allocator.fleet import Fleet
+from dra_driver.allocator.pod_filters import PodFilters
+from dra_driver.allocator.trial import Alike, Alikeness, Answer, ask
+from dra_driver.model.api.core import Node
+from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.report import NodeGroup
+from dra_driver.model.verdict import (
+    AllUnsatisfied,
+    ChosenDevice,
+    CouldNotTell,
+    NodeResources,
+    NotEnoughDevices,
+    PoolIncomplete,
+    PoolInvalid,
+    SelectorError,
+    SelectorFalse,
+    Verdict,
+)
+
+SHOWN_REASONS = 2
+MOST_CONFLICTS = 4
+"""Groups of nodes for which a conflict is taken apart; the others get the same words."""
+
+
+class Asking(Protocol):
+    """What is asked of each node."""
+
+    def claims_on(self, node: Node) -> list[ResourceClaim]:
+        """The claims to allocate there."""
+
+    def elsewhere(self, node: Node) -> tuple[Verdict, ...]:
+        """Allocated claims that cannot be used there."""
+
+    def offered(self, node: Node) -> tuple[str, ...]:
+        """What else tells nodes apart."""
+
+    def requests_of(self, claims: Sequence[ResourceClaim]) -> list[RequestExplained]:
+        """The requests of claims."""
+
+    def cancelled(self) -> bool:
+        """Whether to stop."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """Nodes that are alike, what was asked of them, and the answer."""
+
+    alike: Alike
+    claims: list[ResourceClaim]
+    elsewhere: tuple[Verdict, ...]
+    answer: Answer
+    filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[str]]]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the devices fit there."""
+        return self.answer.fits and not self.elsewhere
+
+    @property
+    def takes_the_pod(self) -> bool:
+        """Whether some of the nodes has nothing against the pod."""
+        return () in self.filtered
+
+
+class NodesExplained:
+    """All nodes that are looked at."""
+
+    def __init__(
+        self, fleet: Fleet, alikeness: Alikeness, filters: PodFilters | None, asking: Asking
+    ) -> None:
+        self._fleet = fleet
+        self._asking = asking
+        self._filters = filters
+        nodes = alikeness.nodes
+        extra = {name: (asking.offered(n), asking.elsewhere(n)) for name, n in nodes.items()}
+        self.count = len(nodes)
+        self.asked = [self._ask(one) for one in alikeness.alike(extra)]
+        self._alikeness = alikeness
+        self._conflicts = 0
+
+    def stop(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._asking.cancelled()
+
+    def devices_on(self, asked: Asked, node: Node) -> Sequence[SliceDevice]:
+        """The devices that a node can use."""
+        if node is asked.alike.example:
+            return asked.alike.devices
+        return self._alikeness.devices_on(node)
+
+    def _ask(self, alike: Alike) -> Asked:
+        node = alike.example
+        claims = self._asking.claims_on(node)
+        answer = Answer(results=())
+        if claims:
+            answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
+        filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[str]]] = {}
+        for one in alike.nodes:
+            reasons = self._filters.reasons(one) if self._filters else ()
+            key = tuple(map(_kind, reasons))
+            filtered.setdefault(key, (reasons, []))[1].append(one.metadata.name)
+        return Asked(alike, claims, self._asking.elsewhere(node), answer, filtered)
+
+    @property
+    def some_fit(self) -> bool:
+        """Whether the devices fit on some node."""
+        return any(one.fits for one in self.asked)
+
+    @property
+    def some_take_the_pod(self) -> bool:
+        """Whether the devices fit on a node that has nothing against the pod."""
+        return any(one.fits and one.takes_the_pod for one in self.asked)
+
+    @property
+    def allocated_elsewhere(self) -> bool:
+        """Whether a node would take the pod, but not with the devices that a claim already has."""
+        return any(one.elsewhere and one.takes_the_pod for one in self.asked)
+
+    @property
+    def fitting(self) -> int:
+        """On how many nodes the devices fit."""
+        return sum(len(one.alike.nodes) for one in self.asked if one.fits)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether an answer is missing."""
+        return any(one.answer.cancelled for one in self.asked)
+
+    @cached_property
+    def fatal(self) -> str:
+        """The error that stops the pod on all nodes, if the scheduler meets one."""
+        errors = (one for one in self.asked if one.answer.fatal and one.takes_the_pod)
+        return next((one.answer.error for one in errors), "")
+
+    def first_placement(self) -> tuple[ChosenDevice, ...]:
+        """What the scheduler would take on the first node that has nothing against the pod."""
+        for one in self.asked:
+            if one.fits and one.takes_the_pod:
+                return placement(one)
+        return ()
+
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """The nodes by what is in the way; those where nothing is come first."""
+        found: dict[tuple[object, ...], NodeGroup] = {}
+        for one in self.asked:
+            devices = () if one.fits else tuple(dict.fromkeys(self._devices(one)))
+            for kinds, (reasons, names) in one.filtered.items():
+                key = (one.fits and names[0], devices, kinds)
+                known = found.get(key)
+                together = (*(known.nodes if known else ()), *names)
+                found[key] = NodeGroup(
+                    count=len(together),
+                    nodes=together,
+                    devices=devices,
+                    pod=reasons,
+                    placement=self._placement_on(one, names[0]) if one.fits else (),
+                )
+        return tuple(sorted(found.values(), key=_first_what_fits))
+
+    def _placement_on(self, asked: Asked, name: str) -> tuple[ChosenDevice, ...]:
+        """Nodes that are alike have devices of other names: the allocator is asked again for the one that is shown."""
+        node = next(one for one in asked.alike.nodes if one.metadata.name == name)
+        if node is asked.alike.example or not asked.claims:
+            return placement(asked)
+        claims = self._asking.claims_on(node)
+        answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
+        return placement(Asked(asked.alike, claims, (), answer, {}))
+
+    def _devices(self, asked: Asked) -> Iterator[Verdict]:
+        yield from asked.elsewhere
+        if asked.answer.fits:
+            return
+        if asked.answer.cancelled:
+            yield CouldNotTell("timeout", asked.answer.error)
+            return
+        requests = self._asking.requests_of(asked.claims)
+        found = list(_alone(requests, asked.alike.devices))
+        if asked.answer.fatal:
+            found = [one for one in found if not isinstance(one, SelectorFalse)]
+        if not found and asked.answer.error:
+            found = [_told(asked)]
+        yield from found or [self._conflict(asked, requests)]
+
+    def _conflict(self, asked: Asked, requests: Sequence[RequestExplained]) -> Verdict:
+        """Every request alone has enough devices on the node: what keeps them from being had together?"""
+        parts = conflict.parts_of(asked.claims)
+        self._conflicts += 1
+        if self._conflicts <= MOST_CONFLICTS:
+            parts = conflict.smallest(asked.claims, lambda claims: self.fits(asked, claims))
+        usable = [
+            device
+            for device in asked.alike.devices
+            if any(not request.reasons(device) for request in requests)
+        ]
+        return conflict.told(asked.claims, parts, usable)
+
+    def fits(self, asked: Asked, claims: Sequence[ResourceClaim]) -> bool:
+        """Whether these claims would fit on such a node."""
+        node = asked.alike.example
+        return ask(self._fleet.allocator, node, claims, self._asking.cancelled).fits
+
+
+def placement(asked: Asked) -> tuple[ChosenDevice, ...]:
+    """The devices of an answer."""
+    return tuple(
+        ChosenDevice(full_name(claim), one.request, one.driver, one.pool, one.device)
+        for claim, result in zip(asked.claims, asked.answer.results or (), strict=False)
+        for one in result.devices.results or ()
+    )
+
+
+def _alone(
+    requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
+) -> Iterator[Verdict]:
+    """Why requests cannot be served on a node with these devices, each looked at alone."""
+    by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
+    for request in requests:
+        asked = request.asked
+        main = (full_name(asked.claim), asked.indices[0])
+        by_main.setdefault(main, []).append(list(lacking(request, devices)))
+    for alternatives in by_main.values():
+        if all(alternatives):
+            for reasons in alternatives:
+                yield from reasons
+
+
+def lacking(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Verdict]:
+    """Why one request alone cannot be served by these devices; nothing where it can, as far as counting goes."""
+    if request.problems:
+        yield from request.problems
+        return
+    meant = [one for one in devices if not request.foreign(one)] or devices
+    firsts = [reasons[0] if (reasons := request.reasons(one)) else None for one in meant]
+    errors = [one for one in firsts if isinstance(one, SelectorError)]
+    if errors:
+        yield errors[0]
+        return
+    counted = Counter(one for one in firsts if one is not None)
+    available = sum(one is None for one in firsts)
+    if request.asked.all_devices:
+        yield from _all(firsts)
+        return
+    needed = request.asked.body.count
+    shared = any(one.device.allow_multiple_allocations for one in devices)
+    if available >= needed or (shared and available):
+        return
+    if available or not counted:
+        yield NotEnoughDevices(needed, available)
+    for reason, _ in counted.most_common(SHOWN_REASONS):
+        yield reason
+
+
+def _all(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:
+    matching = [one for one in firsts if not isinstance(one, SelectorFalse)]
+    broken = [one for one in matching if isinstance(one, PoolIncomplete | PoolInvalid)]
+    yield from broken[:1]
+    missing = [one for one in matching if one is not None]
+    if not matching:
+        yield AllUnsatisfied("all matching devices are asked for, and none matches")
+    elif missing:
+        yield AllUnsatisfied(
+            f"all {len(matching)} matching devices are asked for, {len(missing)} cannot be had: {missing[0]}"
+        )
+
+
+def _told(asked: Asked) -> Verdict:
+    if asked.answer.fatal and "all devices" in asked.answer.error:
+        return AllUnsatisfied(asked.answer.error)
+    return CouldNotTell("failed", asked.answer.error)
+
+
+def _kind(reason: Verdict) -> object:
+    """Nodes with more or less of a resource are told together."""
+    return (NodeResources, reason.resource) if isinstance(reason, NodeResources) else reason
+
+
+def _first_what_fits(group: NodeGroup) -> tuple[bool, bool, int]:
+    return bool(group.devices), bool(group.pod), -group.count

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long does it take to explain a claim on a large fleet, and how much memory?
+
+The whole process counts, from its start to its end: an interpreter that reads a recorded cluster of 1,000 nodes with
+8 devices each, with claims that hold half of them and ten ordinary pods per node, and explains one claim. Every device
+has a serial number of its own, so no two are equal.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from cost import installed
+from cost.bed import Context
+from cost.figures import Times
+from cost.report import Answer, Target, times_table
+
+NODES, DEVICES, PODS = 1_000, 8, 10
+LIMIT_SECONDS, LIMIT_MIB = 1.0, 300.0
+DRIVER = "gpu.example.com"
+FITS, NOT = "devices fit", "devices do not fit"
+_ATTRIBUTES = f'device.attributes["{DRIVER}"]'
+_MEMORY = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("%s")) >= 0'
+_NUMA = {"constraints": [{"requests": ["a", "b"], "matchAttribute": f"{DRIVER}/numa"}]}
+
+
+def _request(name: str, expression: str = "", **more: Any) -> dict[str, Any]:
+    selectors = [{"cel": {"expression": expression}}] if expression else []
+    return {"name": name, "exactly": {"deviceClassName": "gpu", "selectors": selectors, **more}}
+
+
+# What is asked for, by what makes it easy or hard; all but the first are hopeless.
+EASY = "a GPU that exists"
+PROBLEMS: dict[str, dict[str, Any]] = {
+    EASY: {"requests": [_request("gpu")]},
+    "more memory than any GPU has": {"requests": [_request("gpu", _MEMORY % "200Gi")]},
+    "a model that nobody has": {"requests": [_request("gpu", f'{_ATTRIBUTES}.model == "H10O"')]},
+    "one serial number, mistyped": {"requests": [_request("gpu", f'{_ATTRIBUTES}.uuid == "X"')]},
+    "more devices than a node has left": {"requests": [_request("gpu", count=6)]},
+    "two requests that cannot go together": {
+        "requests": [_request("a", count=2), _request("b", count=2)],
+        **_NUMA,
+    },
+}
+
+
+def record(path: Path) -> None:
+    """Write the recorded cluster."""
+    cluster = {
+        "kubernetesVersion": "v1.37.1",
+        "served": ["v1"],
+        "nodes": [_node(number) for number in range(NODES)],
+        "pods": [_pod(node, number) for node in range(NODES) for number in range(PODS)],
+        "namespaces": [{"metadata": {"name": "default"}}],
+        "deviceClasses": [_class()],
+        "resourceSlices": [_slice(number) for number in range(NODES)],
+        "resourceClaims": [_holder(node, even) for node in range(NODES) for even in range(0, 8, 2)],
+    }
+    whole = {"format": "dra-driver/record", "formatVersion": 1, "cluster": cluster}
+    path.write_text(json.dumps(whole))
+
+
+def _class() -> dict[str, Any]:
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    return {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}
+
+
+def _node(number: int) -> dict[str, Any]:
+    name = f"node-{number}"
+    labels = {"kubernetes.io/hostname": name, "zone": f"zone-{number % 3}", "pool": "gpu"}
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def _pod(node: int, number: int) -> dict[str, Any]:
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]
+    return {
+        "metadata": {"name": f"pod-{node}-{number}", "namespace": "work"},
+        "spec": {"nodeName": f"node-{node}", "containers": containers},
+        "status": {"phase": "Running"},
+    }
+
+
+def _slice(number: int) -> dict[str, Any]:
+    name = f"node-{number}"
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    devices = [_device(number, index) for index in range(DEVICES)]
+    spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{name}-gpus"}, "spec": spec}
+
+
+def _device(node: int, index: int) -> dict[str, Any]:
+    return {
+        "name": f"gpu-{index}",
+        "attributes": {
+            "model": {"string": ("A100", "H100")[node % 2]},
+            "uuid": {"string": f"GPU-{node:04d}-{index}"},
+            "numa": {"int": index // 4},
+            "driverVersion": {"version": f"5{node % 4}0.54.15"},
+        },
+        "capacity": {"memory": {"value": ("40Gi", "80Gi")[node % 2]}},
+    }
+
+
+def _holder(node: int, index: int) -> dict[str, Any]:
+    result = {"request": "gpu", "driver": DRIVER, "pool": f"node-{node}", "device": f"gpu-{index}"}
+    return {
+        "metadata": {
+            "name": f"claim-{node}-{index}",
+            "namespace": "work",
+            "uid": f"{node}-{index}",
+        },
+        "spec": {"devices": {"requests": [_request("gpu")]}},
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": f"pod-{node}-{index}", "uid": "u"}],
+        },
+    }
+
+
+def measure(context: Context) -> Answer:
+    """Every problem in turn, a process each."""
+    repeats = 2 if context.quick else 10
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = Path(folder) / "fleet.json"
+        record(recorded)
+        times, peaks = [], []
+        for number, (name, devices) in enumerate(PROBLEMS.items()):
+            manifest = Path(folder) / f"{number}.json"
+            manifest.write_text(json.dumps(_claim(devices)))
+            found, peak = _problem(name, (recorded, manifest), repeats)
+            times.append(found)
+            peaks.append(peak)
+    about = (
+        f"`dra-driver explain -f CLAIM --from RECORD`, {NODES:,} nodes x {DEVICES} devices, {repeats} runs of each, "
+        "the whole process."
+    )
+    slowest = max(each.quantile(0.99) for each in times)
+    return Answer(
+        (
+            Target("slowest of the problems, p99", slowest, LIMIT_SECONDS, "s"),
+            Target("most memory of any run, resident", max(peaks), LIMIT_MIB, "MiB"),
+        ),
+        (times_table(about, times),),
+    )
+
+
+def _claim(devices: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "wanted"},
+        "spec": {"devices": devices},
+    }
+
+
+def _problem(name: str, files: tuple[Path, Path], repeats: int) -> tuple[Times, float]:
+    """The times of one problem and its largest resident set in MiB; the first run warms the disk's cache."""
+    times, peak = Times(name), 0.0
+    for number in range(repeats + 1):
+        seconds, mib = _once(*files, FITS if name == EASY else NOT)
+        if number:
+            times.begin_repeat()
+            times.add(seconds)
+            peak = max(peak, mib)
+    return times, peak
+
+
+def _once(recorded: Path, manifest: Path, expected: str) -> tuple[float, float]:
+    """One run. A program that fails is quick: the answer itself is looked at, as a traceback ends with 1 as well."""
+    source = ("--from", str(recorded), "-f", str(manifest), "-o", "json")
+    answer = manifest.with_suffix(".answer")
+    with answer.open("wb") as said:
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            [installed.python(), "-m", "dra_driver", "explain", *source],
+            env=installed.environment(),
+            stdout=said,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    text = answer.read_text()
+    outcome = json.loads(text)["outcome"] if text else f"nothing, exit code {process.returncode}"
+    if outcome != expected:
+        raise RuntimeError(f"explain {manifest} should say {expected!r}, and said {outcome!r}")
+    return seconds, used.ru_maxrss / 1024

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each release of Kubernetes answered (hack/conformance/cel_record.py), asked of us."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_driver.testing.conformance import cel
+from dra_driver.testing.conformance.verdicts import gist
+
+VECTORS = Path(__file__).parent / "vectors"
+FILES = sorted(VECTORS.glob("cel-1.*.jsonl"))
+
+
+def vectors(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_recorded_case_has_the_answer_of_its_release(path: Path) -> None:
+    minor = int(path.stem.rpartition(".")[2])
+    differing = []
+    for asked in vectors(path):
+        own = cel.answer(json.dumps(asked).encode(), minor=minor)
+        if gist(own) != gist(asked["want"]):
+            differing.append((asked["name"], asked["expression"], asked["want"], own))
+    assert differing == []
+
+
+def test_every_release_has_recorded_cases() -> None:
+    assert [path.stem for path in FILES] == [f"cel-1.{minor}" for minor in range(32, 38)]
+
+
+def test_the_recorded_cases_of_the_newest_release_have_all_verdicts() -> None:
+    wanted = [asked["want"] for asked in vectors(VECTORS / "cel-1.37.jsonl")]
+    assert {gist(want)[0] for want in wanted} == {
+        "true",
+        "false",
+        "run-time error",
+        "compile error",
+    }

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever somebody writes as a selector: an answer or an error with a place, and nothing else.
+
+Bounded time is held by the tests' own limit; bounded memory is measured.
+"""
+
+import threading
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dra_driver.cel.compile import Selector, compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.versions import MAX_LENGTH, OLDEST, Environment
+from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+
+DEVICE = DeviceValue(
+    driver="dra.example.com",
+    attributes={
+        "name": DeviceAttribute(string_value="a" * 64),
+        "index": DeviceAttribute(int_value=9223372036854775807),
+        "version": DeviceAttribute(version_value="1.2.3"),
+        "names": DeviceAttribute(string_values=["fish", "bird"]),
+    },
+    capacity={"memory": DeviceCapacity(value="9223372036854775807Ei")},
+)
+PIECES = (
+    *(
+        "device",
+        ".",
+        "attributes",
+        "capacity",
+        '["dra.example.com"]',
+        "name",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+    ),
+    *(
+        "&&",
+        "||",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        "==",
+        "!=",
+        "<",
+        ">=",
+        "in",
+        " ",
+        "\n",
+        "//",
+        "'",
+        '"',
+        "'''",
+        "r'",
+        "b'",
+    ),
+    *(
+        "\\",
+        "\\u12",
+        "\\xff",
+        "0",
+        "1",
+        "9223372036854775808",
+        "0x",
+        "1e",
+        "1e999",
+        "2.5",
+        "u",
+        "true",
+        "null",
+        "x",
+        "@",
+        "$",
+    ),
+    *(
+        ".all(x, ",
+        ".exists(x, ",
+        ".map(x, ",
+        ".filter(x, ",
+        "has(",
+        "cel.bind(x, ",
+        ".?",
+        "[?",
+        "optional.of(",
+        ".orValue(",
+    ),
+    *(
+        "quantity(",
+        "semver(",
+        '"1Gi"',
+        ".matches(",
+        "'(a+)+$'",
+        "'('",
+        ".format([",
+        "duration(",
+        "timestamp(",
+        "Foo{",
+        "`",
+    ),
+    *(
+        "\ud800",
+        "\udfff",
+        "\x00",
+        "\u2028",
+        "é",
+        "\U0001f600",
+        "as",
+        "if",
+        "int",
+        "dyn(",
+        "type(",
+        "lists.range(",
+        "size(",
+    ),
+)
+A = 'device.attributes["dra.example.com"].name'
+WORST = {
+    "nothing": "",
+    "spaces": " " * MAX_LENGTH,
+    "parentheses": "(" * MAX_LENGTH,
+    "brackets": "[" * MAX_LENGTH,
+    "braces": "{" * MAX_LENGTH,
+    "closed parentheses": "(" * 5000 + "true" + ")" * 5000,
+    "negations": "!" * (MAX_LENGTH - 4) + "true",
+    "minus signs": "-" * (MAX_LENGTH - 1) + "1",
+    "quotes": "'" * MAX_LENGTH,
+    "conditionals": "true ? " * 1500,
+    "nested conditionals": "true ? true : " * 700 + "true",
+    "chain of or": " || ".join(["true"] * 1500),
+    "chain of plus": " + ".join(["1"] * 2500) + " > 0",
+    "chain of members": "device" + ".a" * 5000,
+    "chain of calls": "device.driver" + ".trim()" * 1400 + " == ''",
+    "chain of indices": "device.attributes" + '["a"]' * 2000,
+    "macros": "[1].all(x, " * 900 + "true" + ")" * 900,
+    "binds": "cel.bind(x, [x, x], " * 400 + "true" + ")" * 400,
+    "doubling": "cel.bind(x, 'ab', " + "cel.bind(x, x + x, " * 60 + "x == ''" + ")" * 61,
+    "doubling lists": "cel.bind(x, [1, 2], " + "cel.bind(x, x + x, " * 60 + "x == []" + ")" * 61,
+    "nested loops": "".join(f"lists.range(1000).all(x{n}, " for n in range(20)) + "true" + ")" * 20,
+    "a long range": "lists.range(999999999999).size() == 1",
+    "negative range": "lists.range(-1).size() == 1",
+    "overflow of a literal": "99999999999999999999999999 > 1",
+    "overflow of a sum": f"{A.replace('name', 'index')} + 1 > 0",
+    "overflow of a negation": "-(-9223372036854775808) > 0",
+    "overflow of a product": "4294967296 * 4294967296 > 0",
+    "overflow of an exponent": "1e999999999 > 1.0",
+    "a long number": "1" * 10_000 + " > 1",
+    "a long hexadecimal number": "0x" + "f" * 10_000 + " > 1",
+    "catastrophic pattern": f'{A}.matches("(a+)+$b")',
+    "catastrophic alternatives": f'{A}.matches("(a|a|aa)*b")',
+    "repeated repeats": f'{A}.matches("((a{{0,100}}){{0,100}}){{0,100}}")',
+    "pattern of the device": f"{A}.matches({A} + '(a*)*b')",
+    "long pattern": f"{A}.matches('{'(a?)' * 1500}b')",
+    "unclosed pattern": f'{A}.matches("[")',
+    "replacement that grows": "'a'.replace('', 'bbbbbbbb').replace('', 'cccccccc').replace('', 'dddddddd') == ''",
+    "precision": "'%.999999999f'.format([1.0]) == ''",
+    "arguments of format": "'" + "%s" * 5000 + "'.format([]) == ''",
+    "quantity": "quantity('" + "9" * 10_000 + "').isInteger()",
+    "exponent of a quantity": "quantity('1e999999999').isInteger()",
+    "version": "semver('" + "1." * 5000 + "').major() == 1",
+    "deep flatten": "[[1]].flatten(9223372036854775807).size() == 1",
+    "error message of a long line": "x" * MAX_LENGTH,
+    "many errors": "[" + ",".join(f"x{n}" for n in range(2000)) + "]",
+    "lone surrogate": "'\ud800' == ''",
+    "lone surrogate outside": "\udcff == 1",
+    "zero byte": "true\x00",
+}
+
+
+def ask(
+    expression: str, environment: Environment | None = None
+) -> Selector | CompileError | bool | EvaluationError:
+    """What comes of it; anything but an answer or one of the two errors is raised."""
+    try:
+        selector = compile_selector(expression, environment or Environment())
+    except CompileError as error:
+        return error
+    try:
+        return selector.matches(DEVICE)
+    except EvaluationError as error:
+        return error
+
+
+def has_a_place(error: CompileError, expression: str) -> bool:
+    """A place in the expression, or just behind it; 0 if it is about the expression as a whole."""
+    lines = expression.split("\n")
+    if error.line == 0:
+        return error.column == 0
+    return error.line <= len(lines) and 1 <= error.column <= len(lines[error.line - 1]) + 1
+
+
+def check(expression: str, environment: Environment | None = None) -> None:
+    answer = ask(expression, environment)
+    if isinstance(answer, CompileError):
+        assert answer.message
+        assert has_a_place(answer, expression)
+    elif isinstance(answer, EvaluationError):
+        assert str(answer)
+    else:
+        assert isinstance(answer, bool)
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_the_worst_that_comes_to_mind_is_answered(name: str) -> None:
+    check(WORST[name])
+
+
+def test_an_expression_of_nothing_is_refused_at_its_first_character() -> None:
+    answer = ask("")
+    assert isinstance(answer, CompileError)
+    assert (answer.line, answer.column) == (1, 1)
+
+
+@pytest.mark.parametrize("expression", ["'\ud800' == ''", "\udcff == 1", "true // \udfff"])
+def test_what_is_no_unicode_is_refused(expression: str) -> None:
+    assert isinstance(ask(expression), CompileError)
+
+
+@pytest.mark.parametrize(
+    "name", ["doubling", "doubling lists", "nested loops", "a long range", "binds", "many errors"]
+)
+def test_what_would_grow_without_bounds_stays_small(name: str) -> None:
+    tracemalloc.start()
+    try:
+        ask(WORST[name])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200 * 1024 * 1024
+
+
+def test_the_stack_of_a_thread_is_deep_enough() -> None:
+    answers: list[object] = []
+    thread = threading.Thread(
+        target=lambda: answers.extend(ask(expression) for expression in WORST.values())
+    )
+    thread.start()
+    thread.join()
+    assert len(answers) == len(WORST)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(alphabet=st.characters(codec=None, categories=None), max_size=60))
+def test_any_text_gets_an_answer_or_an_error_with_a_place(expression: str) -> None:
+    check(expression)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(PIECES), max_size=25), st.integers(OLDEST, 37))
+def test_any_pieces_of_the_language_get_an_answer_or_an_error_with_a_place(
+    pieces: list[str], minor: int
+) -> None:
+    check("".join(pieces), Environment(minor=minor))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(PIECES), st.sampled_from(PIECES), st.integers(1, 5000))
+def test_any_piece_many_times_gets_an_answer_or_an_error_with_a_place(
+    piece: str, end: str, times: int
+) -> None:
+    check((piece * times)[: MAX_LENGTH - len(end)] + end)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A generated function answers as the exact evaluation does, or not at all."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dra_driver.cel import check, evaluate, generate, parser
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError, PlanError
+from dra_driver.cel.versions import Environment
+from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+
+DRIVER = "gpu.example.com"
+OWN = 'device.attributes["gpu.example.com"]'
+SIZES = 'device.capacity["gpu.example.com"]'
+NAMES = ("a", "b", "c", "x/a")
+ENVIRONMENT = Environment()
+parser.parse(
+    "true", ENVIRONMENT
+)  # raises Python's limit of recursion, which must not happen during a test
+
+literals = st.sampled_from(
+    (
+        '"fish"',
+        '"a"',
+        '""',
+        "0",
+        "1",
+        "-3",
+        "9223372036854775807",
+        "1u",
+        "1.0",
+        "0.5",
+        "true",
+        'b"a"',
+        "null",
+        '["a", "fish"]',
+        "[1, 2]",
+        '[""]',
+        "[]",
+        'semver("1.2.3")',
+        '"Ä"',
+        'semver("1.2.3-rc.1")',
+        'quantity("1Gi")',
+        'quantity("1")',
+        'quantity("500m")',
+        "[true]",
+    )
+)
+names = st.sampled_from(("a", "b", "c"))
+places = st.sampled_from((OWN, SIZES, 'device.attributes["x"]', "device.attributes.x"))
+variables = st.sampled_from(("v", "w"))
+
+
+def _read(place: str, name: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(
+        (f"{place}.{name}", f'{place}["{name}"]', f"{place}[device.driver]", f"dyn({place}.{name})")
+    )
+
+
+values = st.one_of(
+    literals,
+    st.tuples(places, names).flatmap(lambda pair: _read(*pair)),
+    st.just("device.driver"),
+    variables,
+)
+
+
+def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pairs = st.tuples(inner, inner)
+    infix = st.sampled_from(
+        ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "in", "&&", "||")
+    )
+    methods = st.sampled_from(
+        (
+            "startsWith",
+            "endsWith",
+            "contains",
+            "compareTo",
+            "isGreaterThan",
+            "isLessThan",
+            "matches",
+            "indexOf",
+            "includes",
+            "split",
+            "orValue",
+            "add",
+        )
+    )
+    plain = st.sampled_from(
+        (
+            "lowerAscii()",
+            "upperAscii()",
+            "size()",
+            "major()",
+            "asInteger()",
+            "isInteger()",
+            "trim()",
+            "hasValue()",
+            "sum()",
+            "max()",
+            "isSorted()",
+            "substring(1)",
+        )
+    )
+    functions = st.sampled_from(
+        ("size", "int", "string", "double", "quantity", "semver", "isSemver", "!", "-", "dyn")
+    )
+    macros = st.sampled_from(("all", "exists", "exists_one", "map", "filter"))
+    return st.one_of(
+        st.tuples(pairs, infix).map(lambda found: f"({found[0][0]} {found[1]} {found[0][1]})"),
+        st.tuples(pairs, methods).map(lambda found: f"{found[0][0]}.{found[1]}({found[0][1]})"),
+        st.tuples(inner, plain).map(lambda found: f"{found[0]}.{found[1]}"),
+        st.tuples(functions, inner).map(lambda found: f"{found[0]}({found[1]})"),
+        st.tuples(inner, inner, inner).map(lambda found: f"({found[0]} ? {found[1]} : {found[2]})"),
+        st.tuples(inner, macros, variables, inner).map(
+            lambda found: f"{found[0]}.{found[1]}({found[2]}, {found[3]})"
+        ),
+        st.tuples(places, macros, variables, inner).map(
+            lambda found: f"{found[0]}.{found[1]}({found[2]}, {found[3]})"
+        ),
+        st.tuples(variables, st.one_of(inner, places), inner).map(
+            lambda found: f"cel.bind({found[0]}, {found[1]}, {found[2]})"
+        ),
+        st.tuples(places, names, inner).map(
+            lambda found: f"{found[0]}.?{found[1]}.orValue({found[2]})"
+        ),
+        st.tuples(places, names).map(lambda found: f"has({found[0]}.{found[1]})"),
+        st.tuples(places, names).map(lambda found: f'("{found[1]}" in {found[0]})'),
+        st.tuples(pairs, st.sampled_from((">", ">=", "<", "<=", "==", "!="))).map(
+            lambda found: f"({found[0][0]}.compareTo({found[0][1]}) {found[1]} 0)"
+        ),
+    )
+
+
+expressions = st.recursive(values, _grown, max_leaves=6)
+attributes = st.one_of(
+    st.sampled_from(("fish", "a", "", "1Gi", "1.2.3", "Ä")).map(
+        lambda text: DeviceAttribute(string_value=text)
+    ),
+    st.sampled_from((0, 1, -3, 2**63 - 1, -(2**63))).map(
+        lambda number: DeviceAttribute(int_value=number)
+    ),
+    st.booleans().map(lambda known: DeviceAttribute(bool_value=known)),
+    st.sampled_from(("1.2.3", "1.2.4", "1.2.3-rc.1", "1.2.3+build")).map(
+        lambda text: DeviceAttribute(version_value=text)
+    ),
+    st.sampled_from((["a", "fish"], [])).map(lambda texts: DeviceAttribute(string_values=texts)),
+    st.just(DeviceAttribute(int_values=[1, 2])),
+    st.just(DeviceAttribute(version_values=["1.2.3"])),
+)
+quantities = st.sampled_from(("1", "1Gi", "500m", "1e30")).map(
+    lambda text: DeviceCapacity(value=text)
+)
+devices = st.builds(
+    DeviceValue,
+    st.sampled_from((DRIVER, "a")),
+    st.dictionaries(st.sampled_from(NAMES), attributes),
+    st.dictionaries(st.sampled_from(NAMES), quantities),
+)
+
+
+class LeftToTheExactOne(Exception):
+    """What the generated function does not decide."""
+
+
+def _leave(_device: DeviceValue) -> bool:
+    raise LeftToTheExactOne
+
+
+@settings(max_examples=300, deadline=None)
+@given(expressions, st.lists(devices, min_size=1, max_size=4))
+def test_what_a_generated_function_answers_the_exact_evaluation_answers_too(
+    expression: str, fleet: list[DeviceValue]
+) -> None:
+    try:
+        checked = check.check(parser.parse(expression, ENVIRONMENT), ENVIRONMENT)
+        exact = evaluate.program(checked, ENVIRONMENT)
+    except (CompileError, PlanError):
+        assume(condition=False)
+        return
+    generated = generate.matcher(checked, _leave)
+    for device in fleet:
+        try:
+            answer = generated(device)
+        except LeftToTheExactOne:
+            continue
+        try:
+            expected = evaluate.as_bool(exact(device))
+        except EvaluationError as error:
+            expected = error
+        assert answer is expected, expression

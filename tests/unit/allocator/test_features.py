@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which implementation serves which features."""
+
+import pytest
+
+from dra_driver.allocator import features
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import Rules, choose_implementation
+
+
+@pytest.mark.parametrize(
+    ("on", "chosen"),
+    [
+        (frozenset[str](), "stable"),
+        ({features.TAINTS, features.PARTITIONABLE}, "stable"),
+        (features.ENABLED_BY_DEFAULT, "incubating"),
+        ({features.BINDING_CONDITIONS}, "incubating"),
+        ({features.TAINTS, features.LIST_ATTRIBUTES}, "experimental"),
+        (features.ALL, "experimental"),
+    ],
+)
+def test_the_oldest_implementation_that_knows_all_features_is_chosen(
+    on: set[str], chosen: str
+) -> None:
+    assert choose_implementation(frozenset(on)) == chosen
+
+
+def test_a_feature_of_the_future_has_no_implementation() -> None:
+    with pytest.raises(AllocationError) as caught:
+        choose_implementation(frozenset({features.TAINTS, "DRAFromTomorrow"}))
+    assert str(caught.value) == (
+        "internal error: no allocator available for feature set {AdminAccess:false"
+        " CompatibilityGroups:false ConsumableCapacity:false DerivedAttributes:false"
+        " DeviceBindingAndStatus:false DeviceTaints:true FractionalCapacityRange:false"
+        " ListTypeAttributes:false OptionalNodeOperations:false PartitionableDevices:false"
+        " PrioritizedList:false}, enabled allocators: stable, incubating, experimental"
+    )
+
+
+def test_an_implementation_refuses_features_that_it_does_not_know() -> None:
+    with pytest.raises(AllocationError, match="enabled allocators: stable$"):
+        Rules.of(features.ENABLED_BY_DEFAULT, "stable")
+
+
+def test_rules_follow_the_features_and_the_implementation() -> None:
+    rules = Rules.of(frozenset({features.TAINTS}), None)
+    assert (rules.taints, rules.partitionable, rules.newer_than_stable) == (True, False, False)
+    rules = Rules.of(frozenset({features.TAINTS}), "experimental")
+    assert (rules.taints, rules.newer_than_stable, rules.experimental) == (True, True, True)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver explain`: what it is given, what it prints, and what the exit code says."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.cli.main import main
+from dra_driver.testing.fake_api import FakeApi
+
+Object = dict[str, Any]
+DRIVER = "gpu.example.com"
+
+
+def claim(name: str, memory: str) -> Object:
+    expression = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{memory}")) >= 0'
+    exactly = {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[FakeApi]:
+    """A node with one device of 80Gi, and a kubeconfig beside it."""
+    with FakeApi() as api:
+        allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+        api.put("nodes", {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
+        device = {"name": "gpu-0", "capacity": {"memory": {"value": "80Gi"}}}
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": [device]}
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        api.put("resourceclaims", claim("fits", "40Gi"))
+        api.put("resourceclaims", claim("does-not", "100Gi"))
+        api.kubeconfig(tmp_path / "config")
+        yield api
+
+
+def ask(tmp_path: Path, *arguments: str) -> int:
+    return main(["explain", *arguments, "--kubeconfig", str(tmp_path / "config")])
+
+
+@pytest.mark.parametrize(
+    ("subject", "code"),
+    [
+        (("claim/fits",), 0),
+        (("claim", "fits"), 0),
+        (("ResourceClaim/fits",), 0),
+        (("resourceclaims.resource.k8s.io", "fits"), 0),
+        (("claim/does-not",), 1),
+        (("claim/is-not-there",), 2),
+        (("template/is-not-there",), 2),
+        (("pod/is-not-there",), 2),
+        (("is-not-there",), 2),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_the_exit_code_says_what_was_found(
+    tmp_path: Path, subject: tuple[str, ...], code: int
+) -> None:
+    assert ask(tmp_path, *subject) == code
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_answer_can_be_text_or_json(tmp_path: Path, capsys) -> None:
+    assert ask(tmp_path, "claim/does-not") == 1
+    text = capsys.readouterr().out
+    assert "memory 80Gi < 100Gi" in text
+    assert "\033" not in text
+    assert ask(tmp_path, "claim/does-not", "-o", "json") == 1
+    assert json.loads(capsys.readouterr().out)["exitCode"] == 1
+
+
+@pytest.mark.usefixtures("cluster")
+def test_manifests_are_explained_without_being_applied(
+    tmp_path: Path, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text("---\n" + yaml.safe_dump(claim("new", "100Gi")))
+    assert ask(tmp_path, "-f", str(file)) == 1
+    assert "memory 80Gi < 100Gi" in capsys.readouterr().out
+    given = io.TextIOWrapper(io.BytesIO(json.dumps(claim("new", "40Gi")).encode()))
+    monkeypatch.setattr(sys, "stdin", given)
+    assert ask(tmp_path, "-f", "-") == 0
+    names = [found["metadata"]["name"] for found in cluster.objects("resourceclaims")]
+    assert sorted(names) == ["does-not", "fits"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_record_answers_as_the_cluster_did(tmp_path: Path, capsys) -> None:
+    record = tmp_path / "cluster.json"
+    assert main(["record", "--kubeconfig", str(tmp_path / "config"), str(record)]) == 0
+    capsys.readouterr()
+    assert ask(tmp_path, "claim/does-not") == 1
+    live = capsys.readouterr().out
+    assert main(["explain", "--from", str(record), "claim/does-not"]) == 1
+    assert capsys.readouterr().out == live
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b'{"format": "dra-driver/record", "forma', "is no whole JSON document"),
+        (b"{}", "is no record of a cluster"),
+        (b'{"format": "dra-driver/record", "formatVersion": 99, "cluster": {}}', "version 99"),
+        (b'{"format": "dra-driver/record", "formatVersion": 1, "cluster": {"nodes": 5}}', "nodes"),
+        (b"\xff\xfe", "is no whole JSON document"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_a_sentence(
+    tmp_path: Path, content: bytes, said: str, capsys
+) -> None:
+    record = tmp_path / "cluster.json"
+    record.write_bytes(content)
+    assert main(["explain", "--from", str(record), "claim/c"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dra-driver: {record} ")
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_record_that_is_not_there_is_a_sentence(tmp_path: Path, capsys) -> None:
+    assert main(["explain", "--from", str(tmp_path / "none"), "claim/c"]) == 2
+    assert f"cannot read the record {tmp_path}/none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff\xfe\x00", b"a: [" * 3000, b"kind: !!python/object:os.system {}"]
+)
+@pytest.mark.usefixtures("cluster")
+def test_a_manifest_that_cannot_be_read_is_a_sentence(
+    tmp_path: Path, content: bytes, capsys
+) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_bytes(content)
+    assert ask(tmp_path, "-f", str(file)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dra-driver: cannot read the manifest {file}: ")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["node/n1"],
+        ["pod/"],
+        ["pod", "a", "b"],
+        ["pod/a", "-f", "file"],
+        ["pod/a", "--no-such-flag"],
+        ["pod/a", "-o", "xml"],
+    ],
+)
+def test_wrong_usage_is_exit_code_64(tmp_path: Path, arguments: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        ask(tmp_path, *arguments)
+    assert left.value.code == 64
+    assert capsys.readouterr().err != ""
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_search_that_takes_too_long_could_not_tell(tmp_path: Path, capsys) -> None:
+    assert ask(tmp_path, "claim/fits", "--timeout", "0") == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cluster")
+def test_one_node_can_be_asked_about(tmp_path: Path, capsys) -> None:
+    assert ask(tmp_path, "claim/fits", "--node", "n1") == 0
+    assert ask(tmp_path, "claim/fits", "--node", "n2") == 2
