@@ -8,6 +8,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from operator import is_
 
 from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
 from dra_driver.allocator.counters import Ledger
@@ -28,7 +29,7 @@ NO_SHARE_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class Allocator:
-    """Answers as the scheduler does, for one state of the cluster."""
+    """Answers as the scheduler does, for one state of the cluster; one thread at a time."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Allocator:
         self._new_share_id = new_share_id
         self._pools: dict[str, tuple[Node, list[Pool]]] = {}
         self._ledgers: dict[Pool, Ledger] = {}
+        self._last: tuple[tuple[ResourceClaim, ...], list[list[Choice]]] = ((), [])
 
     def allocate(
         self,
@@ -67,15 +69,9 @@ class Allocator:
         """
         pools = self.pools(node)
         eligibility = self.eligibility(node)
-        asked = _Asked(self, pools, eligibility)
-        choices: list[list[Choice]] = []
-        constraints: list[list[AnyConstraint]] = []
-        for index, claim in enumerate(claims):
-            choices.append(asked.choices(index, claim))
-            constraints.append(constraints_of(claim, self.rules))
-        search = Search(
-            self._board(pools, eligibility, cancelled), choices, constraints, prune=prune
-        )
+        choices, constraints = self._asked(claims, pools, eligibility)
+        board = self._board(pools, eligibility, cancelled)
+        search = Search(board, choices, constraints, prune=prune)
         if not search.run():
             if any(pool.invalid_because for pool in pools):
                 raise NodeAllocationError("invalid resource pools were encountered")
@@ -116,6 +112,22 @@ class Allocator:
             self._ledgers[pool] = Ledger(pool, self.holdings.held)
         return self._ledgers[pool]
 
+    def _asked(
+        self, claims: Sequence[ResourceClaim], pools: list[Pool], eligibility: Eligibility
+    ) -> tuple[list[list[Choice]], list[list[AnyConstraint]]]:
+        """The requests and constraints of the claims; those of the same claims are kept for the next node."""
+        last, choices = self._last
+        if len(last) == len(claims) and all(map(is_, last, claims)):
+            return choices, [constraints_of(claim, self.rules) for claim in claims]
+        asked = _Asked(self.requests, pools, eligibility)
+        choices, constraints = [], []
+        for index, claim in enumerate(claims):
+            choices.append(asked.choices(index, claim))
+            constraints.append(constraints_of(claim, self.rules))
+        if not asked.node_matters:
+            self._last = (tuple(claims), choices)
+        return choices, constraints
+
     def _board(
         self, pools: list[Pool], eligibility: Eligibility, cancelled: Callable[[], bool]
     ) -> Board:
@@ -137,9 +149,10 @@ class Allocator:
 class _Asked:
     """Turns the requests of claims into choices, for the pools of one node."""
 
-    def __init__(self, allocator: Allocator, pools: list[Pool], eligibility: Eligibility) -> None:
-        self._requests = allocator.requests
-        self._checks_capacity = allocator.rules.consumable_capacity
+    def __init__(self, requests: Requests, pools: list[Pool], eligibility: Eligibility) -> None:
+        self.node_matters = False
+        """Whether a request wants All devices, which are others on another node."""
+        self._requests = requests
         self._pools = pools
         self._eligibility = eligibility
 
@@ -174,6 +187,7 @@ class _Asked:
     def _find_all(self, request: Request) -> None:
         if not request.wants_all:
             return
+        self.node_matters = True
         start = 0
         for pool in self._pools:
             if not pool.usable:

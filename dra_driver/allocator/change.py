@@ -68,7 +68,7 @@ def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss |
         miss = Miss(device, request.reasons(device), request.judged(device).parts)
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss
-    return best
+    return best and Miss(best.device, best.reasons, request.relaxed(best.device))
 
 
 def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:

@@ -8,6 +8,7 @@ an answer is made once for all devices that are equal in what the request looks 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
@@ -53,6 +54,9 @@ from dra_driver.model.verdict import (
     Verdict,
 )
 
+MANY = 64
+"""Kinds of devices: of more, nobody reads what each of them has."""
+_DRIVER = Path("driver")
 _EFFECTIVE = ("NoSchedule", "NoExecute")
 
 
@@ -90,7 +94,10 @@ class RequestExplained:
         self._reach = reach
         self.selectors: list[Chosen] = []
         self.problems: tuple[Verdict, ...] = tuple(self._static_problems())
+        self._paths = self._all_paths()
         self._judged: dict[bytes, Judgement] = {}
+        self._briefs: dict[tuple[str, int, str], SelectorFalse] = {}
+        self._of_device: dict[SliceDevice, tuple[Judgement, tuple[Verdict, ...]]] = {}
         requests = asked.body.capacity.requests if asked.body.capacity else None
         self._capacity = {name: amount(text) for name, text in (requests or {}).items()}
 
@@ -119,37 +126,82 @@ class RequestExplained:
         except BadExpression as error:
             yield CompileError(source, index, error.message, error.hint)
 
+    def _all_paths(self) -> list[Path] | None:
+        """What the selectors look at; None where they look at everything."""
+        found: set[Path] = set()
+        for selector in self.selectors:
+            if selector.explained.paths is None:
+                return None
+            found |= selector.explained.paths
+        return sorted(found)
+
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """All that speaks against the device, the most lasting first; empty where nothing does."""
-        return (*self.judged(device).verdicts, *self._state_of(device))
+        return self._known(device)[1]
+
+    def judged(self, device: SliceDevice) -> Judgement:
+        """What the selectors say; the same object for devices that they cannot tell apart."""
+        return self._known(device)[0]
+
+    def first(self, device: SliceDevice) -> Verdict | None:
+        """The first reason; None where there is none. Where devices are told apart by too much, without their values."""
+        reasons = self._known(device)[1]
+        if not reasons:
+            return None
+        first = reasons[0]
+        if isinstance(first, SelectorFalse) and self._many:
+            return self._in_brief(first)
+        return first
+
+    def _in_brief(self, reason: SelectorFalse) -> SelectorFalse:
+        key = (reason.source, reason.index, reason.part)
+        if key not in self._briefs:
+            self._briefs[key] = SelectorFalse(*key, f"{reason.part} is false")
+        return self._briefs[key]
+
+    def look(self, device: SliceDevice) -> object:
+        """What the selectors make of the device: equal for devices that are told in the same words."""
+        judgement = self.judged(device)
+        if not self._many:
+            return id(judgement)
+        first = judgement.verdicts[0] if judgement.verdicts else None
+        return self._in_brief(first) if isinstance(first, SelectorFalse) else type(first)
+
+    @cached_property
+    def _many(self) -> bool:
+        for device in self._fleet.devices.values():
+            self._known(device)
+        return len(self._judged) > MANY
 
     def foreign(self, device: SliceDevice) -> bool:
         """Whether the device is of a driver that is not meant."""
         parts = self.judged(device).parts
-        return bool(parts) and parts[0][1].path == Path("driver")
+        return bool(parts) and parts[0][1].path == _DRIVER
 
-    def judged(self, device: SliceDevice) -> Judgement:
-        """What the selectors say; the same object for devices that they cannot tell apart."""
-        key = self._key(device)
-        known = self._judged.get(key)
+    def relaxed(self, device: SliceDevice) -> tuple[tuple[Chosen, FalsePart], ...]:
+        """The false conditions again, each with the nearest one that the device meets."""
+        return self._judge(device, relax=True).parts
+
+    def _known(self, device: SliceDevice) -> tuple[Judgement, tuple[Verdict, ...]]:
+        known = self._of_device.get(device)
         if known is None:
-            known = self._judge(device)
-            self._judged[key] = known
+            key = self._key(device)
+            judgement = self._judged.get(key)
+            if judgement is None:
+                judgement = self._judged[key] = self._judge(device)
+            known = (judgement, (*judgement.verdicts, *self._state_of(device)))
+            self._of_device[device] = known
         return known
 
     def _key(self, device: SliceDevice) -> bytes:
         driver, published = device.id.driver, device.device
-        paths: set[Path] = set()
-        for selector in self.selectors:
-            if selector.explained.paths is None:
-                shared = published.allow_multiple_allocations
-                everything = (driver, published.attributes, published.capacity, shared)
-                return msgspec.json.encode(everything)
-            paths |= selector.explained.paths
-        values = [value_at(path, driver, published) for path in sorted(paths)]
+        if self._paths is None:
+            shared = published.allow_multiple_allocations
+            return msgspec.json.encode((driver, published.attributes, published.capacity, shared))
+        values = [value_at(path, driver, published) for path in self._paths]
         return msgspec.json.encode((driver, values))
 
-    def _judge(self, device: SliceDevice) -> Judgement:
+    def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
         verdicts: list[Verdict] = []
         parts: list[tuple[Chosen, FalsePart]] = []
         for selector in self.selectors:
@@ -160,7 +212,12 @@ class RequestExplained:
                 if not verdicts:  # else the search does not come here
                     verdicts.append(self._error(selector, device, error))
                 continue
-            false = selector.explained.false_parts(device.id.driver, device.device, device.value)
+            explained = selector.explained
+            if relax or len(self._judged) <= MANY:
+                seen = (device.id.driver, device.device, device.value)
+                false = explained.false_parts(*seen, relax=relax)
+            else:
+                false = explained.false_parts_in_brief(device.value)
             parts += ((selector, part) for part in false)
             first = false[0]
             verdicts.append(
@@ -284,8 +341,7 @@ def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[G
     """The devices by their first reason, the largest group first; those that can be had before all."""
     groups: dict[Verdict | None, Group] = {}
     for device in devices:
-        reasons = request.reasons(device)
-        first = reasons[0] if reasons else None
+        first = request.first(device)
         group = groups.get(first)
         if group is None:
             group = groups[first] = Group(first)

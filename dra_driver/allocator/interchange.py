@@ -7,12 +7,12 @@ Two rules, both only used once the search has had to go back, so that an easy cl
 same values, and they take the same from the same counters and have the same capacity left. Whatever contains one of
 them has a twin that contains the other. So when everything with device A in a place has failed, then everything with an
 alike device B in this place fails too, and so does everything with B in a later place of the same request: its twin,
-put in order, has A first. B is barred there.
+put in order, has A first. B is barred there. The same if A was rejected at once: what is taken later frees nothing.
 
 *Too few left.* A request that lacks five devices fails if fewer than five of those still to come are eligible.
 
 Both hold only if nothing depends on the order in which devices are added, and only if nothing is left out that
-would have ended the search with an error. So neither is used (`possible` is False)
+would have ended the search with an error. So neither is used (`in_force` stays False)
 - when a request wants All devices under a constraint: the first device that violates it is an error, not a failure;
 - when a single value is wanted and an attribute is a list, which may come first but not second;
 - when a counter's consumption is negative, so that one device makes room for another.
@@ -52,11 +52,11 @@ class Interchange:
         claims: Sequence[Sequence[Choice]],
         constraints: Sequence[Sequence[AnyConstraint]],
         taken: Taken,
+        *,
+        wanted: bool,
     ) -> None:
         self._board = board
-        self._requests = [
-            one for choices in claims for choice in choices for one in choice.alternatives
-        ]
+        self._claims = claims
         self._constraints = constraints
         self._verdicts = taken.verdicts
         self._in_use = taken.in_use
@@ -64,12 +64,18 @@ class Interchange:
         self._alike: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._to_come: dict[Request, Sequence[int]] = {}
-        self._asked = False
+        self._wanted = wanted
+        self.in_force = False
+        """Whether something has failed, and the rules may be used."""
 
     @cached_property
-    def possible(self) -> bool:
-        """Whether the rules may be used; asked only after something has failed."""
-        self._asked = True
+    def _requests(self) -> list[Request]:
+        return [
+            one for choices in self._claims for choice in choices for one in choice.alternatives
+        ]
+
+    @cached_property
+    def _possible(self) -> bool:
         return (
             not any(one.wants_all and self._constraints[one.claim_index] for one in self._requests)
             and all(ledger.monotonic for ledger in set(self._board.ledgers))
@@ -90,9 +96,14 @@ class Interchange:
         taken = tuple(tuple(share.items()) for share in shares or ())
         return alike, frozenset(claims or ()), taken
 
+    def after_failure(self, request: Request) -> Sequence[int]:
+        """Take note that something has failed; answers what `to_come` now does."""
+        self.in_force = self._wanted and self._possible
+        return self.to_come(request)
+
     def to_come(self, request: Request) -> Sequence[int]:
         """For each position how many eligible devices there are from it on; nothing if that is not certain."""
-        if not self._asked or not self._board.rules.newer_than_stable or not self.possible:
+        if not self.in_force or not self._board.rules.newer_than_stable:
             return ()
         to_come = self._to_come.get(request)
         if to_come is None:

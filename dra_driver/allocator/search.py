@@ -87,11 +87,8 @@ class Search:
         self._shares: dict[int, list[Consumed]] = {}
         verdicts = Verdicts(board.eligibility, board.devices)
         self._eligible = verdicts.eligible
-        self._interchange = (
-            Interchange(board, claims, constraints, Taken(verdicts, self._in_use, self._shares))
-            if prune
-            else None
-        )
+        taken = Taken(verdicts, self._in_use, self._shares)
+        self._interchange = Interchange(board, claims, constraints, taken, wanted=prune)
 
     def run(self) -> bool:
         """Whether there is an answer; it is in `given`."""
@@ -174,34 +171,34 @@ class Search:
         lacking = request.count - have
         combinations = self._board.rules.newer_than_stable
         interchange = self._interchange
-        to_come = interchange.to_come(request) if interchange is not None else ()
+        to_come = interchange.to_come(request)
         for position in range(start, len(self._board.devices)):
             if to_come and to_come[position] < lacking:
                 break
             if not self._free(request, position) or not self._eligible(request, position):
                 continue
-            if barred and interchange is not None and interchange.key(position) in barred:
+            if barred and interchange.key(position) in barred:
                 continue
             undo: Undo = []
-            if not self._take(request, position, undo):
-                continue
-            following = position + 1 if combinations else 0
-            outcome = yield self._request(request, have + 1, following, barred)
-            if outcome is Outcome.DONE:
-                return outcome
-            _take_back(undo)
-            if outcome is Outcome.TOO_MANY:
-                return outcome
-            if interchange is not None and interchange.possible:
+            if self._take(request, position, undo):
+                following = position + 1 if combinations else 0
+                outcome = yield self._request(request, have + 1, following, barred)
+                if outcome is Outcome.DONE:
+                    return outcome
+                _take_back(undo)
+                if outcome is Outcome.TOO_MANY:
+                    return outcome
+                to_come = interchange.after_failure(request)
+            if interchange.in_force:
                 barred |= {interchange.key(position)}
-                to_come = interchange.to_come(request)
         return Outcome.FAILED
 
     def _free(self, request: Request, position: int) -> bool:
+        """Whether this search has not given the device away."""
         claims = self._in_use.get(position)
         if request.admin_access:
             return not claims or request.claim_index not in claims
-        return not claims and not self._board.holdings.allocated(self._board.devices[position].id)
+        return not claims
 
     def _take(self, request: Request, position: int, undo: Undo) -> bool:
         """Give the device to the request unless something that was taken before is against it."""
@@ -215,8 +212,9 @@ class Search:
         shareable = rules.consumable_capacity and bool(device.device.allow_multiple_allocations)
         if request.wants_all:
             # With All it is known only that selectors and the whole of the capacity allow it.
-            possible = self._free(request, position) and (
-                self._board.eligibility.blocked(request, device) is None
+            eligibility = self._board.eligibility
+            possible = self._free(request, position) and not (
+                eligibility.in_use(request, device) or eligibility.blocked(request, device)
             )
         else:
             possible = not shareable or not self._short_beside_shares(request, position)

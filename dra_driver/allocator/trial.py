@@ -173,7 +173,7 @@ class Alikeness:
             published.binds_to_node,
         )
         return (
-            tuple(id(request.judged(device)) for request in self._requests),
+            tuple(request.look(device) for request in self._requests),
             msgspec.json.encode((attributes, compared, rest)),
             device.id in held.devices,
             tuple(sorted(held.consumed(device.id).items())) if device.id in held.shares else None,

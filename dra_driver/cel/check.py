@@ -290,6 +290,9 @@ class _Checker:
         for overload in overloads:
             if overload.member is not member:
                 continue
+            if len(overload.arguments) != len(given):
+                self._parameters += len(overload.parameters)
+                continue
             arguments, returned = self._instance(overload)
             if not self._known.all_assignable(given, arguments):
                 continue
@@ -384,12 +387,9 @@ class _Checker:
             self._undeclared(node.id, node.type_name, hint)
             return None
         made = found.parameters[0]
-        reachable = self._environment.minor >= _NAMES_RESOLVED_ANEW
-        if (
-            made.kind in _MESSAGE_KINDS
-            or made.wrapper
-            or (made in _JSON and (reachable or "." in name))
-        ):
+        plain_names = self._environment.minor >= _NAMES_RESOLVED_ANEW
+        is_json = made in _JSON and (plain_names or "." in name)
+        if made.kind in _MESSAGE_KINDS or made.wrapper or is_json:
             return made
         self._issue(node.id, f"'{made.name}' is not a message type")
         return types.ERROR

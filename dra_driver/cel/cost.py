@@ -93,7 +93,7 @@ class _Walk:
                 cost = self._map(expr)
             case StructLiteral():
                 cost = total([self.cost(given.value) for given in expr.fields]) + _STRUCT
-            case Comprehension():
+            case _:
                 cost = self._bind(expr) if _binds(expr) else self._comprehension(expr)
         return cost
 
@@ -168,8 +168,6 @@ class _Walk:
         for arg in expr.args:
             costs.append(self.cost(arg))
             args.append(self._operand(arg))
-        if expr.id not in self.checked.references:
-            return ZERO
         cost, target = ZERO, None
         if expr.target is not None:
             cost, target = self.cost(expr.target), self._operand(expr.target)

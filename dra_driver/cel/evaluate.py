@@ -8,7 +8,7 @@ Source: cel-go cel/program.go, k8s.io/dynamic-resource-allocation/cel/compile.go
 
 from collections.abc import Callable
 
-from dra_driver.cel import values
+from dra_driver.cel import golang, values
 from dra_driver.cel.attributes import Frame
 from dra_driver.cel.check import Checked
 from dra_driver.cel.device import DeviceValue
@@ -33,7 +33,8 @@ def program(checked: Checked, cost_limit: int | None = None) -> Program:
         tracker = None if cost_limit is None else Tracker(cost_limit)
         result = root(Frame(device, [None] * size, tracker))
         if isinstance(result, EvaluationError):
-            raise EvaluationError(*result.args)
+            # The same error may be raised again, and by another thread; texts may hold bytes that are no UTF-8.
+            raise EvaluationError(golang.valid(result.message))
         return result
 
     return evaluate

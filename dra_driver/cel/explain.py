@@ -21,7 +21,14 @@ from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceC
 
 SHOWN_NAMES = 8
 _OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
-_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+_MIRRORED = {
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+}
 _OPPOSITES = {
     "_==_": "_!=_",
     "_!=_": "_==_",
@@ -62,8 +69,10 @@ class ExplainedSelector:
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self._parsed: Parsed = selector.checked.parsed
+        self._texts = _Texts(self._parsed)
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
+        self._briefs: dict[int, FalsePart] = {}
         self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
@@ -72,11 +81,32 @@ class ExplainedSelector:
         except CompileError:  # for example a part that is no bool by itself
             return None
 
-    def false_parts(self, driver: str, device: Device, value: DeviceValue) -> tuple[FalsePart, ...]:
-        """The conditions that are false; the whole selector if none is so by itself."""
-        failed = [part for part, alone in self._parts if alone and _is_false(alone, value)]
-        seen = _Seen(driver, device, self._parsed)
-        return tuple(seen.tell(part) for part in failed or [self._parsed.root])
+    def false_parts(
+        self, driver: str, device: Device, value: DeviceValue, *, relax: bool = False
+    ) -> tuple[FalsePart, ...]:
+        """The conditions that are false; the whole selector if none is so by itself. `relaxed` is filled on demand."""
+        seen = _Seen(driver, device, self._texts, relax=relax)
+        return tuple(seen.tell(part) for part in self._failed(value))
+
+    def false_parts_in_brief(self, value: DeviceValue) -> tuple[FalsePart, ...]:
+        """The same without values: for devices so many that nobody reads theirs."""
+        return tuple(self._brief(part) for part in self._failed(value))
+
+    def _failed(self, value: DeviceValue) -> list[Expr]:
+        if len(self._parts) == 1:
+            return [self.root]
+        return [part for part, alone in self._parts if alone and _is_false(alone, value)] or [
+            self.root
+        ]
+
+    def _brief(self, part: Expr) -> FalsePart:
+        known = self._briefs.get(part.id)
+        if known is None:
+            text = self._texts.of(part)
+            sides = _sides(part)
+            path = (path_of(sides[1]) or path_of(sides[2])) if sides else None
+            known = self._briefs[part.id] = FalsePart(text, f"{text} is false", path=path)
+        return known
 
     def failing_part(self, value: DeviceValue) -> tuple[str, EvaluationError | None]:
         """The text of the condition that has a run-time error; the whole selector if none has it by itself."""
@@ -85,12 +115,12 @@ class ExplainedSelector:
                 if alone:
                     alone.matches(value)
             except EvaluationError as error:
-                return unparse(self._parsed, part), error
-        return unparse(self._parsed), None
+                return self._texts.of(part), error
+        return self._texts.of(self.root), None
 
     def missing(self, driver: str, device: Device) -> str:
         """A sentence about the first name that the expression reads and the device does not publish; "" if there is none."""
-        seen = _Seen(driver, device, self._parsed)
+        seen = _Seen(driver, device, self._texts)
         for path in sorted(self.paths or ()):
             if value_at(path, driver, device) is None:
                 return seen.lacks(path)
@@ -99,11 +129,35 @@ class ExplainedSelector:
     def without(self, failed: Sequence[FalsePart]) -> str:
         """The selector with these conditions relaxed, or left out; "" when nothing is left of it."""
         changed = {part.part: part.relaxed for part in failed}
-        texts = [unparse(self._parsed, part) for part, _ in self._parts]
-        kept = [changed.get(text, text) for text in texts]
-        if unparse(self._parsed) in changed:
-            return ""
+        if self._texts.of(self.root) in changed:
+            return changed[self._texts.of(self.root)]
+        kept: list[str] = []
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            if text in changed:
+                kept.append(changed[text])
+            else:
+                kept.append(f"({text})" if _binds_loosely(part) else text)
         return " && ".join(text for text in kept if text)
+
+
+class _Texts:
+    """The text of each part of one expression, written once."""
+
+    def __init__(self, parsed: Parsed) -> None:
+        self.parsed = parsed
+        self._known: dict[int, str] = {}
+
+    def of(self, part: Expr) -> str:
+        """The text of a part of the expression as it was parsed."""
+        known = self._known.get(part.id)
+        if known is None:
+            known = self._known[part.id] = unparse(self.parsed, part)
+        return known
+
+
+def _binds_loosely(part: Expr) -> bool:
+    return isinstance(part, Call) and part.function in ("_||_", "_?_:_")
 
 
 def conjuncts(root: Expr) -> Iterator[Expr]:
@@ -136,13 +190,14 @@ class _Operand:
 class _Seen:
     """One expression as one device sees it."""
 
-    def __init__(self, driver: str, device: Device, parsed: Parsed) -> None:
+    def __init__(self, driver: str, device: Device, texts: _Texts, *, relax: bool = False) -> None:
         self._driver = driver
         self._device = device
-        self._parsed = parsed
+        self._texts = texts
+        self._relax = relax
 
     def tell(self, part: Expr) -> FalsePart:
-        text = unparse(self._parsed, part)
+        text = self._texts.of(part)
         told = self._comparison(part) or self._test(part) or self._negation(part)
         if told is None:
             told = self._plain(part)
@@ -194,14 +249,13 @@ class _Seen:
     def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
         """The comparison with the device's own value as its bound; "<" and ">" have no such nearest bound."""
         strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
-        published = value_at(path, self._driver, self._device)
-        constant = _bare(published)
+        constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if strict or constant is None or not _is_constant(bound):
             return ""
         new: Expr = Constant(bound.id, constant)
         if isinstance(bound, Call):
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
-        return unparse(self._parsed, _with(part, bound, new))
+        return unparse(self._texts.parsed, _with(part, bound, new))
 
     def _test(self, part: Expr) -> FalsePart | None:
         match part:
@@ -228,21 +282,23 @@ class _Seen:
         operand = self._operand(item)
         if operand.path is None:
             return None
-        listed = unparse(self._parsed, container)
-        relaxed, wanted = "", (listed,)
-        published = _bare(value_at(operand.path, self._driver, self._device))
-        if published is not None and isinstance(container, ListLiteral):
-            added = replace(container, elements=(*container.elements, Constant(0, published)))
-            call = Call(0, "@in", (item, added))
-            relaxed = unparse(self._parsed, call)
-            wanted = tuple(self._operand(element).name for element in container.elements)
+        listed = self._texts.of(container)
+        elements = container.elements if isinstance(container, ListLiteral) else ()
         return FalsePart(
             "",
             f"{operand.name} {operand.value} is not in {listed}",
-            relaxed=relaxed,
+            relaxed=self._extended(item, container, operand.path),
             path=operand.path,
-            wanted=wanted,
+            wanted=tuple(self._operand(element).name for element in elements),
         )
+
+    def _extended(self, item: Expr, container: Expr, path: Path) -> str:
+        """The membership with the device's own value in the list."""
+        published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
+        if published is None or not isinstance(container, ListLiteral):
+            return ""
+        added = replace(container, elements=(*container.elements, Constant(0, published)))
+        return unparse(self._texts.parsed, Call(0, "@in", (item, added)))
 
     def _negation(self, part: Expr) -> FalsePart | None:
         match part:
@@ -270,14 +326,14 @@ class _Seen:
             if (value := self._value(path))
         ]
         told = f" with {', '.join(values)}" if values else ""
-        return FalsePart("", f"{unparse(self._parsed, part)} is false{told}")
+        return FalsePart("", f"{self._texts.of(part)} is false{told}")
 
     def _operand(self, part: Expr) -> _Operand:
         match part:
             case Call(function="orValue", target=target, args=(default,)) if target is not None:
                 inner = self._operand(target)
                 if inner.path is None:
-                    return _Operand(unparse(self._parsed, part), "")
+                    return _Operand(self._texts.of(part), "")
                 return replace(
                     inner, value=inner.value or f"(not set: {self._operand(default).name})"
                 )
@@ -285,7 +341,7 @@ class _Seen:
                 return _Operand(text, "")
         path = path_of(part)
         if path is None:
-            return _Operand(unparse(self._parsed, part), "")
+            return _Operand(self._texts.of(part), "")
         return _Operand(path.shown(self._driver), self._value(path), path)
 
     def _value(self, path: Path) -> str:

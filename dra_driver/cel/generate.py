@@ -135,14 +135,15 @@ def _is_device(writer: Writer, expr: Expr) -> bool:
 
 
 def _field(writer: Writer, expr: Select) -> Code:
-    if not expr.test_only:
-        if expr.field == "driver":
-            return Code("device.driver", Form.STRING)
-        if expr.field == "allowMultipleAllocations":
-            return Code("device.allow_multiple_allocations", Form.BOOL)
-        if expr.field in {ATTRIBUTES, CAPACITY}:
-            return writer.part(expr.field)
-    raise Unsupported
+    if expr.test_only:
+        raise Unsupported
+    return _FIELDS.get(expr.field) or writer.part(expr.field)
+
+
+_FIELDS = {
+    "driver": Code("device.driver", Form.STRING),
+    "allowMultipleAllocations": Code("device.allow_multiple_allocations", Form.BOOL),
+}
 
 
 def _value_at(writer: Writer, operand: Code, key: Code) -> Code:
@@ -313,22 +314,18 @@ def _quantifier(writer: Writer, expr: Comprehension) -> Code:
 
 
 _ITERATED = {Form.DOMAINS: Form.STRING, Form.VALUES: Form.STRING, Form.LIST: None}
-_ALL = "all({holds} for {element} in {values})"
-_EXISTS = "any({holds} for {element} in {values})"
-_EXISTS_ONE = "sum(1 for {element} in {values} if {holds}) == 1"
+# By the function that a turn calls, with the place of the predicate among its arguments.
+_QUANTIFIERS = {
+    "_&&_": ("all({holds} for {element} in {values})", 1),
+    "_||_": ("any({holds} for {element} in {values})", 1),
+    "_?_:_": ("sum(1 for {element} in {values} if {holds}) == 1", 0),
+}
 
 
 def _predicate(expr: Comprehension) -> tuple[str, Expr]:
     """Which macro it was, and what it asks of each element."""
     step, start = expr.loop_step, expr.accu_init
-    if not isinstance(step, Call) or not isinstance(start, Constant):
-        raise Unsupported
-    if step.function == "_?_:_" and type(start.value) is int and isinstance(expr.result, Call):
-        return _EXISTS_ONE, step.args[0]
-    if step.function in {"_&&_", "_||_"} and _is_accumulator(expr, expr.result):
-        return (_ALL if step.function == "_&&_" else _EXISTS), step.args[1]
-    raise Unsupported
-
-
-def _is_accumulator(expr: Comprehension, node: Expr) -> bool:
-    return isinstance(node, Identifier) and node.name == expr.accu_var
+    if not isinstance(start, Constant) or not isinstance(step, Call):
+        raise Unsupported  # map and filter, which begin with a list
+    pattern, place = _QUANTIFIERS[step.function]
+    return pattern, step.args[place]

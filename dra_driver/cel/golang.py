@@ -141,3 +141,8 @@ def utf8(text: str) -> bytes:
 def from_utf8(content: bytes) -> str:
     """The string of these bytes; what is no UTF-8 is kept."""
     return content.decode("utf-8", "surrogateescape")
+
+
+def valid(text: str) -> str:
+    """The text with U+FFFD for bytes that are no UTF-8."""
+    return utf8(text).decode("utf-8", "replace")

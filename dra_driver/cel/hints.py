@@ -54,7 +54,7 @@ def function(wrong: str, declared: Declarations) -> str:
     if macros and wrong not in _ELSEWHERE:
         counts = " or ".join(sorted({str(count) for _, count, _ in macros}))
         how = f"list.{wrong}(…)" if macros[0][2] else f"{wrong}(…)"
-        return f"{wrong} is a macro with {counts} arguments, written {how}."
+        return f"{wrong} is a macro with {counts} argument(s), written {how}."
     if wrong in _ELSEWHERE:
         return _ELSEWHERE[wrong]
     written = [known for known in declared.functions if known[0].isalpha()]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from dra_driver.cel import regex
 from dra_driver.cel.ast import Constant, ListLiteral
-from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.functions import FUNCTIONS
 from dra_driver.cel.library.quantity import Quantity
 from dra_driver.cel.library.semver import Semver
@@ -174,10 +173,7 @@ def _matches(writer: Writer, _function: str, operands: Operands) -> Code | None:
     text, pattern = operands
     if not isinstance(pattern.value, str):
         return None
-    try:
-        search = regex.compile_pattern(pattern.value).matches
-    except EvaluationError as error:
-        raise Unsupported from error
+    search = regex.compile_pattern(pattern.value).matches
     name, known = writer.name(), writer.constant(search, Form.ANYTHING).text
     usual = f"{known}({name}) if type({name} := {text.text}) is str"
     return Code(f"({usual} else stumble())", Form.BOOL)

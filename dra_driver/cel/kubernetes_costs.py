@@ -161,10 +161,8 @@ def _equals(site: Site) -> Estimate | None:
     return None
 
 
-def _selector(site: Site) -> Estimate | None:
+def _selector(site: Site) -> Estimate:
     """fieldSelector and labelSelector of the authorizer."""
-    if len(site.args) != 1:
-        return None
     length = site.args[0].known_size
     requirements = length.scaled(0.5).scaled(NEW_LIST + 40.0)
     return Estimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)

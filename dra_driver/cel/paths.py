@@ -106,7 +106,7 @@ def children(part: Expr) -> Iterator[Expr]:
         case Comprehension():
             yield from (part.iter_range, part.accu_init, part.loop_condition)
             yield from (part.loop_step, part.result)
-        case Constant() | Identifier():
+        case _:
             return
 
 

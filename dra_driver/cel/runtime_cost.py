@@ -23,15 +23,18 @@ _STEP = 1
 class Tracker:
     """The sum so far, and the values of the steps that were done."""
 
-    __slots__ = ("_limit", "_stack", "cost")
+    __slots__ = ("_limit", "_places", "_stack", "cost")
 
     def __init__(self, limit: int) -> None:
         self.cost = 0
         self._limit = limit
         self._stack: list[tuple[int, object]] = []
+        # Where on the stack each node is: in a loop the stack grows long, and most searches find nothing.
+        self._places: dict[int, list[int]] = {}
 
     def done(self, node: int, value: object, cost: int) -> None:
         """A step is done."""
+        self._places.setdefault(node, []).append(len(self._stack))
         self._stack.append((node, value))
         self.cost += cost
         if self.cost > self._limit:
@@ -42,7 +45,7 @@ class Tracker:
         for node in nodes:
             place = self._place(node)
             if place is not None:
-                del self._stack[place:]
+                self._cut(place)
 
     def take(self, steps: tuple[Step, ...]) -> Arguments | None:
         """Forget the steps and give their values; None if one is not there."""
@@ -52,14 +55,17 @@ class Tracker:
             if place is None:
                 return None
             found.append(self._stack[place][1])
-            del self._stack[place:]
+            self._cut(place)
         return found[::-1]
 
     def _place(self, node: int) -> int | None:
-        for place in range(len(self._stack) - 1, -1, -1):
-            if self._stack[place][0] == node:
-                return place
-        return None
+        places = self._places.get(node)
+        return places[-1] if places else None
+
+    def _cut(self, place: int) -> None:
+        while len(self._stack) > place:
+            node, _ = self._stack.pop()
+            self._places[node].pop()
 
 
 def counted(step: Step) -> Step:

@@ -131,7 +131,7 @@ class Substitutions:
 
     def _stands_for(self, found: Type, unknown: Type) -> tuple[bool, bool]:
         """Whether the parameter may be `found`, and whether something was known of it."""
-        if found == unknown:
+        if found.kind is Kind.PARAMETER and found.name == unknown.name:
             return True, True
         known = self._known.get(unknown.name)
         if known is None:
@@ -139,7 +139,7 @@ class Substitutions:
             if free:
                 self._learn(unknown.name, found)
             return free, False
-        if found == known:
+        if found is known or found == known:
             return True, True
         if not self._fits(found, known):
             return False, True
@@ -150,12 +150,14 @@ class Substitutions:
 
     def _free_of(self, unknown: Type, within: Type) -> bool:
         """Whether the parameter does not occur in the other type, which otherwise would contain itself."""
+        if not within.open:
+            return True
         seen: set[str] = set()
         todo = [within]
         while todo:
             self._step()
             checked = todo.pop()
-            if checked == unknown:
+            if checked.kind is Kind.PARAMETER and checked.name == unknown.name:
                 return False
             if checked.kind is not Kind.PARAMETER:
                 todo.extend([inner for inner in checked.parameters if inner.open])

@@ -126,7 +126,7 @@ def _is_timestamp(value: object) -> bool:
 def _is_pattern(value: object) -> bool:
     """Of matches(text, pattern) it is the text that cel-go looks at, and so do we."""
     try:
-        regex.compile_pattern(str(value))
+        regex.check(str(value))
     except EvaluationError:
         return False
     return True
@@ -157,18 +157,11 @@ class _TemplateError(Exception):
 
 def _templates(checked: Checked, calls: Iterable[Call]) -> _Found:
     for node in calls:
-        if not _formats(checked, node):
-            continue
         template, arguments = node.target, node.args[0]
         if not (isinstance(template, Constant) and isinstance(template.value, str)):
             continue
         if isinstance(arguments, ListLiteral):
             yield from _template(checked, node.id, template.value, arguments.elements)
-
-
-def _formats(checked: Checked, node: Call) -> bool:
-    reference = checked.references.get(node.id)
-    return reference is not None and "string_format" in reference.overload_ids
 
 
 def _template(checked: Checked, node: int, template: str, arguments: Sequence[Expr]) -> _Found:

@@ -247,7 +247,7 @@ def lacking(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterat
         yield from request.problems
         return
     meant = [one for one in devices if not request.foreign(one)] or devices
-    firsts = [reasons[0] if (reasons := request.reasons(one)) else None for one in meant]
+    firsts = [request.first(one) for one in meant]
     errors = [one for one in firsts if isinstance(one, SelectorError)]
     if errors:
         yield errors[0]

@@ -34,7 +34,6 @@ from dra_driver.model.verdict import (
 from dra_driver.services.explain_nodes import Asked, NodesExplained
 
 EXAMPLES = 5
-MOST_GROUPS = 16
 MOST_CHANGES = 3
 MOST_TRIALS = 24
 """Nodes that a change is tried on."""
@@ -81,7 +80,7 @@ class RequestsExplained:
             name=asked.name,
             asks=str(asked),
             verdicts=verdicts,
-            devices=tuple(_device_group(one) for one in _few(groups)),
+            devices=tuple(_device_group(one) for one in groups),
             nearest=miss
             and NearestMiss(
                 device=str(miss.device.id), node=described(miss.device), reasons=_all_missed(miss)
@@ -288,20 +287,6 @@ def _why_not_all(groups: Sequence[Group]) -> str:
             f"{sum(len(one.devices) for one in others)} cannot be had, for example: {others[0].reason}"
         )
     return "all matching devices of a node are asked for, and that is none or more than a claim can hold"
-
-
-def _few(groups: Sequence[Group]) -> list[Group]:
-    """Selectors that tell every device apart would make a group of each: then their conditions stand alone."""
-    if len(groups) <= MOST_GROUPS:
-        return list(groups)
-    merged: dict[Verdict | None, Group] = {}
-    for group in groups:
-        reason = group.reason
-        if isinstance(reason, SelectorFalse):
-            found = f"{reason.part} is false"
-            reason = SelectorFalse(reason.source, reason.index, reason.part, found)
-        merged.setdefault(reason, Group(reason)).devices.extend(group.devices)
-    return sorted(merged.values(), key=lambda one: (one.reason is not None, -len(one.devices)))
 
 
 def _device_group(group: Group) -> DeviceGroup:

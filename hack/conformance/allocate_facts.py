@@ -148,6 +148,10 @@ def _pools(one: Json, two: Json) -> Iterator[tuple[str, Json]]:
     yield "an older generation that is listed later", problem([], two, slices=[new, old])
     elsewhere = place("n", [{"name": "new"}], generation=2, nodeName="node-2")
     yield "the newer generation is on another node", problem([], one, slices=[old, elsewhere])
+    part = place("o", [{"name": "old"}], resourceSliceCount=2)
+    for what, made in (("one", one), ("all", claim(every("a")))):
+        sentence = f"{what} of a part whose newer generation is on another node"
+        yield sentence, problem([], made, slices=[part, elsewhere])
     twice = [{"name": "x"}, {"name": "x"}]
     yield "the same name twice in a pool", problem(twice, one)
     yield "all devices of an invalid pool", problem(twice, claim(every("a")))
@@ -335,8 +339,16 @@ def constraints() -> Iterator[tuple[str, Json]]:
             for features in ([], ["DRAListTypeAttributes"]):
                 gate = "lists on" if features else "lists off"
                 offer = with_value(one, other, one)
-                made = claim(exactly("a", 2), constraints=rule)
-                yield f"{kind}: {what} values, {gate}", problem(offer, made, features=features)
+                for count in (1, 2):
+                    made = claim(exactly("a", count), constraints=rule)
+                    sentence = f"{kind}: {what} values, {count} of them, {gate}"
+                    yield sentence, problem(offer, made, features=features)
+        chain = with_value({"strings": ["x", "y"]}, {"strings": ["y", "z"]}, {"strings": ["z"]})
+        made = claim(exactly("a", 3), constraints=rule)
+        yield (
+            f"{kind}: each two meet, but not all",
+            problem(chain, made, features=["DRAListTypeAttributes"]),
+        )
         made = claim(exactly("a", 3), constraints=rule)
         offer = with_value({"int": 1}, {"int": 2}, {"int": 2}, {"int": 3}, {"int": 2})
         yield f"{kind}: the first choice leads nowhere", problem(offer, made)

@@ -65,6 +65,7 @@ def counters() -> Iterator[tuple[str, Json]]:
         [], claim(exactly("a")), slices=parts("3", "3", "0"), features=PARTS,
         allocatedDevices=[f"{DRIVER}/pool/dev-0", f"{DRIVER}/pool/dev-1"],
     )  # fmt: skip
+    yield from _beyond()
     yield (
         "all parts at once",
         problem([], claim(every("a")), slices=parts("2", "3"), features=PARTS),
@@ -99,6 +100,39 @@ def counters() -> Iterator[tuple[str, Json]]:
     )
     yield from _unknown_counters()
     yield from _on_nodes()
+
+
+def _beyond() -> Iterator[tuple[str, Json]]:
+    """A counter of which more is held than there is."""
+    offer = parts("9", "1")
+    offer[0]["spec"]["devices"][1]["consumesCounters"] = uses("1", counter="idle")
+    one = claim(exactly("a"))
+    held = [f"{DRIVER}/pool/dev-0"]
+    yield (
+        "a counter beyond its end stops devices that take from others",
+        problem([], one, slices=offer, features=PARTS, allocatedDevices=held),
+    )
+    share = [f"{DRIVER}/pool/dev-0/{HELD_SHARE}"]
+    yield (
+        "the device that takes too much is held in shares",
+        problem([], one, slices=offer, features=PARTS, allocatedSharedDeviceIDs=share),
+    )
+    grouped = [{"name": "x", "consumesCounters": uses("1", "set", "red")}]
+    away = [
+        place("a", some(1), resourceSliceCount=2),
+        place("b", grouped, resourceSliceCount=2, nodeName="node-2"),
+    ]
+    yield (
+        "groups on another node with the feature off",
+        problem([], one, slices=away, features=PARTS),
+    )
+    both = sets("4")
+    both["spec"] |= {"devices": [{"name": "x", "consumesCounters": uses("1", "gone")}]}
+    yield (
+        "a device beside the counters",
+        problem([], one, slices=[both, place("z", some(1), resourceSliceCount=2)], features=PARTS),
+    )
+    yield "nobody holds what takes too much", problem([], one, slices=offer, features=PARTS)
 
 
 def _unknown_counters() -> Iterator[tuple[str, Json]]:
@@ -186,6 +220,7 @@ def amount(name: str, quantity: str, count: int = 1, **more: Any) -> Json:
 
 
 POLICIES: dict[str, Json] = {
+    "a default beside the values": {"default": "8Gi", "validValues": ["1Gi", "4Gi"]},
     "no policy": {},
     "a default": {"default": "2Gi"},
     "a default in other units": {"default": "1024Mi", "validValues": ["1Gi", "4Gi"]},
@@ -199,7 +234,21 @@ POLICIES: dict[str, Json] = {
     "a default of nothing": {"default": "0", "validValues": ["0", "1Gi"]},
     "a default beside the range": {"default": "512Mi", "validRange": {"min": "1Gi", "step": "1Gi"}},
 }
-AMOUNTS = (None, "0", "1Gi", "1025Mi", "3Gi", "4096Mi", "5Gi", "9Gi", "-1", "1e20")
+AMOUNTS = (
+    None,
+    "0",
+    "1Gi",
+    "1025Mi",
+    "3Gi",
+    "4096Mi",
+    "5Gi",
+    "9Gi",
+    "-1",
+    "1e20",
+    "8Gi",
+    "8192Mi",
+    "8589934592",
+)
 
 
 def shares() -> Iterator[tuple[str, Json]]:
@@ -323,6 +372,16 @@ def _shared_parts() -> Iterator[tuple[str, Json]]:
             f"counters are taken while {what} is held",
             problem([], pair, slices=offer, features=on, **held),
         )
+    wanted = every("a")["exactly"] | {"capacity": {"requests": {"memory": "1e20"}}}
+    steps = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+    yield (
+        "an amount for all that cannot be said in 64 bits",
+        problem(
+            [shared(policy=steps)],
+            claim({"name": "a", "exactly": wanted}),
+            features=SHARES,
+        ),
+    )
     empty = parts("4", "4")
     for device in empty[0]["spec"]["devices"]:
         device |= {"allowMultipleAllocations": True}

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records what upstream answers to chosen allocation problems: python hack/conformance/allocate_record.py
 
-Facts and limits are recorded for each implementation that has their features; of random problems a few of each pair of
-features. A problem to which upstream has several answers is left out. Lines are the questions of the conformance door, with
+Facts and limits are recorded for each implementation that has their features; of random problems those that have
+pairs of features that no earlier one had. A problem to which upstream has several answers is left out. Lines are the questions of the conformance door, with
 upstream's answer as `want`.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "oracle"))
 import allocate_facts
 import allocate_gated_facts
 import allocate_limits
+import allocate_packing_facts
 import allocate_problems
 from allocate_compare import Oracle, as_line
 from allocate_features import PAIRS, SUPPORTED, features_of
@@ -25,14 +25,16 @@ from oracle_build import oracle_binary
 Json = dict[str, Any]
 
 VECTORS = Path(__file__).resolve().parents[2] / "tests" / "conformance" / "vectors"
-SEED, DRAWN, EACH_PAIR = 7, 4_000, 1
+SEED, DRAWN = 7, 4_000
+NEW_PAIRS = 4  # fewer are not worth a line
 
 
 def main() -> None:
     """Write the three files."""
     oracle = Oracle(oracle_binary())
     VECTORS.mkdir(parents=True, exist_ok=True)
-    facts = [*allocate_facts.facts(), *allocate_gated_facts.facts()]
+    parts = (allocate_facts, allocate_gated_facts, allocate_packing_facts)
+    facts = [fact for part in parts for fact in part.facts()]
     _write(oracle, "facts", (each for fact in facts for each in _everywhere(fact)))
     _write(oracle, "limits", (problem for _, _, problem in allocate_limits.problems()))
     _write(oracle, "random", _chosen())
@@ -48,14 +50,13 @@ def _everywhere(fact: Json) -> Iterator[Json]:
 
 
 def _chosen() -> Iterator[Json]:
-    """Random problems, each with a pair of features that the ones before had not often enough."""
-    seen: Counter[tuple[str, str]] = Counter()
+    """Random problems, each with some pairs of features that the ones before did not have."""
+    seen: set[tuple[str, str]] = set()
     for problem in allocate_problems.problems(SEED, DRAWN):
         used = features_of(problem)
-        pairs = [pair for pair in PAIRS if used.issuperset(pair)]
-        new = sum(seen[pair] < EACH_PAIR for pair in pairs)
-        if new >= 1:
-            seen.update(pairs)
+        new = {pair for pair in PAIRS if used.issuperset(pair)} - seen
+        if len(new) >= NEW_PAIRS:
+            seen |= new
             yield problem
 
 

@@ -206,6 +206,13 @@ class Play:
         """Where the pod was placed, "" if it was not."""
         return str(self._pod(name)["spec"].get("nodeName", ""))
 
+    def wait_placed(self) -> str:
+        """Where the pod is placed at last; a failure shows what the scheduler says."""
+        try:
+            return wait_until(self.node_of, "the pod's place")
+        except TestBedError as error:
+            raise AssertionError(f"{error}\n{self.message()}\n{self.events()}") from error
+
     def message(self) -> str:
         """What the scheduler said last about the pod."""
         conditions = self._pod(fleet.MINE).get("status", {}).get("conditions", [])
@@ -272,7 +279,7 @@ def test_explain_says_what_the_scheduler_does(
 
 
 def _assert_placed(play: Play) -> None:
-    node = wait_until(play.node_of, "the pod's place; the scheduler says: see its log")
+    node = play.wait_placed()
     predicted = play.explain("-f", str(play.subject), "--node", node, recorded=True)
     assert predicted.placement(node) == wait_until(play.devices, "the claim's reservation")
     assert play.explain(f"pod/{fleet.MINE}").exit_code == 0

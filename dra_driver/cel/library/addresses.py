@@ -169,6 +169,14 @@ def _contains_ip(cidr: CIDR, ip: IP) -> bool:
     return cidr.contains(ip.address, ip.address.bits)
 
 
+def _contains_ip_text(cidr: CIDR, text: str) -> bool:
+    try:
+        ip = _ip(text)
+    except EvaluationError as error:
+        raise no_such_overload() from error
+    return _contains_ip(cidr, ip)
+
+
 def _contains_cidr(cidr: CIDR, other: CIDR) -> bool:
     return cidr.contains(other.address, other.length)
 
@@ -195,7 +203,7 @@ OVERLOADS = (
         "containsIP",
         "cidr_contains_ip_string",
         f"{CIDR_TYPE} string",
-        lambda a, b: _contains_ip(a, _ip(b)),
+        _contains_ip_text,
     ),
     Overload("containsIP", "cidr_contains_ip_ip", f"{CIDR_TYPE} {IP_TYPE}", _contains_ip),
     Overload(

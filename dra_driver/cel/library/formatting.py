@@ -195,6 +195,7 @@ def _double(verb: str, precision: int, argument: object) -> str:
         raise EvaluationError(
             f"{name} clause can only be used on doubles, was given {values.kind(argument)}"
         )
+    value = value or 0.0  # no sign of a negative zero
     if precision // 10 > _LONGEST:
         return "%!(NOVERB)"
     if verb == "e":

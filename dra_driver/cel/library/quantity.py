@@ -21,7 +21,7 @@ from dra_driver.model import quantity as canonical
 
 TYPE = "kubernetes.Quantity"
 
-_SHAPE = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+_SHAPE = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -118,14 +118,16 @@ def parse_quantity(text: str) -> Quantity:
     match = _SHAPE.fullmatch(text) if text and text.isascii() else None
     if match is None:
         raise EvaluationError(_WRONG)
-    sign, whole, fraction, suffix = match.groups()
-    whole, fraction = whole or "0", fraction or ""
+    sign, zeros, digits, decimals, suffix = match.groups()
+    whole, fraction = digits or "0", decimals or ""
     number = int(whole + fraction)
     if suffix in _BINARY:
         parsed = _binary(number, whole, fraction, _BINARY[suffix])
     else:
         exponent, form = _decimal_exponent(suffix)
         parsed = _decimal(number, len(whole) + len(fraction), exponent - len(fraction), form)
+    if not parsed.fast and not (zeros or digits or fraction):
+        raise EvaluationError("unable to parse numeric part of quantity")
     if sign != "-":
         return parsed
     return Quantity(-parsed.value, parsed.scale, parsed.fast, parsed.format)

@@ -8,9 +8,12 @@ QuantityText = str | int | float
 
 
 class ApiValue(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=True
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """A part of an API object; equal to another one with the same content."""
+    """A part of an API object; equal to another one with the same content.
+
+    The garbage collector passes them over: they are trees, and a fleet has a million of them.
+    """
 
 
 class OwnerReference(ApiValue, frozen=True):

@@ -70,6 +70,8 @@ def test_an_attribute_becomes_the_value_of_its_kind(
 
 
 def test_releases_without_lists_do_not_know_what_a_list_is() -> None:
+    both = {"a": DeviceAttribute(string_value="b", string_values=["c"])}
+    assert DeviceValue(DRIVER, both, list_values=False).attributes == {DRIVER: {"a": "b"}}
     lists = {"a": DeviceAttribute(string_values=["b"])}
     with pytest.raises(EvaluationError, match=r"^attribute a: unsupported attribute value$"):
         DeviceValue(DRIVER, lists, list_values=False).convert()
