@@ -156,7 +156,8 @@ class Slices:
         names = {part.name for part in slices} if len(slices) < len(everything) else None
         others = [part for part in everything if names is not None and part.name not in names]
         if not self._rules.partitionable:
-            return Pool(pool_id, slices, invalid_because=device_named_twice(slices))
+            problem = device_named_twice(slices)
+            return Pool(pool_id, () if problem else slices, invalid_because=problem)
         with_counters = [part for part in (*slices, *others) if part.spec.shared_counters]
         own = [part for part in slices if not part.spec.shared_counters]
         for_others = [part for part in others if not part.spec.shared_counters]

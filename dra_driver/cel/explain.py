@@ -315,8 +315,10 @@ class _Seen:
                 hints = [one.hint for one in told if one.hint]
                 found = ", and ".join(dict.fromkeys(one.found for one in told))
                 return FalsePart("", found, hints[0] if hints else "")
-        operand = self._operand(part)
-        return FalsePart("", f"{operand.name} is {operand.value}") if operand.path else None
+            case _:
+                operand = self._operand(part)
+                told_plainly = f"{operand.name} is {operand.value}"
+                return FalsePart("", told_plainly) if operand.path else None
 
     def _plain(self, part: Expr) -> FalsePart:
         """A condition of no form that is known here, with the values that it reads."""
@@ -339,6 +341,10 @@ class _Seen:
                 )
             case Call(function=function, args=(Constant(value=str(text)),)) if function in _PARSERS:
                 return _Operand(text, "")
+            case _:
+                return self._plain_operand(part)
+
+    def _plain_operand(self, part: Expr) -> _Operand:
         path = path_of(part)
         if path is None:
             return _Operand(self._texts.of(part), "")
@@ -387,7 +393,8 @@ def _bare(published: object) -> bool | int | str | None:
                 published.version_value,
             )
             return next((value for value in candidates if value is not None), None)
-    return None
+        case _:
+            return None
 
 
 def _domains(kind: str, driver: str, device: Device) -> set[str]:
@@ -431,7 +438,8 @@ def _is_constant(part: Expr) -> bool:
             return True
         case Call(function=function, args=(Constant(),)):
             return function in _PARSERS
-    return False
+        case _:
+            return False
 
 
 def _with(part: Expr, old: Expr, new: Expr) -> Expr:

@@ -144,7 +144,7 @@ class Nodes:
         place, self.place = self.place, self.offsets[node.id]
         number = self._here()
         self.place = place
-        copied: Expr = replace(node, id=number)
+        copied: Expr
         match node:
             case Select():
                 copied = replace(node, id=number, operand=self.copy(node.operand))
@@ -159,6 +159,8 @@ class Nodes:
                 copied = replace(node, id=number, fields=self._copied_fields(node.fields))
             case Comprehension():
                 copied = self._copied_loop(number, node)
+            case _:
+                copied = replace(node, id=number)
         return copied
 
     def _copies(self, nodes: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -163,8 +163,8 @@ class Planner:
     def _plain(self, node: Call, arguments: tuple[Step, ...]) -> Step:
         ids = self._checked.references[node.id].overload_ids
         overload = ids[0] if len(ids) == 1 else ""
-        call = CallStep(node.id, _never, node.function, overload, arguments)
-        call.run = _calling(_implementation(node.function, overload), arguments, overload)
+        run = _calling(_implementation(node.function, overload), arguments, overload)
+        call = CallStep(node.id, run, node.function, overload, arguments)
         if overload == "in_list" and isinstance(arguments[1], ConstantStep):
             return aggregates.membership(call, arguments[1].value)
         if node.function in conversions.FOLDED and isinstance(arguments[0], ConstantStep):
@@ -222,8 +222,6 @@ class Planner:
         self._scope = after | {node.iter_var: loops.reader(places[1])}
         if node.iter_var2:
             self._scope[node.iter_var2] = loops.reader(places[2])
-        if node.iter_var == node.accu_var:
-            self._scope[node.iter_var] = after[node.accu_var]
         condition, turn = self.step(node.loop_condition), self.step(node.loop_step)
         self._scope = after
         result = self.step(node.result)
@@ -259,10 +257,6 @@ _SPECIAL: dict[str, Builder] = {
 
 def _device(frame: Frame) -> object:
     return frame.device
-
-
-def _never(_frame: Frame) -> object:
-    raise AssertionError("a call runs only after it is given what it calls")
 
 
 def _valid_key(compute: Run) -> Run:

@@ -205,11 +205,6 @@ def key_value(key: object) -> object:
     return key.value if isinstance(key, _Unequal) else key
 
 
-def keys(mapping: Mapping[object, object]) -> Iterator[object]:
-    """The keys as values."""
-    return (key_value(key) for key in mapping)
-
-
 def numeric_twins(value: object) -> Iterator[object]:
     """The same number as values of the other integer types, in the order in which a map is asked."""
     if type(value) is float and math.isfinite(value) and value == int(value):

@@ -81,10 +81,7 @@ class RequestsExplained:
             asks=str(asked),
             verdicts=verdicts,
             devices=tuple(_device_group(one) for one in groups),
-            nearest=miss
-            and NearestMiss(
-                device=str(miss.device.id), node=described(miss.device), reasons=_all_missed(miss)
-            ),
+            nearest=_nearest(miss) if miss else None,
         )
 
     def _miss(self, request: RequestExplained) -> Miss | None:
@@ -106,25 +103,30 @@ class RequestsExplained:
 
     def _never(self, request: RequestExplained) -> Iterator[Verdict]:
         """No device passes the selectors: which condition is to blame?"""
-        for chosen in request.selectors:
-            for part in conjuncts(chosen.explained.root):
-                driver = _driver_wanted(part)
-                if driver and driver not in self._fleet.drivers:
-                    near = meant(driver, sorted(self._fleet.drivers))
-                    yield DriverPublishesNothing(driver, near)
-                    return
+        driver = self._absent_driver(request)
+        if driver:
+            yield DriverPublishesNothing(driver, meant(driver, sorted(self._fleet.drivers)))
+            return
         miss = self._miss(request)
         if miss is None or not miss.parts:
             return
-        chosen, part = miss.parts[0]
-        hint = part.hint
-        found = part.found
-        if part.path is not None:
-            values = self._values(part.path)
-            found = f"{part.path.shown(miss.device.id.driver)} is {_listed(values)}"
-            near = [meant(one, list(values)) for one in part.wanted]
+        chosen, false = miss.parts[0]
+        found, hint = false.found, false.hint
+        if false.path is not None:
+            values = self._values(false.path)
+            found = f"{false.path.shown(miss.device.id.driver)} is {_listed(values)}"
+            near = [meant(one, list(values)) for one in false.wanted]
             hint = next((one for one in near if one), hint)
-        yield SelectorNeverMatches(chosen.source, chosen.index, part.part, found, hint)
+        yield SelectorNeverMatches(chosen.source, chosen.index, false.part, found, hint)
+
+    def _absent_driver(self, request: RequestExplained) -> str:
+        """A driver that the selectors insist on and that publishes nothing."""
+        wanted = (
+            _driver_wanted(part)
+            for chosen in request.selectors
+            for part in conjuncts(chosen.explained.root)
+        )
+        return next((one for one in wanted if one and one not in self._fleet.drivers), "")
 
     def _values(self, path: Path) -> Counter[str]:
         """What devices publish at a path, with numbers; devices without it do not count."""
@@ -242,6 +244,12 @@ class RequestsExplained:
                     break
 
 
+def _nearest(miss: Miss) -> NearestMiss:
+    return NearestMiss(
+        device=str(miss.device.id), node=described(miss.device), reasons=_all_missed(miss)
+    )
+
+
 def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
     """Every condition of its own, and the other reasons."""
     false = (
@@ -263,11 +271,11 @@ def _only(claim: ResourceClaim, request: RequestExplained) -> ResourceClaim:
 
 def _driver_wanted(part: Expr) -> str:
     """The driver that a condition insists on."""
-    match part:
-        case Call(function="_==_", args=(left, Constant(value=str(name)))):
-            return name if path_of(left) == Path("driver") else ""
-        case Call(function="_==_", args=(Constant(value=str(name)), right)):
-            return name if path_of(right) == Path("driver") else ""
+    if not isinstance(part, Call) or part.function != "_==_":
+        return ""
+    for one, other in (part.args, reversed(part.args)):
+        if path_of(one) == Path("driver") and isinstance(other, Constant):
+            return other.value if isinstance(other.value, str) else ""
     return ""
 
 

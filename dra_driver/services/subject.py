@@ -223,12 +223,12 @@ def _manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolve
     if pods:
         fresh = {_full(claim.metadata) for claim in claims}
         for pod in pods:
-            found = _pod(state, pod, live=False)
+            resolved = _pod(state, pod, live=False)
             wanted = tuple(
                 replace(one, made=False, origin=FROM_FILE) if one.name in fresh else one
-                for one in found.wanted
+                for one in resolved.wanted
             )
-            yield replace(found, wanted=wanted)
+            yield replace(resolved, wanted=wanted)
     elif claims:
         names = ", ".join(_full(claim.metadata) for claim in claims)
         wanted = tuple(replace(_existing(one), made=False, origin=FROM_FILE) for one in claims)

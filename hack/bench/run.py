@@ -23,6 +23,7 @@ QUESTIONS = {
     "start": False,
     "explain": False,
     "cel": True,
+    "allocate": True,
     "containers": True,
     "fleet": True,
 }

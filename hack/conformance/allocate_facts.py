@@ -365,6 +365,11 @@ def constraints() -> Iterator[tuple[str, Json]]:
             ),
         )
         yield from _of_alternatives(kind, offer)
+    yield from _names_of_attributes()
+
+
+def _names_of_attributes() -> Iterator[tuple[str, Json]]:
+    """An attribute may be named in full or under the domain of its driver."""
     full = [{"name": f"dev-{at}", "attributes": {f"{DRIVER}/kind": {"int": 1}}} for at in range(2)]
     rule = [{"matchAttribute": f"{DRIVER}/kind"}]
     yield "match: the full name", problem(full, claim(exactly("a", 2), constraints=rule))

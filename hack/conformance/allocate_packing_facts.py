@@ -22,7 +22,7 @@ EACH = 12
 def shares() -> Iterator[tuple[str, Json]]:
     """Amounts in shared devices; the first two are known to fool who looks at eligibility alone."""
     known = [((10, 15), (4, 5, 10, 6)), ((10, 10), (4, 5, 6, 5))]
-    random = Random(1)  # noqa: S311 - the same problems each time
+    random = Random(1)
     while len(known) < EACH:
         sizes = [random.choice((8, 8, 10)) for _ in range(random.randint(2, 3))]
         amounts = [item for size in sizes for item in _divided(random, size)]
@@ -39,7 +39,7 @@ def shares() -> Iterator[tuple[str, Json]]:
 
 def parts() -> Iterator[tuple[str, Json]]:
     """Parts of several GPUs by size, each GPU a counter set of its own, some with groups."""
-    random = Random(2)  # noqa: S311 - the same problems each time
+    random = Random(2)
     for number in range(EACH):
         gpus = random.randint(2, 3)
         devices = [_part(random, at, gpus) for at in range(random.randint(7, 11))]

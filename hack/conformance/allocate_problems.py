@@ -23,7 +23,7 @@ DROPPED_GATE, WRONG_IMPLEMENTATION, FURTHER_GATES = 0.04, 0.01, 0.6
 
 def problems(seed: int, size: int) -> Iterator[Json]:
     """So many problems."""
-    random = Random(seed)  # noqa: S311 - a test that can be repeated wants this one
+    random = Random(seed)
     pairs: list[tuple[str, str]] = []
     for number in range(size):
         if not pairs:

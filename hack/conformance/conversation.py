@@ -59,7 +59,7 @@ class Partner:
         silence.start()
         line = process.stdout.readline()
         silence.cancel()
-        if not line:
+        if not line.endswith(b"\n"):
             self.close()
             raise PartnerFailed(
                 f"{' '.join(self.command)} ended, or was silent for {self.silence_seconds:.0f} s, at"

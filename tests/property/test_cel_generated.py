@@ -67,70 +67,42 @@ values = st.one_of(
 )
 
 
+def _words(text: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(text.split())
+
+
+def _phrase(pattern: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """The parts put into the pattern's brackets."""
+    return st.tuples(*parts).map(lambda found: pattern.format(*found))
+
+
+comparisons = _words("== != < <= > >=")
+infix = _words("== != < <= > >= + - * / % in && ||")
+macros = _words("all exists exists_one map filter")
+functions = _words("size int string double quantity semver isSemver ! - dyn")
+plain = _words(
+    "lowerAscii() upperAscii() trim() size() substring(1) major() asInteger() isInteger()"
+    " hasValue() sum() max() isSorted()"
+)
+methods = _words(
+    "startsWith endsWith contains matches indexOf split includes orValue"
+    " compareTo isGreaterThan isLessThan add"
+)
+
+
 def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    pairs = st.tuples(inner, inner)
-    infix = st.sampled_from(
-        ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "in", "&&", "||")
-    )
-    methods = st.sampled_from(
-        (
-            "startsWith",
-            "endsWith",
-            "contains",
-            "compareTo",
-            "isGreaterThan",
-            "isLessThan",
-            "matches",
-            "indexOf",
-            "includes",
-            "split",
-            "orValue",
-            "add",
-        )
-    )
-    plain = st.sampled_from(
-        (
-            "lowerAscii()",
-            "upperAscii()",
-            "size()",
-            "major()",
-            "asInteger()",
-            "isInteger()",
-            "trim()",
-            "hasValue()",
-            "sum()",
-            "max()",
-            "isSorted()",
-            "substring(1)",
-        )
-    )
-    functions = st.sampled_from(
-        ("size", "int", "string", "double", "quantity", "semver", "isSemver", "!", "-", "dyn")
-    )
-    macros = st.sampled_from(("all", "exists", "exists_one", "map", "filter"))
     return st.one_of(
-        st.tuples(pairs, infix).map(lambda found: f"({found[0][0]} {found[1]} {found[0][1]})"),
-        st.tuples(pairs, methods).map(lambda found: f"{found[0][0]}.{found[1]}({found[0][1]})"),
-        st.tuples(inner, plain).map(lambda found: f"{found[0]}.{found[1]}"),
-        st.tuples(functions, inner).map(lambda found: f"{found[0]}({found[1]})"),
-        st.tuples(inner, inner, inner).map(lambda found: f"({found[0]} ? {found[1]} : {found[2]})"),
-        st.tuples(inner, macros, variables, inner).map(
-            lambda found: f"{found[0]}.{found[1]}({found[2]}, {found[3]})"
-        ),
-        st.tuples(places, macros, variables, inner).map(
-            lambda found: f"{found[0]}.{found[1]}({found[2]}, {found[3]})"
-        ),
-        st.tuples(variables, st.one_of(inner, places), inner).map(
-            lambda found: f"cel.bind({found[0]}, {found[1]}, {found[2]})"
-        ),
-        st.tuples(places, names, inner).map(
-            lambda found: f"{found[0]}.?{found[1]}.orValue({found[2]})"
-        ),
-        st.tuples(places, names).map(lambda found: f"has({found[0]}.{found[1]})"),
-        st.tuples(places, names).map(lambda found: f'("{found[1]}" in {found[0]})'),
-        st.tuples(pairs, st.sampled_from((">", ">=", "<", "<=", "==", "!="))).map(
-            lambda found: f"({found[0][0]}.compareTo({found[0][1]}) {found[1]} 0)"
-        ),
+        _phrase("({} {} {})", inner, infix, inner),
+        _phrase("{}.{}({})", inner, methods, inner),
+        _phrase("{}.{}", inner, plain),
+        _phrase("{}({})", functions, inner),
+        _phrase("({} ? {} : {})", inner, inner, inner),
+        _phrase("{}.{}({}, {})", st.one_of(inner, places), macros, variables, inner),
+        _phrase("cel.bind({}, {}, {})", variables, st.one_of(inner, places), inner),
+        _phrase("{}.?{}.orValue({})", places, names, inner),
+        _phrase("has({}.{})", places, names),
+        _phrase('("{}" in {})', names, places),
+        _phrase("({}.compareTo({}) {} 0)", inner, inner, comparisons),
     )
 
 
@@ -176,7 +148,7 @@ def test_what_a_generated_function_answers_the_exact_evaluation_answers_too(
 ) -> None:
     try:
         checked = check.check(parser.parse(expression, ENVIRONMENT), ENVIRONMENT)
-        exact = evaluate.program(checked, ENVIRONMENT)
+        exact = evaluate.program(checked)
     except (CompileError, PlanError):
         assume(condition=False)
         return

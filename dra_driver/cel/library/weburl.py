@@ -27,7 +27,6 @@ class Part(Enum):
     PATH = _UNRESERVED | frozenset("$&+,/:;=@")
     USER = _UNRESERVED | frozenset("$&+,;=")
     HOST = _UNRESERVED | frozenset("!$&'()*+,;=:[]<>\"")
-    ZONE = HOST
     QUERY = _UNRESERVED
     FRAGMENT = _UNRESERVED | frozenset("$&+,/:;=?@!()*")
 
@@ -137,50 +136,33 @@ def escape(content: str, part: Part) -> str:
     return "".join(byte if byte in part.value else f"%{ord(byte):02X}" for byte in content)
 
 
-def unescape(content: str, part: Part) -> str:
-    """Read %XX; in a host only bytes beyond ASCII may be written so."""
+def unescape(content: str, part: Part, *, zone: bool = False) -> str:
+    """Read %XX; in a host only bytes beyond ASCII may be written so, in its zone what a host may have, and a space."""
     unescaped: list[str] = []
     position = 0
     while position < len(content):
         byte = content[position]
         if byte == "%":
-            unescaped.append(_unescaped(content[position : position + 3], part))
+            unescaped.append(_unescaped(content[position : position + 3], part, zone=zone))
             position += 3
             continue
-        if part in (Part.HOST, Part.ZONE) and ord(byte) < _ASCII and byte not in part.value:
+        if part is Part.HOST and ord(byte) < _ASCII and byte not in part.value:
             raise UrlError(f"invalid character {_quote(byte)} in host name")
         unescaped.append(" " if byte == "+" and part is Part.QUERY else byte)
         position += 1
     return "".join(unescaped)
 
 
-def _unescaped(escaped: str, part: Part) -> str:
+def _unescaped(escaped: str, part: Part, *, zone: bool) -> str:
     bad = UrlError(f"invalid URL escape {_quote(escaped)}")
     if len(escaped) < len("%XX") or not _HEX.issuperset(escaped[1:]):
         raise bad
     byte = chr(int(escaped[1:], 16))
-    if part is Part.HOST and ord(byte) < _ASCII and escaped != "%25":
+    if escaped == "%25" or part is not Part.HOST:
+        return byte
+    if byte != " " and byte not in part.value if zone else ord(byte) < _ASCII:
         raise bad
     return byte
-
-
-def _unescape_zone(zone: str) -> str:
-    """A zone may have an escaped space as well, and what may stand in a host."""
-    for position, byte in enumerate(zone):
-        escaped = zone[position : position + 3]
-        if byte == "%" and len(escaped) == len("%XX") and _HEX.issuperset(escaped[1:]):
-            value = chr(int(escaped[1:], 16))
-            if escaped != "%25" and value != " " and value not in Part.HOST.value:
-                raise UrlError(f"invalid URL escape {_quote(escaped)}")
-    return unescape_any(zone)
-
-
-def unescape_any(content: str) -> str:
-    """Read %XX of every byte, where other bytes may stand only if a host may have them."""
-    for byte in content:
-        if byte != "%" and ord(byte) < _ASCII and byte not in Part.HOST.value:
-            raise UrlError(f"invalid character {_quote(byte)} in host name")
-    return unescape(content, Part.PATH)
 
 
 def _is_encoded(content: str, part: Part) -> bool:
@@ -312,7 +294,7 @@ def _literal(host: str) -> str:
     name, zone_mark, zone = inside.partition("%25")
     address = unescape(name, Part.HOST)
     if zone_mark:
-        address += _unescape_zone(zone_mark + zone)
+        address += unescape(zone_mark + zone, Part.HOST, zone=True)
     try:
         if netip.parse(to_text(address)).bits == netip.BITS_4:
             raise UrlError("invalid IP-literal")

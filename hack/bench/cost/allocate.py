@@ -109,11 +109,12 @@ def _repeat(one: Timed, ask: "Ask") -> None:
 
 def _here(one: Timed) -> int:
     """Time a pod among others and a first one; answers how many nodes have what is asked for."""
+    claims = msgspec.convert(one.problem.claims, list[ResourceClaim])  # each pod has its own
     begun = time.perf_counter()
-    satisfied = _allocate(one.allocator.after(AllocatedState()), one.cluster)
+    satisfied = _allocate(one.allocator.after(AllocatedState()), one.cluster.nodes, claims)
     one.here.add(time.perf_counter() - begun)
     begun = time.perf_counter()
-    _allocate(_made(one.cluster), one.cluster)
+    _allocate(_made(one.cluster), one.cluster.nodes, claims)
     one.first.add(time.perf_counter() - begun)
     return satisfied
 
@@ -128,8 +129,8 @@ def _made(cluster: Cluster) -> Allocator:
     )
 
 
-def _allocate(allocator: Allocator, cluster: Cluster) -> int:
-    return sum(allocator.allocate(node, cluster.claims) is not None for node in cluster.nodes)
+def _allocate(allocator: Allocator, nodes: Sequence[Node], claims: Sequence[ResourceClaim]) -> int:
+    return sum(allocator.allocate(node, claims) is not None for node in nodes)
 
 
 def _targets(timed: Sequence[Timed]) -> tuple[Target, ...]:

@@ -110,6 +110,11 @@ def test_a_default_that_is_kept_as_a_decimal_has_to_obey_the_range() -> None:
     assert forbidden({"default": "1.5Ki", "validRange": {"min": "1Ki", "max": "1.2Ki"}}, None)
 
 
+def test_a_request_that_was_compared_with_a_decimal_is_no_default_any_more() -> None:
+    assert not forbidden({"default": "1Mi", "validValues": ["1Ki"]}, "1Mi")
+    assert forbidden({"default": "1Mi", "validValues": ["1.5Ki"]}, "1Mi")
+
+
 def test_a_default_finer_than_thousandths_lies_between_steps() -> None:
     outside = {"default": "1.5u", "validRange": {"min": "500m", "step": "250m"}}
     assert forbidden({**outside, "default": "1u", "validValues": None}, None) is False
@@ -136,8 +141,10 @@ def test_a_default_finer_than_thousandths_lies_between_steps() -> None:
             FRACTIONS,
             "9223372036854775807m",
             True,
-            f"{OUT_OF_RANGE}: rounding request 9223372036854775807m up to the next step"
-            " passes the milli-value range",
+            (
+                f"{OUT_OF_RANGE}: rounding request 9223372036854775807m up to the next step"
+                " passes the milli-value range"
+            ),
         ),
         (None, "-1", True, "capacity value is negative"),
         (
@@ -154,6 +161,14 @@ def test_what_cannot_be_calculated_stops_the_pod(
     with pytest.raises(AllocationError) as caught:
         taken(policy, request_, fractional=fractional)
     assert str(caught.value) == f'capacity "memory": {problem}'
+
+
+def test_a_minimum_below_zero_is_no_limit_of_the_arithmetic() -> None:
+    capacity = offered({"validRange": {"min": "-1", "step": "2"}})
+    wanted = {"memory": amount("9223372036854775807")}
+    assert (
+        consumed_capacity(wanted, capacity, fractional=False)["memory"].nanos == (2**63 - 1) * NANO
+    )
 
 
 def test_a_range_with_steps_from_nowhere_is_refused() -> None:

@@ -38,7 +38,7 @@ def test_a_feature_of_the_future_has_no_implementation() -> None:
 
 
 def test_an_implementation_refuses_features_that_it_does_not_know() -> None:
-    with pytest.raises(AllocationError, match="enabled allocators: stable$"):
+    with pytest.raises(AllocationError, match=r"enabled allocators: stable$"):
         Rules.of(features.ENABLED_BY_DEFAULT, "stable")
 
 

@@ -31,10 +31,12 @@ def test_what_is_well_formed_has_no_problems() -> None:
     assert of_labels("zone", "In", ["west", ""]) == []
     assert of_labels("example.com/zone", "Exists") == []
     assert of_labels("rank", "Gt", ["-5"]) == [
-        f'{AT}.values[0][rank]: Invalid value: "-5": a valid label must be an empty string or'
-        " consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
-        " alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345',"
-        " regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        (
+            f'{AT}.values[0][rank]: Invalid value: "-5": a valid label must be an empty string or'
+            " consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+            " alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345',"
+            " regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
     ]
     assert of_labels("rank", "Lt", ["5"]) == []
     assert problems("matchFields", "metadata.name", "In", ["node-1"]) == []
@@ -60,7 +62,8 @@ def test_operators_and_values_have_to_go_together(
 
 def test_several_problems_of_one_requirement_are_one() -> None:
     (found,) = of_labels("zone", "Gt", ["x", "y"])
-    assert found.startswith("[") and found.count("Invalid value") == 3
+    assert found.startswith("[")
+    assert found.count("Invalid value") == 3
 
 
 @pytest.mark.parametrize(
@@ -73,10 +76,12 @@ def test_several_problems_of_one_requirement_are_one() -> None:
         ("y" * 254 + "/zone", "prefix part must be no more than 253 bytes"),
         (
             "X_y/zone",
-            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric"
-            " characters, '-' or '.', and must start and end with an alphanumeric character"
-            " (e.g. 'example.com', regex used for validation is"
-            r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            (
+                "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric"
+                " characters, '-' or '.', and must start and end with an alphanumeric character"
+                " (e.g. 'example.com', regex used for validation is"
+                r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ),
         ),
         (
             "a/b/c",

@@ -164,6 +164,12 @@ def test_an_alternative_with_too_many_devices_is_passed_over() -> None:
     assert [len(one) for one in given(result)] == [32]
 
 
+def test_what_exceeds_the_limit_later_is_taken_back_to_a_smaller_alternative() -> None:
+    alternatives = [{"name": "many", **wanting(31)}, {"name": "few", **wanting(1)}]
+    claims = claims_of([{"firstAvailable": alternatives}, {"exactly": wanting(2)}])
+    assert given(answer(a_fleet(numbered(40)), claims)) == [["gpu-0", "gpu-1", "gpu-2"]]
+
+
 def test_nothing_fits_if_every_way_has_too_many_devices_or_fails() -> None:
     alternatives = [{"name": "many", **wanting(31)}, {"name": "none", **wanting(1, "false")}]
     claims = claims_of([{"exactly": wanting(2)}, {"firstAvailable": alternatives}])
@@ -171,7 +177,10 @@ def test_nothing_fits_if_every_way_has_too_many_devices_or_fails() -> None:
 
 
 def test_an_error_is_raised_only_where_the_search_comes_to_it() -> None:
-    devices = [{"name": "gpu-0"}, {"name": "gpu-1", "attributes": {"model": {"string": "a"}}}]
+    devices: list[Json] = [
+        {"name": "gpu-0"},
+        {"name": "gpu-1", "attributes": {"model": {"string": "a"}}},
+    ]
     claims = claims_of(
         [
             {"exactly": wanting(1, f"!has(device.attributes['{DRIVER}'].model)")},
@@ -188,7 +197,7 @@ def test_an_error_is_raised_only_where_the_search_comes_to_it() -> None:
 
 
 def test_a_selector_that_fails_on_some_device_keeps_the_search_complete() -> None:
-    devices = [
+    devices: list[Json] = [
         {"name": f"gpu-{index}", "attributes": {"model": {"string": model}} if model else {}}
         for index, model in enumerate(("a", "b", "b", ""))
     ]

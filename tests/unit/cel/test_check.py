@@ -64,6 +64,7 @@ def overloads(expression: str) -> tuple[str, ...]:
         ("[1].map(x, string(x))", "list(string)"),
         ("{'a': 1}.map(k, k)", "list(string)"),
         ("{'a': 1}.transformList(k, v, v)", "list(int)"),
+        ("[1.5].transformList(i, v, i)", "list(int)"),
         ("[].map(x, x)", "list(dyn)"),
         ("dyn([1]).map(x, x)", "list(dyn)"),
         ("cel.bind(x, [], cel.bind(y, x == [1], x))", "list(int)"),

@@ -155,6 +155,10 @@ def test_reserved_words_are_no_names_but_may_be_fields(word):
     assert tree(f"a.{word}") == f"a.{word}"
 
 
+def test_a_reserved_word_that_is_called_says_nothing_of_its_arguments():
+    assert refusal("for(while)").message.count("ERROR") == 1
+
+
 def test_all_that_can_be_read_is_reported():
     message = refusal("for + 99999999999999999999 + '\\ud800'").message
     assert [line for line in message.split("\n") if line.startswith("ERROR")] == [

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters and compatibility groups while devices come and go."""
+
+from typing import Any
+
+import msgspec
+
+from dra_driver.allocator import features
+from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.features import Rules
+from dra_driver.allocator.pools import Pool, Slices
+from dra_driver.model.api.core import Node
+from dra_driver.model.api.resource_slice import ResourceSlice
+
+NANO = 10**9
+
+
+def a_pool(total: int, *devices: tuple[str, int, list[str]]) -> Pool:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
+    spec: dict[str, Any] = {"driver": "d", "pool": pool, "allNodes": True}
+    consumers = [
+        {
+            "name": name,
+            "consumesCounters": [
+                {
+                    "counterSet": "gpu",
+                    "counters": {"slots": {"value": str(slots)}},
+                    "compatibilityGroups": groups,
+                }
+            ],
+        }
+        for name, slots, groups in devices
+    ]
+    counters = {"slots": {"value": str(total)}, "other": {"value": "1"}}
+    slices = [
+        {"metadata": {"name": "a"}, "spec": {**spec, "devices": consumers}},
+        {
+            "metadata": {"name": "b"},
+            "spec": {**spec, "sharedCounters": [{"name": "gpu", "counters": counters}]},
+        },
+    ]
+    rules = Rules.of(features.ALL, None)
+    (found,) = Slices(msgspec.convert(slices, list[ResourceSlice]), rules).pools(Node())
+    return found
+
+
+def free(_: SliceDevice) -> bool:
+    return False
+
+
+def test_a_device_takes_from_the_counters_until_they_are_used_up() -> None:
+    pool = a_pool(3, ("a", 2, []), ("b", 2, []))
+    first, second = pool.devices
+    ledger = Ledger(pool, free).copy()
+    assert ledger.exhausted(first) is None
+    ledger.take(first)
+    assert ledger.left(("gpu", "slots")) == NANO
+    assert ledger.exhausted(second) == ("gpu", "slots")
+    ledger.give_back(first)
+    assert ledger.exhausted(second) is None
+    assert not ledger.never(second)
+
+
+def test_what_is_allocated_has_taken_its_part() -> None:
+    pool = a_pool(3, ("a", 2, []), ("b", 2, []))
+    ledger = Ledger(pool, lambda device: device.device.name == "a")
+    assert ledger.exhausted(pool.devices[1]) == ("gpu", "slots")
+    assert ledger.never(pool.devices[1])
+
+
+def test_an_overdrawn_counter_stops_who_takes_nothing_of_it() -> None:
+    pool = a_pool(-1, ("a", 0, []))
+    ledger = Ledger(pool, free)
+    assert ledger.exhausted(pool.devices[0]) == ("gpu", "slots")
+    assert ledger.never(pool.devices[0])
+
+
+def test_a_search_has_its_own_ledger_where_there_are_counters() -> None:
+    pool = a_pool(3, ("a", 2, []))
+    ledger = Ledger(pool, free)
+    ledger.copy().take(pool.devices[0])
+    assert ledger.left(("gpu", "slots")) == 3 * NANO
+    without = Ledger(Pool(pool.id), free)
+    assert without.copy() is without
+
+
+def test_consumers_must_have_a_group_in_common() -> None:
+    pool = a_pool(9, ("xy", 1, ["x", "y"]), ("yz", 1, ["y", "z"]), ("z", 1, ["z"]), ("none", 1, []))
+    xy, yz, z, none = pool.devices
+    ledger = Ledger(pool, free)
+    assert [ledger.incompatible(one) for one in pool.devices] == [None] * 4
+    ledger.join(xy)
+    before = ledger.join(yz)
+    assert [ledger.incompatible(one) for one in (xy, z, none)] == [None, "gpu", "gpu"]
+    ledger.part(before)
+    assert ledger.incompatible(z) == "gpu"
+    alone = Ledger(pool, lambda device: device is none)
+    assert (alone.incompatible(none), alone.incompatible(xy)) == (None, "gpu")
+    alone.join(none)
+    assert alone.incompatible(none) is None
+
+
+def test_allocated_devices_without_a_common_group_admit_nobody() -> None:
+    pool = a_pool(9, ("x", 1, ["x"]), ("y", 1, ["y"]), ("none", 1, []))
+    x, _, none = pool.devices
+    ledger = Ledger(pool, lambda device: device is not none)
+    assert (ledger.incompatible(x), ledger.incompatible(none)) == ("gpu", "gpu")
+
+
+def test_consumption_below_zero_makes_room() -> None:
+    assert Ledger(a_pool(3, ("a", 2, [])), free).monotonic
+    assert not Ledger(a_pool(3, ("a", -2, [])), free).monotonic

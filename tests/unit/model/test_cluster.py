@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a cluster: what is in it, and what becomes of a bad file."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.model.cluster import (
+    EXTENDED_RESOURCE_CLAIM,
+    ClusterState,
+    NotARecord,
+    NotRead,
+    decode,
+    encode,
+    without_secrets,
+)
+
+SECRET = "hunter2"
+CONFIG = [{"opaque": {"driver": "d", "parameters": {"password": SECRET}}}, {}]
+NAMED: dict[str, Any] = {
+    "name": "x",
+    "annotations": {"a": SECRET, EXTENDED_RESOURCE_CLAIM: "true"},
+}
+SPEC = {"devices": {"requests": [{"name": "r"}], "config": CONFIG}}
+STATE = msgspec.convert(
+    {
+        "kubernetesVersion": "v1.37.1",
+        "featureGates": {"DRAAdminAccess": False},
+        "nodes": [{"metadata": NAMED}],
+        "pods": [{"metadata": {"name": "p", "annotations": {"a": SECRET}}}],
+        "namespaces": [{"metadata": {"name": "default"}}],
+        "deviceClasses": [{"metadata": NAMED, "spec": {"config": CONFIG}}, {}],
+        "resourceSlices": [{"metadata": NAMED}],
+        "resourceClaims": [
+            {
+                "metadata": NAMED,
+                "spec": SPEC,
+                "status": {"allocation": {"devices": {"config": CONFIG}}},
+            },
+            {"metadata": {"name": "plain"}},
+        ],
+        "resourceClaimTemplates": [{"metadata": NAMED, "spec": {"spec": SPEC}}],
+        "deviceTaintRules": [{"metadata": NAMED}],
+        "notRead": [
+            {"resource": "pods", "reason": "malformed", "name": "ns/p", "message": "m"},
+            {"resource": "nodes", "reason": "forbidden", "message": "n"},
+        ],
+    },
+    ClusterState,
+)
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    assert decode(encode(STATE), source="file") == STATE
+
+
+def test_secrets_are_left_out_and_the_rest_stays() -> None:
+    plain = without_secrets(STATE)
+    text = encode(plain).decode()
+    assert SECRET in encode(STATE).decode()
+    assert SECRET not in text
+    assert plain.nodes[0].metadata.annotations == {EXTENDED_RESOURCE_CLAIM: "true"}
+    assert plain.pods[0].metadata.annotations is None
+    assert plain.resource_claims[0].spec.devices.requests[0].name == "r"
+    assert plain.device_classes[0].spec.config[0].opaque.driver == "d"
+    assert without_secrets(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("version", "minor"), [("v1.37.1", 37), ("1.34+", 34), ("", None), ("v2", None), ("x.y", None)]
+)
+def test_the_minor_release_is_read(version: str, minor: int | None) -> None:
+    assert ClusterState(kubernetes_version=version).minor == minor
+
+
+def test_a_kind_that_is_missing_is_told_from_one_bad_object() -> None:
+    assert STATE.unread("pods") is None
+    assert STATE.unread("nodes") == NotRead(resource="nodes", reason="forbidden", message="n")
+
+
+def changed(**fields: object) -> bytes:
+    return json.dumps({**json.loads(encode(STATE)), **fields}).encode()
+
+
+BAD = [
+    (b" \n", "f.json is empty"),
+    (encode(STATE)[:-9], "f.json is no whole JSON document"),
+    (b"\xff\xfe{", "f.json is no whole JSON document"),
+    (b"[" * 100_000, "f.json is no whole JSON document"),
+    (b"[]", 'f.json is no record of a cluster: it has no "format"'),
+    (b"{}", 'f.json is no record of a cluster: it has no "format"'),
+    (b'{"apiVersion":"v1"}', "or give manifests with -f"),
+    (changed(format="other"), "f.json is no record of a cluster"),
+    (changed(formatVersion=2), "f.json has version 2 of the record's format"),
+    (changed(formatVersion=2, cluster=1), "f.json has version 2 of the record's format"),
+    (changed(formatVersion="x"), "f.json is no record of a cluster"),
+    (changed(cluster={"nodes": [3]}), "$.cluster.nodes[0]"),
+    (changed(cluster=None), "f.json holds something that is no cluster"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD)
+def test_a_bad_file_is_an_operators_sentence(content: bytes, message: str) -> None:
+    with pytest.raises(NotARecord) as caught:
+        decode(content, source="f.json")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
