@@ -27,13 +27,11 @@ def _all_constant(steps: tuple[Step, ...]) -> bool:
 
 
 def _now(node: int, run: Run) -> Step:
-    """What a step of constants gives, before there is a device."""
+    """What a step of constants gives, before there is a device; an error is a constant, too."""
     try:
         value = run(Frame(_NO_DEVICE, []))
     except Aborted as error:
         raise PlanError(*error.args) from error
-    if isinstance(value, EvaluationError):
-        raise PlanError(*value.args)
     return constant(node, value)
 
 
@@ -146,9 +144,11 @@ def message_step(node: StructLiteral, made: str, fields: tuple[Step, ...]) -> St
 
 def membership(call: CallStep, elements: object) -> Step:
     """`x in [constants]`: x is not asked about an empty list, and is looked up among primitive values."""
-    if not isinstance(elements, list) or not elements:
+    if elements == []:
         return constant(call.id, value=False)
-    if not all(type(element) in _PRIMITIVE for element in elements):
+    if not isinstance(elements, list) or not all(
+        type(element) in _PRIMITIVE for element in elements
+    ):
         return call
     known = frozenset(key for element in elements for key in _keys(element))
     needle = call.arguments[0]

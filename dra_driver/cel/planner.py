@@ -85,7 +85,7 @@ class Planner:
                 keys = self._steps(tuple(entry.key for entry in node.entries))
                 entries = self._steps(tuple(entry.value for entry in node.entries))
                 built = aggregates.map_step(node, keys, entries)
-            case StructLiteral():
+            case _:
                 fields = self._steps(tuple(field.value for field in node.fields))
                 made = self._checked.references[node.id].name
                 built = aggregates.message_step(node, made, fields)
@@ -168,7 +168,7 @@ class Planner:
         if overload == "in_list" and isinstance(arguments[1], ConstantStep):
             return aggregates.membership(call, arguments[1].value)
         if node.function in conversions.FOLDED and isinstance(arguments[0], ConstantStep):
-            return _folded(call, arguments)
+            return _folded(call, arguments[0])
         pattern = arguments[1] if len(arguments) >= _PAIR else None
         if (
             node.function in regexes.WITH_CONSTANT
@@ -280,13 +280,13 @@ def _matcher(function: str, pattern: str) -> Implementation:
         raise PlanError(*error.args) from error
 
 
-def _folded(call: CallStep, arguments: tuple[Step, ...]) -> Step:
-    (argument,) = arguments
-    assert isinstance(argument, ConstantStep)  # noqa: S101  the caller has looked
-    value = _answer(_implementation(call.function, call.overload), (argument.value,))
-    if isinstance(value, EvaluationError):
-        raise PlanError(*value.args)
-    return constant(call.id, value)
+def _folded(call: CallStep, argument: ConstantStep) -> Step:
+    given = argument.value
+    if not isinstance(given, EvaluationError):
+        given = _answer(_implementation(call.function, call.overload), (given,))
+    if isinstance(given, EvaluationError):
+        raise PlanError(*given.args)
+    return constant(call.id, given)
 
 
 def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> object:

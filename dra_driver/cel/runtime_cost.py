@@ -115,7 +115,9 @@ def _reporter(step: Step) -> Report:
     if isinstance(step, CallStep):
         return partial(_call, step)
     if isinstance(step, AttributeStep):
-        return partial(_condition if isinstance(step.attribute, Condition) else _path, step)
+        if isinstance(step.attribute, Condition):
+            return partial(_condition, step, step.attribute)
+        return partial(_path, step)
     if isinstance(step, LogicStep):
         return partial(_logic, step)
     if isinstance(step, FoldStep):
@@ -133,10 +135,8 @@ def _path(step: AttributeStep, tracker: Tracker, _value: object) -> int:
     return 0 if step.test else _STEP
 
 
-def _condition(step: AttributeStep, tracker: Tracker, _value: object) -> int:
-    condition = step.attribute
-    if isinstance(condition, Condition):
-        tracker.drop(condition.falsy.id, condition.truthy.id, condition.condition_id)
+def _condition(step: AttributeStep, condition: Condition, tracker: Tracker, _value: object) -> int:
+    tracker.drop(condition.falsy.id, condition.truthy.id, condition.condition_id)
     return -_STEP if step.test else 0
 
 

@@ -272,11 +272,12 @@ class _Explanation:
         hard = [
             reason for claim in claims for reason in claim.verdicts if not _can_still_come(reason)
         ]
-        unknown = [one for one in (*verdicts, *hard) if isinstance(one, CouldNotTell)]
+        of_claims = any(isinstance(one, CouldNotTell) for one in hard)
+        unknown = of_claims or any(isinstance(one, CouldNotTell) for one in verdicts)
         refused = [one for one in hard if not isinstance(one, CouldNotTell)]
         if refused:
             return "devices do not fit"
-        if unknown and (nodes.cancelled or self._rests_on_what_is_unknown()):
+        if unknown and (nodes.cancelled or of_claims or self._new):
             return "could not tell"
         if nodes.fatal or not nodes.some_fit:
             return "could not tell" if unknown else "devices do not fit"
@@ -287,10 +288,6 @@ class _Explanation:
         if held or late or not nodes.some_take_the_pod:
             return "devices fit, something else is in the way"
         return "could not tell" if unknown else "devices fit"
-
-    def _rests_on_what_is_unknown(self) -> bool:
-        """Whether devices have to be judged at all."""
-        return bool(self._new)
 
     def _scheduler_says(self) -> Verdict | None:
         """What the pod's own condition says, where the pod is pending and everything here fits."""
@@ -317,13 +314,14 @@ class _Explanation:
         ]
         if not nodes.some_fit:
             verdicts = (*verdicts, *together[:1])
+        told = (*verdicts, *(one for claim in claims for one in claim.verdicts))
         if outcome == "devices fit":
             verdicts = (Fits(nodes.first_placement()), *verdicts)
         return Report(
             subject=self._resolved.title,
             outcome=outcome,
             exit_code=EXIT_CODES[outcome],
-            summary=_summary(outcome, nodes, verdicts, self._pod),
+            summary=_summary(outcome, nodes, told, self._pod),
             cluster=self._resolved.state.kubernetes_version,
             verdicts=verdicts,
             claims=claims,
@@ -362,6 +360,6 @@ def _summary(
             return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
         return f"the devices fit on no node ({total:,} looked at)"
     if outcome == "could not tell":
-        return next(str(one) for one in verdicts if isinstance(one, CouldNotTell))
+        return next((str(one) for one in verdicts if isinstance(one, CouldNotTell)), outcome)
     where = f"the devices fit on {nodes.fitting:,} of {total:,} nodes"
     return f"{where}, something else holds the {'pod' if pod else 'claim'}"

@@ -460,6 +460,12 @@ def binding() -> Iterator[tuple[str, Json]]:
             f"a device without conditions that binds to the node, {state}",
             problem([], claim(exactly("a")), slices=free, features=features),
         )
+    twice = [{"name": "x", "bindingConditions": ["ready"]}, {"name": "x"}]
+    invalid = [place("s", twice, "a"), place("t", [{"name": "y"}, {"name": "y"}], "b")]
+    yield (
+        "an invalid pool with binding conditions does not come last",
+        problem([], claim(every("a")), slices=invalid, features=[BINDING]),
+    )
     yield "empty binding conditions put the pool last", problem(
         [], claim(exactly("a")), features=[BINDING],
         slices=[place("s", [{"name": "x", "bindingConditions": []}], "a"), place("t", some(1), "z")],

@@ -126,7 +126,7 @@ def ask(minor: int, pool: Sequence[Case]) -> list[Answer | None]:
 def _steady(answers: Sequence[Answer]) -> Answer | None:
     first = answers[0]
     unsure = any(texts(other) != texts(first) or gist(other) != gist(first) for other in answers)
-    panics = "panic" in str(first["compileError"]) or first.get("matchError") == "timeout"
+    panics = "panic" in str(first["compileError"]) or first.get("matchError") == "timeout" or "cost" not in first
     return None if unsure or panics else first
 
 

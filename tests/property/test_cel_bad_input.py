@@ -233,7 +233,7 @@ def test_what_is_no_unicode_is_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["doubling", "doubling lists", "nested loops", "a long range", "binds", "many errors"]
+    "name", ["doubling", "doubling lists", "a long range", "binds", "many errors"]
 )
 def test_what_would_grow_without_bounds_stays_small(name: str) -> None:
     tracemalloc.start()

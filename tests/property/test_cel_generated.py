@@ -20,51 +20,16 @@ parser.parse(
     "true", ENVIRONMENT
 )  # raises Python's limit of recursion, which must not happen during a test
 
-literals = st.sampled_from(
-    (
-        '"fish"',
-        '"a"',
-        '""',
-        "0",
-        "1",
-        "-3",
-        "9223372036854775807",
-        "1u",
-        "1.0",
-        "0.5",
-        "true",
-        'b"a"',
-        "null",
-        '["a", "fish"]',
-        "[1, 2]",
-        '[""]',
-        "[]",
-        'semver("1.2.3")',
-        '"Ä"',
-        'semver("1.2.3-rc.1")',
-        'quantity("1Gi")',
-        'quantity("1")',
-        'quantity("500m")',
-        "[true]",
-    )
-)
+TEXTS = ('"fish"', '"a"', '""', '"1.2.3"', '"Ä"')
+NUMBERS = ("0", "1", "-3", "9223372036854775807", "1u", "1.0", "0.5")
+VERSIONS = ('semver("1.2.3")', 'semver("1.2.3-rc.1")')
+SIZES_OF = ('quantity("1Gi")', 'quantity("1")', 'quantity("500m")')
+LISTS = ('["a", "fish"]', "[1, 2]", '[""]', "[]", "[true]", "[0, 1]")
+literals = st.sampled_from((*TEXTS, *NUMBERS, *VERSIONS, *SIZES_OF, "true", 'b"a"', "null"))
+lists = st.sampled_from(LISTS)
 names = st.sampled_from(("a", "b", "c"))
-places = st.sampled_from((OWN, SIZES, 'device.attributes["x"]', "device.attributes.x"))
+places = st.sampled_from((OWN, OWN, OWN, SIZES, 'device.attributes["x"]', "device.attributes.x"))
 variables = st.sampled_from(("v", "w"))
-
-
-def _read(place: str, name: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(
-        (f"{place}.{name}", f'{place}["{name}"]', f"{place}[device.driver]", f"dyn({place}.{name})")
-    )
-
-
-values = st.one_of(
-    literals,
-    st.tuples(places, names).flatmap(lambda pair: _read(*pair)),
-    st.just("device.driver"),
-    variables,
-)
 
 
 def _words(text: str) -> st.SearchStrategy[str]:
@@ -76,6 +41,12 @@ def _phrase(pattern: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[s
     return st.tuples(*parts).map(lambda found: pattern.format(*found))
 
 
+reads = st.one_of(
+    _phrase("{}.{}", places, names),
+    _phrase('{}["{}"]', places, names),
+    _phrase("dyn({}.{})", places, names),
+    _phrase("{}[device.driver]", places),
+)
 comparisons = _words("== != < <= > >=")
 infix = _words("== != < <= > >= + - * / % in && ||")
 macros = _words("all exists exists_one map filter")
@@ -93,6 +64,10 @@ methods = _words(
 def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         _phrase("({} {} {})", inner, infix, inner),
+        _phrase("({} {} {})", reads, comparisons, literals),
+        _phrase("({} {} {})", literals, comparisons, reads),
+        _phrase("({} in {})", inner, lists),
+        _phrase("{}.{}({})", reads, methods, literals),
         _phrase("{}.{}({})", inner, methods, inner),
         _phrase("{}.{}", inner, plain),
         _phrase("{}({})", functions, inner),
@@ -106,6 +81,7 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+values = st.one_of(literals, lists, reads, reads, st.just("device.driver"), variables)
 expressions = st.recursive(values, _grown, max_leaves=6)
 attributes = st.one_of(
     st.sampled_from(("fish", "a", "", "1Gi", "1.2.3", "Ä")).map(
@@ -127,8 +103,10 @@ quantities = st.sampled_from(("1", "1Gi", "500m", "1e30")).map(
 )
 devices = st.builds(
     DeviceValue,
-    st.sampled_from((DRIVER, "a")),
-    st.dictionaries(st.sampled_from(NAMES), attributes),
+    st.sampled_from((DRIVER, DRIVER, "a")),
+    st.fixed_dictionaries(
+        {"a": attributes, "b": attributes}, optional={"c": attributes, "x/a": attributes}
+    ),
     st.dictionaries(st.sampled_from(NAMES), quantities),
 )
 
@@ -141,7 +119,7 @@ def _leave(_device: DeviceValue) -> bool:
     raise LeftToTheExactOne
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(expressions, st.lists(devices, min_size=1, max_size=4))
 def test_what_a_generated_function_answers_the_exact_evaluation_answers_too(
     expression: str, fleet: list[DeviceValue]

@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from dra_driver.cel import values
 from dra_driver.cel.ast import Uint
-from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.library import times
 from dra_driver.cel.overloads import Singleton
 from dra_driver.cel.values import ConcatenatedList, Duration, MutableList, Timestamp
+
+MAX_ELEMENTS = 2_000_000  # upstream's lists share their parts, so doubling one again and again costs it nothing
 
 Arithmetic = Callable[[object, object], object]
 
@@ -103,6 +105,8 @@ def _add_lists(left: list[object], right: object) -> object:
         return left
     if not left or not right:
         return left or right
+    if len(left) + len(right) > MAX_ELEMENTS:
+        raise Aborted(f"a list of more than {MAX_ELEMENTS:,} elements is not made")
     return ConcatenatedList([*left, *right])
 
 

@@ -27,20 +27,28 @@ def state(*objects: dict[str, Any], gates: Iterable[str] = (), **fields: Any) ->
     whole: dict[str, Any] = {"kubernetesVersion": "v1.37.1", **fields}
     whole["featureGates"] = {**whole.get("featureGates", {}), **dict.fromkeys(gates, True)}
     for thing in (words.node(words.HOME), words.device_class(), *objects):
-        whole.setdefault(FIELDS[thing["kind"]], []).append(thing)
+        whole.setdefault(FIELDS[thing["kind"]], []).append(_stored(thing))
     return msgspec.convert(whole, ClusterState)
 
 
 def claim(*requests: dict[str, Any], **devices: Any) -> ResourceClaim:
     """A claim of these requests, complete."""
-    made = words.claim(*requests, **devices)
-    for request in made["spec"]["devices"]["requests"]:
-        for body in (request.get("exactly"), *request.get("firstAvailable", ())):
-            if body:
-                body.setdefault("allocationMode", "ExactCount")
-                body.setdefault("count", 1)
+    made = _stored(words.claim(*requests, **devices))
     made["metadata"]["namespace"] = "ns"
     return msgspec.convert(made, ResourceClaim)
+
+
+def _stored(thing: dict[str, Any]) -> dict[str, Any]:
+    """The object as an API server keeps it, or a kubelet fills it in."""
+    if thing["kind"] == "Node":
+        return {"status": {"allocatable": {"cpu": "8", "pods": "9"}}, **thing}
+    if thing["kind"] == "ResourceClaim":
+        for request in thing["spec"]["devices"]["requests"]:
+            for body in (request.get("exactly"), *request.get("firstAvailable", ())):
+                if body:
+                    body.setdefault("allocationMode", "ExactCount")
+                    body.setdefault("count", 1)
+    return thing
 
 
 def holder(device: str, name: str = "holder", **result: Any) -> dict[str, Any]:

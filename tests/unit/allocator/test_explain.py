@@ -131,15 +131,10 @@ def test_capacity_is_checked_by_name_policy_and_amount() -> None:
     listed = [
         device("a"),
         device("b", capacity={"memory": {"value": "80Gi", "requestPolicy": policy}}),
-        device(
-            "c",
-            capacity={"memory": {"value": "80Gi", "requestPolicy": {"validRange": {"step": "1"}}}},
-        ),
     ]
     cluster = state(resource_slice(listed))
     amounts = reasons(cluster, asking(memory="30Gi"))
-    assert amounts[:2] == [(), (CapacityTooSmall("memory", "30Gi", "80Gi"),)]
-    assert isinstance(amounts[2][0] if amounts[2] else None, CouldNotTell | None)
+    assert amounts == [(), (CapacityTooSmall("memory", "30Gi", "80Gi"),)]
     (missing,) = reasons(state(resource_slice(devices(1))), asking(memroy="1Gi"))
     assert missing == (CapacityTooSmall("memroy (did you mean memory?)", "1Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(zzz="1Gi"))

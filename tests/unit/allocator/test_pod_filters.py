@@ -29,7 +29,7 @@ def node(**spec: object) -> Node:
 
 def pod(name: str = "p", cpu: str = "1", status: str = "", **spec: object) -> Pod:
     requests = {"cpu": cpu, "memory": "1Gi"}
-    containers = [{"name": "c", "resources": {"requests": requests}}]
+    containers = spec.pop("containers", [{"name": "c", "resources": {"requests": requests}}])
     return msgspec.convert(
         {
             "metadata": {"name": name, "namespace": "ns"},
@@ -117,10 +117,11 @@ def test_a_node_takes_so_many_pods() -> None:
 
 
 def test_memory_is_shown_in_its_own_units() -> None:
-    (found,) = reasons(pod(), msgspec.structs.replace(node(), status=node().status), ())[:1] or (
-        NodeResources("memory", "1Gi", "0"),
+    others = tuple(pod(f"o{number}", "0", nodeName="n") for number in range(2))
+    large = [{"name": "c", "resources": {"requests": {"memory": "7Gi"}}}]
+    assert reasons(pod(containers=large), node(), others) == (
+        NodeResources("memory", "7Gi", "6Gi"),
     )
-    assert str(found) == "memory: 1Gi needed, 0 free"
 
 
 def test_what_devices_provide_is_not_asked_of_the_node() -> None:

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as text and as a document."""
+
+import json
+
+from dra_driver.cli.render_explain import document, text
+from dra_driver.model.cluster import NotRead
+from dra_driver.model.report import (
+    Change,
+    ClaimReport,
+    DeviceGroup,
+    NearestMiss,
+    NodeGroup,
+    Report,
+    RequestReport,
+)
+from dra_driver.model.verdict import (
+    ChosenDevice,
+    CompileError,
+    Fits,
+    HeldByClaim,
+    NodeTainted,
+    NodeUnschedulable,
+    NoDevices,
+    SelectorFalse,
+    Tainted,
+)
+
+SMALL = SelectorFalse("request", 0, "p", "memory 40Gi < 80Gi")
+TAINTED = Tainted("k:NoSchedule")
+CHOSEN = ChosenDevice("ns/c", "gpu", "d", "p", "gpu-0")
+
+
+def report(exit_code: int = 1, **parts: object) -> Report:
+    return Report(
+        subject="pod ns/p",
+        outcome="devices do not fit",
+        exit_code=exit_code,
+        summary="the devices fit on no node (3 looked at)",
+        **parts,
+    )
+
+
+def lines(given: Report, width: int = 80) -> list[str]:
+    return text(given, width=width, color=False)
+
+
+def of_request(**parts: object) -> Report:
+    request = RequestReport(name="gpu", asks="1 x gpu", **parts)
+    return report(exit_code=0, claims=(ClaimReport(name="ns/c", requests=(request,)),))
+
+
+def test_devices_are_counted_by_reason_and_holders_are_told_together() -> None:
+    groups = [
+        DeviceGroup(verdict=Fits(), count=1),
+        DeviceGroup(verdict=SMALL, count=1024, examples=("d/p/a",)),
+        DeviceGroup(verdict=TAINTED, count=1, examples=("d/p/b",)),
+        *(DeviceGroup(verdict=HeldByClaim(f"ns/{n}"), count=2) for n in range(5)),
+    ]
+    nearest = NearestMiss(device="d/p/b", node="node n", reasons=(TAINTED,))
+    assert lines(of_request(devices=tuple(groups), nearest=nearest))[3:] == [
+        "Claim ns/c",
+        "  request gpu: 1 x gpu",
+        "    - 1 device: can be had",
+        "    - 1,024 devices: memory 40Gi < 80Gi (for example d/p/a)",
+        "    - 1 device (d/p/b): tainted k:NoSchedule",
+        "    - 10 devices: held by ns/0, ns/1, ns/2, ns/3, … (5 claims)",
+        "    - nearest miss: d/p/b on node n: tainted k:NoSchedule",
+    ]
+
+
+def test_one_holder_is_told_with_its_pods() -> None:
+    held = DeviceGroup(verdict=HeldByClaim("ns/a", ("ns/p",)), count=2)
+    assert lines(of_request(devices=(held,)))[-1] == "    - 2 devices: held by ns/a, used by ns/p"
+
+
+def test_many_reasons_are_cut_and_long_requests_shortened() -> None:
+    groups = tuple(
+        DeviceGroup(verdict=SelectorFalse("request", 0, "p", f"n {n}"), count=1) for n in range(14)
+    )
+    assert lines(of_request(devices=groups))[-1] == "    - 2 devices: 2 other reasons (-o json)"
+    request = RequestReport(name="gpu", asks="x " * 400)
+    long = report(exit_code=0, claims=(ClaimReport(name="c", requests=(request,)),))
+    shown = lines(long)
+    assert shown[-1].endswith("…")
+    assert len(shown) < 10
+
+
+def test_the_compilers_caret_stays_where_it_points() -> None:
+    error = CompileError("request", 0, "ERROR: <input>:1:2: no\n | a b\n | .^", "Write it well.")
+    assert lines(of_request(verdicts=(error, NoDevices())))[5:] == [
+        "    - request selector #0 does not compile:",
+        "        ERROR: <input>:1:2: no",
+        "         | a b",
+        "         | .^",
+        "        Write it well.",
+        "    - no driver publishes any device in this cluster",
+    ]
+    plain = CompileError("request", 0, "ERROR: x")
+    assert lines(of_request(verdicts=(plain,)))[-1] == "        ERROR: x"
+
+
+def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
+    taint = NodeTainted("t")
+    nodes = (
+        NodeGroup(count=1, nodes=("a",), placement=(CHOSEN,)),
+        NodeGroup(count=1, nodes=("b",), pod=(taint,)),
+        NodeGroup(count=6, nodes=tuple("cdefgh"), devices=(SMALL,), pod=(taint,)),
+        *(NodeGroup(count=2, nodes=("x", "y"), devices=(TAINTED,)) for _ in range(7)),
+    )
+    shown = lines(report(exit_code=3, nodes=nodes))
+    assert shown[3:7] == [
+        "Nodes",
+        "  - a: the devices fit (gpu = d/p/gpu-0)",
+        "  - b: the devices fit, but the node has taint t",
+        "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t",
+    ]
+    assert "  - 4 more nodes with other reasons (-o json)" in shown
+    assert shown[-2:] == [
+        "What to do",
+        "  - add a toleration to the pod (`spec.tolerations`; not the one in the claim)",
+    ]
+
+
+def test_what_was_tried_out_stands_instead_of_advice() -> None:
+    changes = (Change(what="tolerate k", on="n"), Change(what="wait"))
+    nodes = (NodeGroup(count=1, nodes=("n",), devices=(TAINTED,)),)
+    shown = lines(report(nodes=nodes, changes=changes))
+    assert shown[-3:] == [
+        "What would help (tried out)",
+        "  - tolerate k -> fits on n",
+        "  - wait",
+    ]
+    assert "What to do" in lines(report(nodes=nodes))
+
+
+def test_a_claim_tells_where_it_comes_from_and_what_it_has() -> None:
+    claim = ClaimReport(
+        name="ns/c", origin="template ns/t", verdicts=(NoDevices(),), allocated=(CHOSEN,)
+    )
+    assert lines(report(exit_code=0, claims=(claim,), verdicts=(Fits(), NodeUnschedulable())))[
+        2:
+    ] == [
+        "  the node is cordoned",
+        "",
+        "Claim ns/c, from template ns/t",
+        "  no driver publishes any device in this cluster",
+        "  has d/p/gpu-0 for request gpu",
+    ]
+
+
+def test_what_could_not_be_read_stands_last_and_gates_are_a_quiet_line() -> None:
+    gaps = (
+        NotRead(resource="/metrics", reason="forbidden", message="x"),
+        NotRead(resource="pods", reason="malformed", name="ns/p", message="look at it"),
+    )
+    assert lines(report(exit_code=0, not_read=gaps))[2:] == [
+        "",
+        "Feature gates: the defaults of the newest release are assumed (/metrics may not",
+        "be read).",
+        "",
+        "Could not be read",
+        "  - pods ns/p (malformed): look at it",
+    ]
+    only = lines(report(exit_code=0, not_read=gaps[1:]))
+    assert only[3] == "Could not be read"
+
+
+def test_colour_marks_the_outcome_and_headings() -> None:
+    given = report(nodes=(NodeGroup(count=1, nodes=("n",)),))
+    shown = text(given, width=80, color=True)
+    assert shown[0] == "\033[31m\033[1mpod ns/p: devices do not fit\033[0m"
+    assert "\033[1mNodes\033[0m" in shown
+
+
+def test_the_document_names_every_reason() -> None:
+    found = document(of_request(devices=(DeviceGroup(verdict=SMALL, count=2),)))
+    group = json.loads(json.dumps(found))["claims"][0]["requests"][0]["devices"][0]
+    assert group["verdict"]["reason"] == "SelectorFalse"
+    assert (group["count"], found["exitCode"]) == (2, 0)
