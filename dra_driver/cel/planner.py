@@ -20,7 +20,6 @@ from dra_driver.cel.ast import (
     ListLiteral,
     MapLiteral,
     Select,
-    StructLiteral,
 )
 from dra_driver.cel.attributes import Condition, Frame, Path, Qualifier, Run, invalid_key
 from dra_driver.cel.check import Checked

@@ -56,6 +56,14 @@ def _of_argument(index: int, factor: float = _TRAVERSAL) -> Rule:
     return lambda arguments, _result: _per_character(_size(arguments[index]), factor)
 
 
+def _of_inside(index: int) -> Rule:
+    return lambda arguments, _result: _per_character(_size_inside(arguments[index]))
+
+
+def _all_elements(arguments: Arguments, _result: object) -> int:
+    return _size_inside(arguments[1])
+
+
 def _constant(cost: int) -> Rule:
     return lambda _arguments, _result: cost
 
@@ -193,9 +201,9 @@ _BY_FUNCTION: dict[str, Rule] = (
 
 _BY_OVERLOAD: dict[str, Rule] = (
     {
-        "starts_with_string": lambda arguments, _result: _per_character(_size_inside(arguments[1])),
-        "ends_with_string": lambda arguments, _result: _per_character(_size_inside(arguments[1])),
-        "in_list": lambda arguments, _result: _size_inside(arguments[1]),
+        "starts_with_string": _of_inside(1),
+        "ends_with_string": _of_inside(1),
+        "in_list": _all_elements,
         "matches": _matching,
         "matches_string": _matching,
         "contains_string": _searching,
@@ -206,7 +214,7 @@ _BY_OVERLOAD: dict[str, Rule] = (
     }
     | dict.fromkeys(
         ("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"),
-        lambda arguments, _result: _per_character(_size_inside(arguments[0])),
+        _of_inside(0),
     )
     | {
         f"{relation}_{kind}": _comparing

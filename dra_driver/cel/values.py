@@ -78,6 +78,10 @@ class Opaque:
     go_name = ""
     hashable = True
 
+    def go_type(self) -> str:
+        """What cel-go calls the type in texts of errors."""
+        return self.go_name
+
     def equals(self, other: object) -> bool:
         """Whether both are the same; values of other kinds raise `no such overload`."""
         raise NotImplementedError
@@ -142,7 +146,7 @@ def _names(value: object) -> tuple[str, str]:
     if names is not None:
         return names
     if isinstance(value, Opaque):
-        return value.type_name, value.go_name
+        return value.type_name, value.go_type()
     if hasattr(value, "__missing__"):
         return MAP, "cel.mapper"
     return _KINDS[dict if isinstance(value, dict) else list]

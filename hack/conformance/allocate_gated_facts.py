@@ -382,6 +382,8 @@ def _shared_parts() -> Iterator[tuple[str, Json]]:
             features=SHARES,
         ),
     )
+    asks = exactly("a", selectors=[cel("device.allowMultipleAllocations")])
+    yield "a selector of shared devices with the feature off", problem([shared()], claim(asks))
     empty = parts("4", "4")
     for device in empty[0]["spec"]["devices"]:
         device |= {"allowMultipleAllocations": True}

@@ -75,13 +75,13 @@ def _sort_by(elements: list[object], sort_keys: list[object]) -> list[object]:
         raise EvaluationError("list elements must be comparable")
     if any(values.kind(key) != kind for key in sort_keys):
         raise EvaluationError("list elements must have the same type")
-    order = sorted(range(len(elements)), key=cmp_to_key(lambda i, j: _before(sort_keys, i, j)))
-    return [elements[index] for index in order]
+    pairs = sorted(zip(sort_keys, elements, strict=True), key=cmp_to_key(_by_key))
+    return [element for _, element in pairs]
 
 
-def _before(sort_keys: list[object], left: int, right: int) -> int:
+def _by_key(left: tuple[object, object], right: tuple[object, object]) -> int:
     try:
-        return values.compare(sort_keys[left], sort_keys[right])
+        return values.compare(left[0], right[0])
     except EvaluationError:  # NaN stays where it is
         return 0
 

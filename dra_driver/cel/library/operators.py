@@ -7,7 +7,7 @@ Source: cel-go common/stdlib/standard.go, common/types/overflow.go.
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 from dra_driver.cel import values
 from dra_driver.cel.ast import Uint
@@ -148,8 +148,8 @@ def contains(element: object, collection: object) -> object:
     raise no_such_overload()
 
 
-def _size(value: object) -> object:
-    return len(value)  # type: ignore[arg-type]  the traits of the function let in only what has a size
+def _size(value: Sized) -> int:
+    return len(value)
 
 
 def equal(left: object, right: object) -> bool:

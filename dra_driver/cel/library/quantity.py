@@ -11,6 +11,7 @@ Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/q
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 
 from dra_driver.cel import values
@@ -48,9 +49,8 @@ class Quantity(Opaque):
 
     type_name = TYPE
 
-    @property
-    def go_name(self) -> str:
-        """The Go type."""
+    def go_type(self) -> str:
+        """What cel-go calls the type in texts of errors."""
         return "*cel.Quantity" if self.pointer else "cel.Quantity"
 
     def equals(self, other: object) -> bool:
@@ -120,7 +120,7 @@ def parse_quantity(text: str) -> Quantity:
         raise EvaluationError(_WRONG)
     sign, zeros, digits, decimals, suffix = match.groups()
     whole, fraction = digits or "0", decimals or ""
-    number = int(whole + fraction)
+    number = int(Decimal(whole + fraction))  # int() of a text refuses more than 4,300 digits
     if suffix in _BINARY:
         parsed = _binary(number, whole, fraction, _BINARY[suffix])
     else:
@@ -137,9 +137,9 @@ def _decimal_exponent(suffix: str) -> tuple[int, canonical.Format]:
     if suffix in _DECIMAL:
         return _DECIMAL[suffix], "DecimalSI"
     match = _EXPONENT.fullmatch(suffix)
-    if match is None or not INT_MIN <= int(match[1]) <= INT_MAX:
+    if match is None or not INT_MIN <= int(Decimal(match[1])) <= INT_MAX:
         raise EvaluationError(_WRONG_SUFFIX)
-    return (int(match[1]) + 2**31) % 2**32 - 2**31, "DecimalExponent"
+    return (int(Decimal(match[1])) + 2**31) % 2**32 - 2**31, "DecimalExponent"
 
 
 def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Quantity:

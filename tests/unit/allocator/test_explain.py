@@ -135,8 +135,8 @@ def test_capacity_is_checked_by_name_policy_and_amount() -> None:
     cluster = state(resource_slice(listed))
     amounts = reasons(cluster, asking(memory="30Gi"))
     assert amounts == [(), (CapacityTooSmall("memory", "30Gi", "80Gi"),)]
-    (missing,) = reasons(state(resource_slice(devices(1))), asking(memroy="1Gi"))
-    assert missing == (CapacityTooSmall("memroy (did you mean memory?)", "1Gi"),)
+    (missing,) = reasons(state(resource_slice(devices(1))), asking(memoryy="1Gi"))
+    assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(zzz="1Gi"))
     assert missing == (CapacityTooSmall("zzz", "1Gi"),)
 

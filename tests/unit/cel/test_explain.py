@@ -88,6 +88,7 @@ FOUND = [
         f'{A}.model.lowerAscii().startsWith("b")',
         f'{A}.model.lowerAscii().startsWith("b") is false with model "A100"',
     ),
+    (f"optional.of(3).orValue(2) == {A}.numa", "numa 1 is not optional.of(3).orValue(2)"),
     ("1 == 2", "1 == 2 is false"),
     ("!(1 == 1)", "!(1 == 1) is false"),
     ("1 in [2]", "1 in [2] is false"),
