@@ -60,7 +60,7 @@ class Cases:
         ]
         if aim == FAILS and arguments and self.chance.random() < 0.7:
             place = self.chance.randrange(len(arguments))
-            arguments[place] = maker.wrong(types[place], depth, ())
+            arguments[place] = maker.wrong(types[place], ())
         if aim == REFUSED:
             overload, arguments = self._mistaken(maker, overload, arguments)
         return maker.written(overload, tuple(arguments), overload.result)

@@ -90,33 +90,39 @@ def typical() -> dict[str, Any]:
 def varied(chance: random.Random) -> dict[str, Any]:
     """A device with other values, with some missing and some of an unexpected kind."""
     device = typical()
-    attributes = device["attributes"]
+    attributes, capacity = device["attributes"], device["capacity"]
+    if chance.random() < 0.05:
+        attributes.clear()
+        capacity.clear()
     for name in list(attributes):
-        at = chance.random()
-        (kind,) = attributes[name]
-        if at < 0.1:
-            del attributes[name]
-        elif at < 0.2:
-            attributes[name] = scalar(chance, chance.choice(("bool", "int", "string", "version")))
-        elif at < 0.7:
-            single = kind.removesuffix("s")
-            attributes[name] = (
-                several(chance, single) if kind.endswith("s") else scalar(chance, kind)
-            )
-    for name in list(device["capacity"]):
-        if chance.random() < 0.1:
-            del device["capacity"][name]
-        else:
-            device["capacity"][name] = {"value": chance.choice(QUANTITIES)}
+        _vary(chance, attributes, name)
+    for name in list(capacity):
+        capacity[name] = {"value": chance.choice(QUANTITIES)}
+    if capacity and chance.random() < 0.2:
+        del capacity[chance.choice(list(capacity))]
     if chance.random() < 0.1:
         device["driver"] = chance.choice(("", "other.example.com", "x.y"))
     if chance.random() < 0.3:
         device["allowMultipleAllocations"] = chance.random() < 0.5
-    if chance.random() < 0.02:
-        attributes["version"] = {"version": chance.choice(("1.0", "x", "v1.0.0", ""))}
-    if chance.random() < 0.02:
-        attributes["empty"] = {}
-    if chance.random() < 0.05:
-        attributes.clear()
-        device["capacity"].clear()
+    attributes.update(_malformed(chance))
     return device
+
+
+def _vary(chance: random.Random, attributes: dict[str, Attribute], name: str) -> None:
+    at = chance.random()
+    (kind,) = attributes[name]
+    if at < 0.1:
+        del attributes[name]
+    elif at < 0.2:
+        attributes[name] = scalar(chance, chance.choice(("bool", "int", "string", "version")))
+    elif at < 0.7:
+        single = kind.removesuffix("s")
+        attributes[name] = several(chance, single) if kind.endswith("s") else scalar(chance, kind)
+
+
+def _malformed(chance: random.Random) -> dict[str, Attribute]:
+    """Seldom: what no device can be asked with."""
+    at = chance.random()
+    if at < 0.02:
+        return {"version": {"version": chance.choice(("1.0", "x", "v1.0.0", ""))}}
+    return {"empty": {}} if at < 0.04 else {}

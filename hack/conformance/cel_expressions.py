@@ -9,12 +9,34 @@ dyn(), an attribute that the device has not, a text that its reader refuses.
 
 import random
 from collections.abc import Callable
+from typing import ClassVar
 
-from cel_declarations import BINARY, UNARY, Declarations, Overload
+from cel_declarations import BINARY, OTHER_SYNTAX, UNARY, Declarations, Overload
 from cel_trees import Many, Tree, leaf, operand
 from cel_types import (
-    BOOL, BYTES, CIDR, DOUBLE, DURATION, DYN, FORMAT, INT, IP, NULL, QUANTITY, SEMVER, STRING, TIMESTAMP, TYPE, UINT,
-    URL, Substitution, Type, list_of, map_of, optional_of, substitute,
+    BOOL,
+    BYTES,
+    CIDR,
+    DOUBLE,
+    DURATION,
+    DYN,
+    FORMAT,
+    INT,
+    IP,
+    NULL,
+    QUANTITY,
+    SEMVER,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    URL,
+    Substitution,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+    substitute,
 )  # fmt: skip
 from cel_vocabulary import LITERALS, STRINGS, TEXTS
 
@@ -98,7 +120,7 @@ class Expressions:
     def make(self, wanted: Type, depth: int, scope: Scope = ()) -> Tree:
         """An expression of the type, at most `depth` calls deep."""
         if self.chance.random() < self.careless:
-            return self.wrong(wanted, depth, scope)
+            return self.wrong(wanted, scope)
         in_scope = [name for name, of in scope if of == wanted]
         if in_scope and self.chance.random() < 0.4:
             return leaf(self.chance.choice(in_scope), wanted)
@@ -203,7 +225,7 @@ class Expressions:
 
     # Mistakes
 
-    def wrong(self, wanted: Type, depth: int, scope: Scope) -> Tree:
+    def wrong(self, wanted: Type, scope: Scope) -> Tree:
         """Something that compiles in the place of `wanted`, and is not it when it runs."""
         at = self.chance.random()
         if at < 0.35:
@@ -269,6 +291,14 @@ class Expressions:
             return Tree((left, f" {BINARY[name]} ", right), result, primary=False)
         if name in UNARY:
             return Tree((UNARY[name], operand(arguments[0])), result, primary=False)
+        if name in OTHER_SYNTAX:
+            return self._in_brackets(name, arguments, result)
+        if overload.member:
+            return Tree((operand(arguments[0]), f".{name}(", Many(arguments[1:]), ")"), result)
+        return Tree((f"{name}(", Many(arguments), ")"), result)
+
+    def _in_brackets(self, name: str, arguments: tuple[Tree, ...], result: Type) -> Tree:
+        """The calls that are written neither as operators nor with their names."""
         match name:
             case "_?_:_":
                 first, second, third = map(operand, arguments)
@@ -277,13 +307,10 @@ class Expressions:
                 return Tree((operand(arguments[0]), "[", arguments[1], "]"), result)
             case "_[?_]":
                 return Tree((operand(arguments[0]), "[?", arguments[1], "]"), result)
-            case "_?._":
+            case _:
                 return Tree(
                     (operand(arguments[0]), ".?", self.chance.choice(("a", "name", "nope"))), result
                 )
-        if overload.member:
-            return Tree((operand(arguments[0]), f".{name}(", Many(arguments[1:]), ")"), result)
-        return Tree((f"{name}(", Many(arguments), ")"), result)
 
     def conditional(self, wanted: Type, depth: int, scope: Scope) -> Tree:
         """c ? a : b"""
@@ -499,7 +526,7 @@ class Expressions:
         call, simple, conditional, literal, indexed, unwrapped, bound, macro,
     )  # fmt: skip
     _WEIGHTS = (10, 0, 1, 2, 1.5, 1, 1, 3)
-    _MACROS: dict[str, tuple[Callable[..., Tree], ...]] = {
+    _MACROS: ClassVar[dict[str, tuple[Callable[..., Tree], ...]]] = {
         "bool": (quantifier, quantifier, quantifier_of_two, has),
         "list": (mapped,),
         "map": (transformed,),

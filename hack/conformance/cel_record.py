@@ -44,9 +44,11 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     seed = parser.parse_args().seed
-    cases = Cases(declared(oracle_binary()), random.Random(seed))  # noqa: S311 - repeatable
+    cases = Cases(declared(oracle_binary()), random.Random(seed))
     pool = [*facts(), *(cut_down(case) for case in _pool(cases))]
-    rest = [cut_down(cases.random_case()) for _ in range(1000)]  # some of these take old releases minutes
+    rest = [
+        cut_down(cases.random_case()) for _ in range(1000)
+    ]  # some of these take old releases minutes
     newer = ask(NEWEST, [*pool, *rest])
     write(NEWEST, zip([*pool, *rest], newer, strict=True), selection=_Selection(EACH))
     newer = newer[: len(pool)]
@@ -126,7 +128,11 @@ def ask(minor: int, pool: Sequence[Case]) -> list[Answer | None]:
 def _steady(answers: Sequence[Answer]) -> Answer | None:
     first = answers[0]
     unsure = any(texts(other) != texts(first) or gist(other) != gist(first) for other in answers)
-    panics = "panic" in str(first["compileError"]) or first.get("matchError") == "timeout" or "cost" not in first
+    panics = (
+        "panic" in str(first["compileError"])
+        or first.get("matchError") == "timeout"
+        or "cost" not in first
+    )
     return None if unsure or panics else first
 
 

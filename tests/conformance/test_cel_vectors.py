@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dra_driver.testing.conformance import cel
 from dra_driver.testing.conformance.verdicts import gist
 
+KNOWN: dict[str, dict[str, list[str]]] = yaml.safe_load(
+    (Path(__file__).parent / "known.yaml").read_text()
+)
 VECTORS = Path(__file__).parent / "vectors"
 FILES = sorted(VECTORS.glob("cel-1.*.jsonl"))
 
@@ -19,14 +23,18 @@ def vectors(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_recorded_case_has_the_answer_of_its_release(path: Path) -> None:
+def test_every_recorded_case_has_the_answer_of_its_release_but_for_those_that_are_known(
+    path: Path,
+) -> None:
     minor = int(path.stem.rpartition(".")[2])
-    differing = []
+    differing = {}
     for asked in vectors(path):
         own = cel.answer(json.dumps(asked).encode(), minor=minor)
         if gist(own) != gist(asked["want"]):
-            differing.append((asked["name"], asked["expression"], asked["want"], own))
-    assert differing == []
+            differing[asked["name"]] = (asked["expression"], asked["want"], own)
+    known = {name for names in KNOWN.get(path.stem, {}).values() for name in names}
+    assert {name: case for name, case in differing.items() if name not in known} == {}
+    assert known - set(differing) == set()  # these agree again: take them out of known.yaml
 
 
 def test_every_release_has_recorded_cases() -> None:

@@ -33,6 +33,7 @@ _UNITS = {
     "h": 3600 * SECOND,
 }
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]+)")
+_LONGEST = len(str(INT_MAX))  # digits; int() of a text refuses more than 4,300
 _LIMIT = 2**63
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
@@ -66,9 +67,15 @@ def _sum_of_parts(text: str) -> int | None:
 
 def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int | None:
     scale = _UNITS.get(unit)
-    if scale is None or not (whole or fraction) or int(whole or 0) * scale > _LIMIT:
+    count = whole.lstrip("0") or "0"
+    if (
+        scale is None
+        or not (whole or fraction)
+        or len(count) > _LONGEST
+        or int(count) * scale > _LIMIT
+    ):
         return None
-    nanos = int(whole or 0) * scale
+    nanos = int(count) * scale
     if fraction:
         digits = _leading(fraction)
         nanos += int(float(int(digits)) * (float(scale) / 10.0 ** len(digits)))
@@ -76,7 +83,9 @@ def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int | None:
 
 
 def _leading(fraction: str) -> str:
-    """The digits of a fraction that fit into 63 bits."""
+    """The digits of a fraction that fit into 63 bits; zeros beyond what any unit can show are left out."""
+    zeros = len(fraction) - len(fraction.lstrip("0"))
+    fraction = fraction[: min(zeros, 2 * _LONGEST) + _LONGEST]
     while int(fraction) > INT_MAX:
         fraction = fraction[:-1]
     return fraction
@@ -213,7 +222,8 @@ def _wrapped(minutes: int) -> int:
 def _whole(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise EvaluationError(f"strconv.Atoi: parsing {golang.quote(text)}: invalid syntax")
-    number = int(text)
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    number = int(digits[: _LONGEST + 1]) * (-1 if text[0] == "-" else 1)
     if not INT_MIN <= number <= INT_MAX:
         raise EvaluationError(f"strconv.Atoi: parsing {golang.quote(text)}: value out of range")
     return number
