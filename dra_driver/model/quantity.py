@@ -40,9 +40,11 @@ class Quantity:
         number, suffix, exponent = match.groups()
         scale, form = _scale(text, suffix, exponent)
         exact = Fraction(number) * scale * _NANO
-        # Kubernetes rounds away from zero what is finer than a billionth, and cuts at 2^63-1.
+        # Kubernetes rounds away from zero what is finer than a billionth, and cuts binary ones at 2^63-1.
         nanos = -(-exact.numerator // exact.denominator) if exact >= 0 else exact.__floor__()
-        return cls(max(-_LARGEST, min(_LARGEST, nanos)), form)
+        if form == "BinarySI":
+            nanos = max(-_LARGEST, min(_LARGEST, nanos))
+        return cls(nanos, form)
 
     @classmethod
     def of_bytes(cls, count: int) -> "Quantity":
@@ -92,5 +94,9 @@ def _canonical_decimal(nanos: int, *, exponent_form: bool) -> str:
         for suffix, power in reversed(_DECIMAL.items())
         if nanos % 10 ** (power + 9) == 0
     )
-    shown = f"e{power}" if exponent_form and power else suffix
-    return f"{nanos // 10 ** (power + 9)}{shown}"
+    number = nanos // 10 ** (power + 9)
+    if not exponent_form:
+        return f"{number}{suffix}"
+    while number % 1000 == 0:
+        number, power = number // 1000, power + 3
+    return f"{number}e{power}" if power else str(number)

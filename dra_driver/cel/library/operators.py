@@ -68,7 +68,8 @@ def _quotient(left: int, right: int) -> int:
 def _remainder(left: int, right: int) -> int:
     if right == 0:
         raise EvaluationError("modulus by zero")
-    signed(_quotient(left, right))
+    if right == -1:
+        signed(-left)  # the quotient overflows in Go, and takes the remainder with it
     return left - right * _quotient(left, right)
 
 
