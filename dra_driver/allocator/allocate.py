@@ -7,11 +7,11 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from operator import is_
 
 from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
 from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import Eligibility, Holdings
 from dra_driver.allocator.failures import AllocationError, NodeAllocationError
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
@@ -50,7 +50,7 @@ class Allocator:
             self.rules, {one.metadata.name: one for one in reversed(list(classes))}
         )
         self._new_share_id = new_share_id
-        self._pools: dict[str, tuple[Node, list[Pool]]] = {}
+        self._views: dict[str, _View] = {}
         self._ledgers: dict[Pool, Ledger] = {}
         self._last: tuple[tuple[ResourceClaim, ...], list[list[Choice]]] = ((), [])
 
@@ -67,13 +67,13 @@ class Allocator:
         AllocationError says that they fit nowhere, NodeAllocationError that the node's slices are at fault.
         Without `prune` the search leaves nothing out; the answer is the same.
         """
-        pools = self.pools(node)
+        view = self._view(node)
         eligibility = self.eligibility(node)
-        choices, constraints = self._asked(claims, pools, eligibility)
-        board = self._board(pools, eligibility, cancelled)
+        choices, constraints = self._asked(claims, view.pools, eligibility)
+        board = self._board(view, eligibility, cancelled)
         search = Search(board, choices, constraints, prune=prune)
         if not search.run():
-            if any(pool.invalid_because for pool in pools):
+            if any(pool.invalid_because for pool in view.pools):
                 raise NodeAllocationError("invalid resource pools were encountered")
             return None
         return [
@@ -90,17 +90,9 @@ class Allocator:
 
     def after(self, allocated: AllocatedState) -> "Allocator":
         """The same cluster when more or less is given away: what was prepared of slices and classes is kept."""
-        other = copy(self)
-        other.holdings = Holdings(allocated, self.rules)
-        other._ledgers = {}  # noqa: SLF001 - of our own kind
+        other = object.__new__(Allocator)
+        vars(other).update(vars(self), holdings=Holdings(allocated, self.rules), _ledgers={})
         return other
-
-    def pools(self, node: Node) -> list[Pool]:
-        """The pools that the node sees, in the order in which they are tried."""
-        kept = self._pools.get(node.metadata.name)
-        if kept is None or kept[0] is not node:
-            kept = self._pools[node.metadata.name] = (node, self.slices.pools(node))
-        return kept[1]
 
     def eligibility(self, node: Node) -> Eligibility:
         """The checks of single devices for the node."""
@@ -111,6 +103,12 @@ class Allocator:
         if pool not in self._ledgers:
             self._ledgers[pool] = Ledger(pool, self.holdings.held)
         return self._ledgers[pool]
+
+    def _view(self, node: Node) -> "_View":
+        view = self._views.get(node.metadata.name)
+        if view is None or view.node is not node:
+            view = self._views[node.metadata.name] = _View(node, self.slices.pools(node))
+        return view
 
     def _asked(
         self, claims: Sequence[ResourceClaim], pools: list[Pool], eligibility: Eligibility
@@ -129,21 +127,37 @@ class Allocator:
         return choices, constraints
 
     def _board(
-        self, pools: list[Pool], eligibility: Eligibility, cancelled: Callable[[], bool]
+        self, view: "_View", eligibility: Eligibility, cancelled: Callable[[], bool]
     ) -> Board:
-        usable = [pool for pool in pools if pool.usable]
-        ledgers = [self.ledger(pool).copy() for pool in usable]
+        ledgers = view.ledgers
+        if ledgers is None:
+            own = {pool: self.ledger(pool).copy() for pool in view.usable}
+            ledgers = [own[pool] for pool in view.usable for _ in pool.devices]
+            if not any(pool.counter_sets for pool in view.usable):
+                view.ledgers = ledgers
         return Board(
-            rules=self.rules,
-            devices=[device for pool in usable for device in pool.devices],
-            ledgers=[
-                ledger for pool, ledger in zip(usable, ledgers, strict=True) for _ in pool.devices
-            ],
-            eligibility=eligibility,
-            holdings=self.holdings,
-            lookup=self.lookup,
-            cancelled=cancelled,
+            self.rules,
+            view.devices,
+            ledgers,
+            eligibility,
+            self.holdings,
+            self.lookup,
+            cancelled,
         )
+
+
+class _View:
+    """What one node sees, whatever is given away."""
+
+    def __init__(self, node: Node, pools: list[Pool]) -> None:
+        self.node = node
+        self.pools = pools
+        self.usable = [pool for pool in pools if pool.usable]
+        self.devices: list[SliceDevice] = [
+            device for pool in self.usable for device in pool.devices
+        ]
+        self.ledgers: list[Ledger] | None = None
+        """For each device the ledger of its pool, where no pool has counters and so nothing is entered."""
 
 
 class _Asked:
@@ -164,7 +178,7 @@ class _Asked:
         for index, request in enumerate(claim.spec.devices.requests or ()):
             prioritized = bool(request.first_available)
             alternatives: list[Request] = []
-            for alternative, spec in self._requests.specs(claim, request):
+            for alternative, spec in self._requests.specs(name, request):
                 one = self._requests.request(
                     spec,
                     claim=name,
@@ -174,7 +188,9 @@ class _Asked:
                 )
                 self._find_all(one)
                 alternatives.append(one)
-            wanted = min(one.count for one in alternatives)
+            wanted = alternatives[0].count
+            if prioritized:
+                wanted = min(one.count for one in alternatives)
             if wanted > MAX_RESULTS - fewest:
                 raise AllocationError(
                     f"claim {name}, request {request.name}: adding {wanted} devices exceeds"

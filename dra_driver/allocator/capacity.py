@@ -28,7 +28,10 @@ _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's ran
 
 def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity]) -> str | None:
     """A capacity that the request names and the device does not have."""
-    return next((name for name in requests if name not in capacity), None)
+    for name in requests:
+        if name not in capacity:
+            return name
+    return None
 
 
 def consumed_capacity(
@@ -66,14 +69,10 @@ def exhausted_capacity(
     consumed: Consumed, capacity: Mapping[str, Amount], taken: Mapping[str, int]
 ) -> str | None:
     """A capacity of which less is left than the request would take; `taken` in billionths."""
-    return next(
-        (
-            name
-            for name, wanted in consumed.items()
-            if taken.get(name, 0) + wanted.nanos > capacity[name].nanos
-        ),
-        None,
-    )
+    for name, wanted in consumed.items():
+        if taken.get(name, 0) + wanted.nanos > capacity[name].nanos:
+            return name
+    return None
 
 
 def _consumed(requested: Amount | None, offered: DeviceCapacity, *, fractional: bool) -> Amount:

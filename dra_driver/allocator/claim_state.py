@@ -54,16 +54,16 @@ def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
 
 
 def binding(claim: ResourceClaim) -> Iterator[Verdict]:
-    """Whether the devices of an allocated claim are not ready for the pod."""
+    """Whether the devices of an allocated claim are not ready for the pod; one that failed is waited for no more."""
     for result in allocated(claim):
         if not result.binding_conditions:
             continue
         found = {one.type: one for one in _conditions(claim, result) if one.status == "True"}
-        for name in result.binding_failure_conditions or ():
-            if name in found:
-                yield BindingFailed(full_name(claim), name, found[name].message)
+        failed = [name for name in result.binding_failure_conditions or () if name in found]
+        for name in failed:
+            yield BindingFailed(full_name(claim), name, found[name].message)
         missing = tuple(name for name in result.binding_conditions if name not in found)
-        if missing:
+        if missing and not failed:
             yield BindingConditionsPending(full_name(claim), missing)
 
 

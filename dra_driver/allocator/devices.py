@@ -25,6 +25,10 @@ class SliceDevice:
         self.id = DeviceID(in_slice.pool_id.driver, in_slice.pool_id.pool, device.name)
         self.selected: dict[object, bool] = {}
         """What selectors said of the device, by selector."""
+        self.consumed: dict[tuple[tuple[str, Amount], ...], dict[str, Amount]] = {}
+        """What requests would take of its capacity, by what they ask for."""
+        self.forbidden: dict[tuple[tuple[str, Amount], ...], str | None] = {}
+        """The capacity whose policy does not allow that, by the same."""
 
     @lazy
     def value(self) -> DeviceValue:

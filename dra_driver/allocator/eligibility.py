@@ -89,7 +89,6 @@ class Eligibility:
         self._selectors = selectors
         self._holdings = holdings
         self._node = node
-        self._consumed: dict[tuple[Request, SliceDevice], Consumed] = {}
         declared = node.status.declared_features or ()
         self._may_skip_operations = not rules.experimental or (
             rules.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
@@ -105,14 +104,10 @@ class Eligibility:
         """Whether selectors or the device's own choice of nodes are against it."""
         if device.device.binding_conditions and not self._rules.binding_conditions:
             return _BINDING
-        refusing = self._selectors.first_refusing(
-            f"class {request.device_class.metadata.name}", request.class_selectors, device
-        )
+        refusing = self._selectors.first_refusing(request, request.class_selectors, device)
         if refusing is not None:
             return Reason("class selector", refusing)
-        refusing = self._selectors.first_refusing(
-            f"claim {request.claim}", request.selectors, device
-        )
+        refusing = self._selectors.first_refusing(request, request.selectors, device)
         if refusing is not None:
             return Reason("request selector", refusing)
         if device.slice.spec.per_device_node_selection and not device.is_for(self._node):
@@ -121,11 +116,11 @@ class Eligibility:
 
     def consumed(self, request: Request, device: SliceDevice, called: object) -> Consumed:
         """What the request would take of the device's capacity."""
-        key = (request, device)
-        if key in self._consumed:
-            return self._consumed[key]
+        consumed = device.consumed.get(request.capacity_key)
+        if consumed is not None:
+            return consumed
         try:
-            consumed = self._consumed[key] = consumed_capacity(
+            consumed = consumed_capacity(
                 request.capacity,
                 device.device.capacity or {},
                 fractional=self._rules.fractional_capacity,
@@ -134,6 +129,7 @@ class Eligibility:
             raise AllocationError(
                 f"{request}: checking capacity for device {called}: {error}"
             ) from error
+        device.consumed[request.capacity_key] = consumed
         return consumed
 
     def short_of_capacity(
@@ -150,13 +146,19 @@ class Eligibility:
         if missing is not None:
             return Reason("capacity missing", missing)
         consumed = self.consumed(request, device, device.id.device if fresh else device.id)
-        forbidden = forbidden_capacity(
-            consumed, offered, fractional=self._rules.fractional_capacity
-        )
+        forbidden = self._forbidden(request, device, consumed)
         if forbidden is not None:
             return Reason("capacity policy", forbidden)
         exhausted = exhausted_capacity(consumed, device.capacity, taken)
         return None if exhausted is None else Reason("capacity exhausted", exhausted)
+
+    def _forbidden(self, request: Request, device: SliceDevice, consumed: Consumed) -> str | None:
+        known, key = device.forbidden, request.capacity_key
+        if key not in known:
+            known[key] = forbidden_capacity(
+                consumed, device.device.capacity or {}, fractional=self._rules.fractional_capacity
+            )
+        return known[key]
 
     def blocked(self, request: Request, device: SliceDevice) -> Reason | None:
         """Whether the node, a feature that is off, or a taint is against it."""
@@ -164,7 +166,7 @@ class Eligibility:
             return _OPERATIONS
         if device.device.consumes_counters and not self._rules.partitionable:
             return _PARTITIONABLE
-        if self._rules.taints:
+        if self._rules.taints and device.device.taints:
             taint = untolerated_taint(device.device, request.tolerations)
             if taint is not None:
                 return Reason("taint", taint)

@@ -9,10 +9,11 @@ them has a twin that contains the other. So when everything with device A in a p
 alike device B in this place fails too, and so does everything with B in a later place of the same request: its twin,
 put in order, has A first. B is barred there. The same if A was rejected at once: what is taken later frees nothing.
 
-*Too few left.* A request that lacks five devices fails if fewer than five of those still to come are eligible.
+*Too few left.* A request that lacks five devices fails if fewer than five of those still to come are eligible. Under
+matchAttribute all five must carry one value: a device fails of which no value is carried by five.
 
 Both hold only if nothing depends on the order in which devices are added, and only if nothing is left out that
-would have ended the search with an error. So neither is used (`in_force` stays False)
+would have ended the search with an error. So neither is used (`possible` is False)
 - when a request wants All devices under a constraint: the first device that violates it is an error, not a failure;
 - when a single value is wanted and an attribute is a list, which may come first but not second;
 - when a counter's consumption is negative, so that one device makes room for another.
@@ -26,7 +27,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from dra_driver.allocator.capacity import Consumed
-from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint
+from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint, MatchAttribute
 from dra_driver.allocator.eligibility import Verdicts
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import Choice, Request
@@ -52,8 +53,6 @@ class Interchange:
         claims: Sequence[Sequence[Choice]],
         constraints: Sequence[Sequence[AnyConstraint]],
         taken: Taken,
-        *,
-        wanted: bool,
     ) -> None:
         self._board = board
         self._claims = claims
@@ -64,9 +63,6 @@ class Interchange:
         self._alike: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._to_come: dict[Request, Sequence[int]] = {}
-        self._wanted = wanted
-        self.in_force = False
-        """Whether something has failed, and the rules may be used."""
 
     @cached_property
     def _requests(self) -> list[Request]:
@@ -75,7 +71,8 @@ class Interchange:
         ]
 
     @cached_property
-    def _possible(self) -> bool:
+    def possible(self) -> bool:
+        """Whether the rules may be used for these claims."""
         return (
             not any(one.wants_all and self._constraints[one.claim_index] for one in self._requests)
             and all(ledger.monotonic for ledger in set(self._board.ledgers))
@@ -96,14 +93,12 @@ class Interchange:
         taken = tuple(tuple(share.items()) for share in shares or ())
         return alike, frozenset(claims or ()), taken
 
-    def after_failure(self, request: Request) -> Sequence[int]:
-        """Take note that something has failed; answers what `to_come` now does."""
-        self.in_force = self._wanted and self._possible
-        return self.to_come(request)
-
     def to_come(self, request: Request) -> Sequence[int]:
-        """For each position how many eligible devices there are from it on; nothing if that is not certain."""
-        if not self.in_force or not self._board.rules.newer_than_stable:
+        """For each position how many devices the request can take from it on if it takes this one, at best.
+
+        Nothing if that is not certain.
+        """
+        if not self._board.rules.newer_than_stable or request.derived:
             return ()
         to_come = self._to_come.get(request)
         if to_come is None:
@@ -111,12 +106,32 @@ class Interchange:
         return to_come
 
     def _count(self, request: Request) -> Sequence[int]:
-        if request.derived:
-            return ()
         verdicts = [self._verdict(request, at) for at in range(len(self._board.devices))]
-        if any(verdict is None for verdict in verdicts):
+        if None in verdicts:
             return ()
-        return list(accumulate(map(bool, reversed(verdicts))))[::-1]
+        many = list(accumulate(map(int, map(bool, reversed(verdicts)))))[::-1]
+        for constraint in self._constraints[request.claim_index]:
+            if isinstance(constraint, MatchAttribute) and constraint.applies(request):
+                matching = self._matching(constraint, request, verdicts)
+                many = list(map(min, many, matching))
+        return many
+
+    def _matching(
+        self, constraint: MatchAttribute, request: Request, verdicts: Sequence[bool | None]
+    ) -> Sequence[int]:
+        """For each position how many eligible devices from it on carry one and the same of the device's values."""
+        carriers: dict[Hashable, int] = {}
+        found = [0] * len(verdicts)
+        for position in reversed(range(len(verdicts))):
+            if not verdicts[position]:
+                continue
+            device = self._board.devices[position]
+            values = self._board.lookup.values(request, device, constraint.attribute)
+            kind, own = values or UNKNOWN
+            for value in own:
+                carried = carriers[kind, value] = carriers.get((kind, value), 0) + 1
+                found[position] = max(found[position], carried)
+        return found
 
     def _verdict(self, request: Request, position: int) -> bool | None:
         """Whether the device is eligible; None if asking is an error, which is not ours to raise."""

@@ -33,7 +33,9 @@ _BINARY = ("memory", "ephemeral-storage")
 class PodFilters:
     """What the scheduler asks of nodes for one pod; `by_devices` are resources that devices provide."""
 
-    def __init__(self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()
+    ) -> None:
         self._pod = pod
         self._asked = {**pod_requests(pod), "pods": 10**9}
         self._by_devices = by_devices

@@ -7,10 +7,12 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dra_driver.allocator.amounts import Amount, amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
+from dra_driver.allocator.lazy import lazy
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import (
     DeviceClass,
@@ -19,8 +21,9 @@ from dra_driver.model.api.resource_claim import (
     DeviceSubRequest,
     DeviceToleration,
     ExactDeviceRequest,
-    ResourceClaim,
 )
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 def object_name(meta: ObjectMeta) -> str:
@@ -50,8 +53,6 @@ class Request:
         self.name = name
         self.parent = parent
         self.full_name = f"{parent}/{name}" if parent else name
-        self.names = frozenset({parent, self.full_name} if parent else {name})
-        """By which names constraints mean it."""
         self.admin_access = isinstance(spec, ExactDeviceRequest) and bool(spec.admin_access)
         self.wants_all = spec.allocation_mode == "All"
         self.count = spec.count
@@ -60,13 +61,19 @@ class Request:
         self.selectors: Sequence[DeviceSelector] = spec.selectors or ()
         self.class_selectors: Sequence[DeviceSelector] = device_class.spec.selectors or ()
         self.tolerations: Sequence[DeviceToleration] = spec.tolerations or ()
-        requested = spec.capacity.requests if spec.capacity is not None else None
-        self.capacity: dict[str, Amount] = {
-            name: amount(text) for name, text in (requested or {}).items()
-        }
-        self.derived: dict[str, str] = {
-            one.name: one.expression for one in spec.derived_attributes or ()
-        }
+        self.capacity: Mapping[str, Amount] = _NOTHING
+        if spec.capacity is not None:
+            requested = spec.capacity.requests or {}
+            self.capacity = {name: amount(text) for name, text in requested.items()}
+        self.capacity_key = tuple(self.capacity.items())
+        self.derived: Mapping[str, str] = _NOTHING
+        if spec.derived_attributes:
+            self.derived = {one.name: one.expression for one in spec.derived_attributes}
+
+    @lazy
+    def names(self) -> frozenset[str]:
+        """By which names constraints mean it."""
+        return frozenset({self.parent, self.full_name} if self.parent else {self.name})
 
     def __str__(self) -> str:
         return f"claim {self.claim}, request {self.name}"
@@ -95,23 +102,22 @@ class Requests:
         self._classes = classes
 
     def specs(
-        self, claim: ResourceClaim, request: DeviceRequest
+        self, claim: str, request: DeviceRequest
     ) -> list[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
         """The alternatives with their names, of which `request` checks each."""
-        name = object_name(claim.metadata)
         alternatives = request.first_available or ()
         if alternatives and not self._rules.prioritized_list:
             raise AllocationError(
-                f"claim {name}, request {request.name}: has subrequests,"
+                f"claim {claim}, request {request.name}: has subrequests,"
                 " but the DRAPrioritizedList feature is disabled"
             )
         if self._rules.newer_than_stable and not self._rules.consumable_capacity:
-            _refuse_capacity(name, request)
+            _refuse_capacity(claim, request)
         if alternatives:
             return [(one.name, one) for one in alternatives]
         if request.exactly is None:
             raise AllocationError(
-                f"claim {name}, request {request.name}: neither exactly nor firstAvailable is set"
+                f"claim {claim}, request {request.name}: neither exactly nor firstAvailable is set"
                 " (unsupported request type?)"
             )
         return [(request.name, request.exactly)]

@@ -5,7 +5,9 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
+from dra_driver.allocator.amounts import Amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Choice
@@ -15,6 +17,7 @@ from dra_driver.model.api.resource_claim import (
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
+    DeviceClass,
     DeviceRequestAllocationResult,
     OpaqueDeviceConfiguration,
     ResourceClaim,
@@ -65,11 +68,18 @@ def _device_result(
             (published.binding_failure_conditions or None) if binding else None
         ),
         share_id=None if consumed is None else new_share_id(),
-        consumed_capacity={name: str(taken) for name, taken in (consumed or {}).items()} or None,
+        consumed_capacity=(
+            {name: _text(taken) for name, taken in consumed.items()} if consumed else None
+        ),
         skip_node_operations=(
             (device.slice.spec.skip_node_operations or None) if rules.experimental else None
         ),
     )
+
+
+@lru_cache(maxsize=4096)
+def _text(taken: Amount) -> str:
+    return str(taken)
 
 
 def _configuration(
@@ -91,13 +101,18 @@ _Configured = tuple[str, list[str], OpaqueDeviceConfiguration | None]
 
 
 def _of_classes(choices: Sequence[Choice]) -> list[_Configured]:
+    for choice in choices:
+        if choice.request.device_class.spec.config:
+            break
+    else:
+        return []
     users: dict[str, list[str]] = {}
+    classes: dict[str, DeviceClass] = {}
     for choice in choices:
         request = choice.request
-        users.setdefault(request.device_class.metadata.name, []).append(request.full_name)
-    classes = {
-        choice.request.device_class.metadata.name: choice.request.device_class for choice in choices
-    }
+        name = request.device_class.metadata.name
+        users.setdefault(name, []).append(request.full_name)
+        classes[name] = request.device_class
     return [
         ("FromClass", requests, config.opaque)
         for name, requests in users.items()
@@ -106,9 +121,11 @@ def _of_classes(choices: Sequence[Choice]) -> list[_Configured]:
 
 
 def _of_claim(claim: ResourceClaim, choices: Sequence[Choice]) -> list[_Configured]:
+    if not claim.spec.devices.config:
+        return []
     return [
         ("FromClaim", config.requests or [], config.opaque)
-        for config in claim.spec.devices.config or ()
+        for config in claim.spec.devices.config
         if not config.requests or any(_means(config.requests, choice) for choice in choices)
     ]
 
@@ -144,6 +161,7 @@ def _node_selector(given: Sequence[Given], rules: Rules, node_name: str) -> Node
     return NodeSelector(node_selector_terms=[term])
 
 
+@lru_cache(maxsize=8192)
 def _only(name: str) -> NodeSelector:
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=[name])
     return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[requirement])])

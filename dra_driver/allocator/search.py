@@ -86,12 +86,15 @@ class Search:
         self._in_use: dict[int, set[int]] = {}  # by position: the claims that have the device
         self._shares: dict[int, list[Consumed]] = {}
         verdicts = Verdicts(board.eligibility, board.devices)
-        self._eligible = verdicts.eligible
-        taken = Taken(verdicts, self._in_use, self._shares)
-        self._interchange = Interchange(board, claims, constraints, taken, wanted=prune)
+        self._verdicts = verdicts
+        self._prune = prune
+        self._went_back = False
+        self._interchange: Interchange | None = None
+        """What need not be tried; made when the search goes back first."""
 
     def run(self) -> bool:
         """Whether there is an answer; it is in `given`."""
+        cancelled = self._board.cancelled
         steps: list[Generator[Step, Outcome, Outcome]] = []
         step = self._claim(0)
         while True:
@@ -102,23 +105,21 @@ class Search:
                 answer = None  # what a generator is started with
             if not steps:
                 return answer is Outcome.DONE
-            step = self._go_on(steps, answer)
-
-    def _go_on(
-        self, steps: list[Generator[Step, Outcome, Outcome]], answer: Outcome | None
-    ) -> Step:
-        """What the last step does with the answer: hand over another step, or end with an outcome."""
-        if self._board.cancelled():
-            raise AllocationCancelled("filter operation aborted: context canceled")
-        try:
-            return steps[-1].send(answer)  # type: ignore[arg-type] # None starts it
-        except StopIteration as finished:
-            steps.pop()
-            outcome: Outcome = finished.value
-            return outcome
+            if cancelled():
+                raise AllocationCancelled("filter operation aborted: context canceled")
+            try:
+                step = steps[-1].send(answer)  # type: ignore[arg-type] # None starts it
+            except StopIteration as finished:
+                steps.pop()
+                step = finished.value
 
     def _claim(self, index: int) -> Step:
-        return self._whole_claim(index) if index < len(self._claims) else Outcome.DONE
+        if index == len(self._claims):
+            return Outcome.DONE
+        # Only alternatives can add up to too many devices; else that was refused before.
+        if any(choice.prioritized for choice in self._claims[index]) or not self._claims[index]:
+            return self._whole_claim(index)
+        return self._choice(index, 0)
 
     def _whole_claim(self, index: int) -> Generator[Step, Outcome, Outcome]:
         outcome = yield self._choice(index, 0)
@@ -171,27 +172,43 @@ class Search:
         lacking = request.count - have
         combinations = self._board.rules.newer_than_stable
         interchange = self._interchange
-        to_come = interchange.to_come(request)
+        to_come = interchange.to_come(request) if interchange else ()
         for position in range(start, len(self._board.devices)):
             if to_come and to_come[position] < lacking:
-                break
-            if not self._free(request, position) or not self._eligible(request, position):
                 continue
-            if barred and interchange.key(position) in barred:
+            if not self._available(request, position):
+                continue
+            if interchange and barred and interchange.key(position) in barred:
                 continue
             undo: Undo = []
             if self._take(request, position, undo):
                 following = position + 1 if combinations else 0
-                outcome = yield self._request(request, have + 1, following, barred)
+                step = self._request(request, have + 1, following, barred)
+                outcome = step if isinstance(step, Outcome) else (yield step)
                 if outcome is Outcome.DONE:
                     return outcome
                 _take_back(undo)
                 if outcome is Outcome.TOO_MANY:
                     return outcome
-                to_come = interchange.after_failure(request)
-            if interchange.in_force:
+                interchange = self._after_failure()
+                to_come = interchange.to_come(request) if interchange else ()
+            if interchange:
                 barred |= {interchange.key(position)}
         return Outcome.FAILED
+
+    def _after_failure(self) -> Interchange | None:
+        """What need not be tried from now on, if that is allowed."""
+        if self._prune and not self._went_back:
+            self._went_back = True
+            taken = Taken(self._verdicts, self._in_use, self._shares)
+            interchange = Interchange(self._board, self._claims, self._constraints, taken)
+            self._interchange = interchange if interchange.possible else None
+        return self._interchange
+
+    def _available(self, request: Request, position: int) -> bool:
+        if position in self._in_use and not self._free(request, position):
+            return False
+        return self._verdicts.eligible(request, position)
 
     def _free(self, request: Request, position: int) -> bool:
         """Whether this search has not given the device away."""
@@ -288,7 +305,9 @@ class Search:
             shares.append(consumed)
             undo.append(shares.pop)
         else:
-            claims = self._in_use.setdefault(position, set())
+            claims = self._in_use.get(position)
+            if claims is None:
+                claims = self._in_use[position] = set()
             claims.add(request.claim_index)
             undo.append(partial(claims.discard, request.claim_index))
         given = self.given[request.claim_index]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
+from dra_driver.allocator.requests import Request
 from dra_driver.cel.compile import DerivedAttribute, Selector, compile_attribute, compile_selector
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
@@ -48,13 +49,19 @@ class Selectors:
         self._attributes: dict[tuple[SliceDevice, str], DeviceAttribute] = {}
 
     def first_refusing(
-        self, owner: str, selectors: Sequence[DeviceSelector], device: SliceDevice
+        self, request: Request, selectors: Sequence[DeviceSelector], device: SliceDevice
     ) -> int | None:
-        """Which of the owner's selectors does not want the device; None if all do."""
+        """Which selector of the request, or of its class, does not want the device; None if all do."""
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
             wanted = device.selected.get(expression)
             if wanted is None:
+                of_class = selectors is request.class_selectors
+                owner = (
+                    f"class {request.device_class.metadata.name}"
+                    if of_class
+                    else f"claim {request.claim}"
+                )
                 wanted = self._ask(f"{owner}: selector #{index}", expression, device)
                 device.selected[expression] = wanted
             if not wanted:

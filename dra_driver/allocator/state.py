@@ -8,7 +8,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/schedulerapi.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dra_driver.model.api.meta import QuantityText
@@ -49,10 +49,9 @@ class PoolID(NamedTuple):
         return f"{self.driver}/{self.pool}"
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedState:
+class AllocatedState(NamedTuple):
     """What the claims of the cluster hold."""
 
     allocated_devices: AbstractSet[DeviceID] = frozenset()
     allocated_shared_device_ids: AbstractSet[SharedDeviceID] = frozenset()
-    aggregated_capacity: Mapping[DeviceID, Mapping[str, QuantityText]] = field(default_factory=dict)
+    aggregated_capacity: Mapping[DeviceID, Mapping[str, QuantityText]] = MappingProxyType({})

@@ -123,6 +123,12 @@ def _validating(arguments: Arguments, _result: object) -> int:
     return math.ceil((1.0 + _size(text)) * _TRAVERSAL) * _per_character(named.regex_size, _REGEX)
 
 
+def _selecting(arguments: Arguments, _result: object) -> int:
+    """A text is parsed to at most one requirement, of a struct and a list, for every two characters."""
+    length = _size(arguments[1])
+    return 10 + _per_character(length) + math.ceil(math.ceil(length * 0.5) * 50.0)
+
+
 def _new_list(factor: float, size: int) -> int:
     return int(float(size) * (factor if factor >= 0 else 1.0)) + 1 + _LIST
 
@@ -196,6 +202,9 @@ _BY_FUNCTION: dict[str, Rule] = (
         "containsIP": _containing_ip(parsed=False),
         "containsCIDR": _containing_cidr(parsed=False),
         "validate": _validating,
+        "check": _constant(350_000),  # two checks of an authorizer are as much as one expression may do
+        "fieldSelector": _selecting,
+        "labelSelector": _selecting,
     }
 )
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dra_driver.model.remedy import fix
+from dra_driver.model.remedy import about, fix
 from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
-from dra_driver.model.verdict import CompileError, Fits, HeldByClaim, Verdict
+from dra_driver.model.verdict import CompileError, ConstraintConflict, Fits, HeldByClaim, Verdict
 
 METRICS = "/metrics"
 LONGEST_ASK = 240
 SHOWN_GROUPS = 12
 SHOWN_NODE_GROUPS = 8
 SHOWN_NAMES = 4
-SHOWN_FIXES = 3
+SHOWN_FIXES = 5
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 _COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
@@ -106,23 +106,23 @@ class _Writer:
     def _nodes(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         yield self._heading("Nodes")
         for group in groups[:SHOWN_NODE_GROUPS]:
-            names = ", ".join(group.nodes[:SHOWN_NAMES])
-            more = f", … ({group.count:,})" if group.count > SHOWN_NAMES else ""
-            yield from self._item(f"{names}{more}: {_node_verdict(group)}")
+            yield from self._item(f"{_few(group.nodes)}: {_node_verdict(group)}")
         rest = groups[SHOWN_NODE_GROUPS:]
         if rest:
             count = sum(group.count for group in rest)
             yield from self._item(f"{count:,} more nodes with other reasons (-o json)")
 
     def _fixes(self, report: Report) -> Iterator[str]:
-        if report.exit_code == 0 or report.changes:
-            return  # what was tried out says more than any advice
-        fixes = dict.fromkeys(fix(reason) for reason in _telling(report))
-        if fixes:
+        if report.exit_code == 0:
+            return
+        advice: dict[str, dict[str, None]] = {}
+        for reason, place in _telling(report):
+            advice.setdefault(fix(reason), {})[about(reason, place)] = None
+        if advice:
             yield ""
             yield self._heading("What to do")
-            for one in list(fixes)[:SHOWN_FIXES]:
-                yield from self._item(one)
+            for words, objects in list(advice.items())[:SHOWN_FIXES]:
+                yield from self._item(f"{_few(list(objects))}: {words}")
 
     def _not_read(self, report: Report) -> Iterator[str]:
         gates = any(gap.resource == METRICS for gap in report.not_read)
@@ -194,17 +194,32 @@ def _joined(reasons: Sequence[Verdict]) -> str:
     return "; ".join(str(reason) for reason in reasons)
 
 
-def _telling(report: Report) -> Iterator[Verdict]:
-    """The verdicts that say most, first."""
-    for claim in report.claims:
-        yield from claim.verdicts
-        for request in claim.requests:
-            yield from request.verdicts
-            yield from request.nearest.reasons if request.nearest else ()
-    yield from (one for one in report.verdicts if not isinstance(one, Fits))
-    fits_somewhere = any(not node.devices for node in report.nodes)
+def _few(names: Sequence[str]) -> str:
+    more = f", … ({len(names):,})" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def _telling(report: Report) -> Iterator[tuple[Verdict, str]]:
+    """The verdicts to act on, each with the place where it was found; nodes only where nothing else says more."""
+    told = list(_of_claims(report))
+    yield from told
     for node in report.nodes:
-        if not fits_somewhere:
-            yield from node.devices
-        elif not node.devices:
-            yield from node.pod
+        place = f"{'node' if node.count == 1 else 'nodes'} {_few(node.nodes)}"
+        if not node.devices:
+            yield from ((reason, place) for reason in node.pod)
+        elif report.exit_code == 1 and not (told or report.changes):
+            yield from ((reason, place) for reason in node.devices)
+
+
+def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:
+    """With a change that was tried out all requests are served: they need no further advice."""
+    for claim in report.claims:
+        yield from ((reason, f"claim {claim.name}") for reason in claim.verdicts)
+        for request in () if report.changes else claim.requests:
+            place = f"request {request.name} of claim {claim.name}"
+            missed = request.nearest.reasons if request.nearest else ()
+            yield from ((reason, place) for reason in request.verdicts or missed)
+    solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
+    for reason in report.verdicts:
+        if not isinstance(reason, solved):
+            yield reason, report.subject

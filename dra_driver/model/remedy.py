@@ -51,9 +51,9 @@ ROWS: Mapping[type, Row] = {
         "repair what the taint says, remove the DeviceTaintRule, or add a toleration to the request",
     ),
     verdict.HeldByClaim: Row(
-        "`cannot allocate all claims`; matching devices are all in use",
-        "the device is allocated to another claim; it becomes free when that claim is deleted or no pod uses it any more",
-        "wait, end the pods named there, or add nodes; a claim of its own (no template) keeps its device until it is deleted",
+        "`cannot allocate all claims`, or `Insufficient …` for an extended resource; matching devices are all in use",
+        "the device is allocated to another claim until no pod uses that claim any more",
+        "wait, end the pods that use that claim, or add nodes",
     ),
     verdict.CapacityTooSmall: Row(
         "`cannot allocate all claims`; the request has `capacity.requests`",
@@ -137,24 +137,24 @@ ROWS: Mapping[type, Row] = {
         "look at the controller that prepares the device (for example one that attaches it to the node)",
     ),
     verdict.BindingFailed: Row(
-        "`device binding failed`, or `resourceclaim not available on the node`",
-        "a binding failure condition of the device is True, so the scheduler gives the device back and looks for another one",
+        "only an event: `device binding failed`; then the claim loses its devices, and the scheduler tries again",
+        "a binding failure condition of the device is True, so the scheduler gives the device back and starts anew",
         "look at the message of the condition, and at the controller that set it",
     ),
     verdict.ClaimMissing: Row(
-        '`resourceclaim.resource.k8s.io "…" not found`, `ResourceClaim not created yet`, `… is being deleted`',
-        "the claim that the pod refers to cannot be used: nobody created it, or it is about to go",
-        "create the claim, correct its name in the pod, or look at the events of the resource claim controller",
+        "the pod is `Pending`, with no condition and no event: the scheduler does not try it",
+        "the claim that the pod refers to is not there, is being deleted, or was made for another pod",
+        "create the claim, or correct `resourceClaimName` in the pod; one made from a template: see the pod's events",
     ),
     verdict.TemplateMissing: Row(
-        "`ResourceClaim not created yet`, event `FailedResourceClaimCreation`",
-        "the pod refers to a ResourceClaimTemplate that does not exist in its namespace, so that no claim is made",
+        "only an event `FailedResourceClaimCreation`, from the resource claim controller: `resource claim template … not found`",
+        "the pod refers to a ResourceClaimTemplate that does not exist in its namespace, so no claim is made and the scheduler does not try the pod",
         "create the template in the pod's namespace, or correct `resourceClaimTemplateName`",
     ),
     verdict.ClaimReservedForOthers: Row(
-        "`resourceclaim in use`",
-        "256 pods already share this claim, and no more can",
-        "end some of these pods, or use a second claim",
+        "`status.reservedFor: Too many: 257: must have at most 256 items` in an event, again and again",
+        "256 users share this claim already; the scheduler finds out only when it binds the pod (PreBind)",
+        "end some of the pods that use it, or use a second claim",
     ),
     verdict.ClaimAllocatedElsewhere: Row(
         "`resourceclaim not available on the node`",
@@ -202,6 +202,53 @@ ROWS: Mapping[type, Row] = {
 def fix(reason: verdict.Verdict) -> str:
     """What to do about it."""
     return ROWS[type(reason)].fix
+
+
+def about(reason: verdict.Verdict, place: str) -> str:
+    """The object that has to be looked at; `place` is where the reason was found, for those that name none themselves."""
+    match reason:
+        case verdict.DriverPublishesNothing(driver=name):
+            return f"driver {name}"
+        case verdict.PoolIncomplete(pool=name) | verdict.PoolInvalid(pool=name):
+            return f"pool {name}"
+        case verdict.AdminAccessNotAllowed(namespace=name):
+            return f"namespace {name}"
+        case verdict.Tainted(rule=name) if name:
+            return f"DeviceTaintRule {name}"
+    return _claim_of(reason) or _class_of(reason) or place
+
+
+def _claim_of(reason: verdict.Verdict) -> str:
+    match reason:
+        case verdict.TemplateMissing(template=name):
+            return f"template {name}"
+        case (
+            verdict.HeldByClaim(claim=name)
+            | verdict.BindingConditionsPending(claim=name)
+            | verdict.BindingFailed(claim=name)
+            | verdict.ClaimMissing(claim=name)
+            | verdict.ClaimReservedForOthers(claim=name)
+            | verdict.ClaimAllocatedElsewhere(claim=name)
+        ):
+            return f"claim {name}"
+        case verdict.CapacityConsumed(claims=names) | verdict.CountersUsedUp(claims=names) if names:
+            return f"{'claim' if len(names) == 1 else 'claims'} {', '.join(names)}"
+    return ""
+
+
+def _class_of(reason: verdict.Verdict) -> str:
+    """The class that is missing, or that a selector is of."""
+    match reason:
+        case verdict.ClassMissing(device_class=name):
+            return f"device class {name}"
+        case (
+            verdict.SelectorFalse(source=source)
+            | verdict.SelectorNeverMatches(source=source)
+            | verdict.SelectorError(source=source)
+            | verdict.CompileError(source=source)
+        ) if source != "request":
+            return f"device {source}"
+    return ""
 
 
 def markdown_table() -> str:

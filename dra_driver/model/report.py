@@ -98,5 +98,4 @@ class Report(_Part, frozen=True):
     claims: tuple[ClaimReport, ...] = ()
     nodes: tuple[NodeGroup, ...] = ()
     changes: tuple[Change, ...] = ()
-    fixes: tuple[str, ...] = ()
     not_read: tuple[NotRead, ...] = ()

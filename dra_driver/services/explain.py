@@ -25,7 +25,6 @@ from dra_driver.allocator.pod_filters import PodFilters
 from dra_driver.allocator.reach import Reach
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.allocator.trial import Alikeness
-from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import ClusterState
@@ -79,14 +78,12 @@ def explain(
     """The answer; with `node` for that node alone. Of several pods the first that is not served. Raises Permanent."""
     if node:
         node_named(state, node)
-    first: Report | None = None
+    reports: list[Report] = []
     for resolved in resolve(state, subject):
-        report = _Explanation(resolved, node, cancelled).report()
-        if first is None or (first.exit_code == 0 and report.exit_code != 0):
-            first = report
-    if first is None:
-        raise Permanent("there is nothing to explain")
-    return first
+        reports.append(_Explanation(resolved, node, cancelled).report())
+        if reports[-1].exit_code:
+            return reports[-1]
+    return reports[0]
 
 
 class _Explanation:
@@ -102,12 +99,12 @@ class _Explanation:
         self._extended = self._extended_resources()
         self._wanted = (*resolved.wanted, *self._extended_claim())
         self._claim_verdicts = {one.name: tuple(self._judge_claim(one)) for one in self._wanted}
-        self._new = [one for one in self._wanted if one.claim and not _is_allocated(one.claim)]
+        claims = (one.claim for one in self._wanted if one.claim)
+        self._new = [claim for claim in claims if not _is_allocated(claim)]
         self._requests = [
             RequestExplained(self._fleet, asked, self._reach)
-            for one in self._new
-            if one.claim
-            for asked in asked_of(one.claim)
+            for claim in self._new
+            for asked in asked_of(claim)
         ]
 
     def _extended_resources(self) -> tuple[str, ...]:
@@ -207,11 +204,9 @@ class _Explanation:
     def claims_on(self, node: Node) -> list[ResourceClaim]:
         """The claims that would have to be allocated if the pod went to the node."""
         found: list[ResourceClaim] = []
-        for one in self._new:
-            if one.claim is None:
-                continue
-            if one.claim.metadata.name != extended_resources.NAME or self._pod is None:
-                found.append(one.claim)
+        for claim in self._new:
+            if claim.metadata.name != extended_resources.NAME or self._pod is None:
+                found.append(claim)
                 continue
             resources = extended_resources.on_node(self._extended, node)
             if resources:

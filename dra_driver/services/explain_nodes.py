@@ -151,10 +151,8 @@ class NodesExplained:
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
         """What the scheduler would take on the first node that has nothing against the pod."""
-        for one in self.asked:
-            if one.fits and one.takes_the_pod:
-                return placement(one)
-        return ()
+        taking = (one for one in self.asked if one.fits and one.takes_the_pod)
+        return next((placement(one) for one in taking), ())
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """The nodes by what is in the way; those where nothing is come first."""

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -108,16 +109,14 @@ class RequestsExplained:
             yield DriverPublishesNothing(driver, meant(driver, sorted(self._fleet.drivers)))
             return
         miss = self._miss(request)
-        if miss is None or not miss.parts:
-            return
-        chosen, false = miss.parts[0]
-        found, hint = false.found, false.hint
-        if false.path is not None:
-            values = self._values(false.path)
-            found = f"{false.path.shown(miss.device.id.driver)} is {_listed(values)}"
-            near = [meant(one, list(values)) for one in false.wanted]
-            hint = next((one for one in near if one), hint)
-        yield SelectorNeverMatches(chosen.source, chosen.index, false.part, found, hint)
+        for chosen, false in miss.parts[:1] if miss else ():
+            found, hint = false.found, false.hint
+            if miss and false.path is not None:
+                values = self._values(false.path)
+                found = f"{false.path.shown(miss.device.id.driver)} is {_listed(values)}"
+                near = [meant(one, list(values)) for one in false.wanted]
+                hint = next((one for one in near if one), hint)
+            yield SelectorNeverMatches(chosen.source, chosen.index, false.part, found, hint)
 
     def _absent_driver(self, request: RequestExplained) -> str:
         """A driver that the selectors insist on and that publishes nothing."""
@@ -162,14 +161,12 @@ class RequestsExplained:
 
     def changes(self) -> tuple[Change, ...]:
         """The smallest changes that make everything fit, tried out one by one."""
-        found: list[Change] = []
+        seen: dict[str, Proposal] = {}
         for proposal in self._proposals():
-            node = self._tried(proposal)
-            if node:
-                found.append(Change(what=proposal.what, on=node))
-            if len(found) == MOST_CHANGES:
-                break
-        return tuple(found)
+            seen.setdefault(proposal.what, proposal)
+        tried = ((proposal.what, self._tried(proposal)) for proposal in seen.values())
+        helping = (Change(what=what, on=node) for what, node in tried if node)
+        return tuple(islice(helping, MOST_CHANGES))
 
     def _proposals(self) -> Iterator[Proposal]:
         for request in self._requests:

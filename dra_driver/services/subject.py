@@ -39,6 +39,8 @@ _WORKLOADS = (
     "Job",
     "ReplicationController",
 )
+_MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError)
+"""What YAML can say and JSON cannot, and what is no such object."""
 _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, Pod)
 
 
@@ -115,7 +117,7 @@ def resolve(state: ClusterState, subject: Subject) -> Iterator[Resolved]:
                 state.resource_claim_templates, subject, "resourceclaimtemplate", state
             )
             yield _template(state, template)
-        case ManifestSubject():
+        case _:
             yield from _manifest(state, subject)
 
 
@@ -213,7 +215,10 @@ def _full(metadata: ObjectMeta) -> str:
 
 
 def _manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolved]:
-    objects = [found for one in _flat(subject.documents) if (found := _read(one, subject))]
+    try:
+        objects = [found for one in _flat(subject.documents) if (found := _read(one, subject))]
+    except RecursionError as error:
+        raise Permanent(f"{subject.source} has a List that contains itself: take it out") from error
     for kind, field in _FIELDS.items():
         mine = tuple(one for one in objects if isinstance(one, _KINDS[kind]))
         state = _with(state, field, mine)
@@ -274,11 +279,23 @@ def _read(document: dict[str, Any], subject: ManifestSubject) -> ApiValue | None
     if str(document.get("apiVersion", "")).endswith("/v1beta1"):
         document = _as_v1(document)
     try:
-        found = msgspec.convert(document, _KINDS[kind])
-    except msgspec.ValidationError as error:
-        name = (document.get("metadata") or {}).get("name", "")
-        raise Permanent(f"{subject.source}: {kind} {name} is malformed: {error}") from error
+        found = msgspec.json.decode(msgspec.json.encode(document), type=_KINDS[kind])
+    except _MALFORMED as error:
+        raise Permanent(
+            f"{subject.source}: {kind} {_name_of(document)} is malformed: {error}; correct that place"
+        ) from error
     return _completed(found, subject.namespace)
+
+
+def _name_of(document: dict[str, Any]) -> str:
+    name = _inside(document, "metadata").get("name")
+    return ascii(name)[1:-1] if isinstance(name, str) else "without a name"
+
+
+def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """An object in a document; whatever else stands there is none."""
+    found = document.get(field)
+    return found if isinstance(found, dict) else {}
 
 
 def _completed(found: ApiValue, namespace: str) -> ApiValue:
@@ -306,15 +323,14 @@ def _placed(metadata: ObjectMeta, namespace: str) -> ObjectMeta:
 
 def _pod_of(workload: dict[str, Any], kind: str) -> dict[str, Any]:
     """A pod as the workload would make it."""
-    spec = workload.get("spec")
-    if kind == "CronJob" and isinstance(spec, dict):
-        spec = (spec.get("jobTemplate") or {}).get("spec")
-    template = spec.get("template") if isinstance(spec, dict) else None
+    spec = _inside(workload, "spec")
+    if kind == "CronJob":
+        spec = _inside(_inside(spec, "jobTemplate"), "spec")
+    template = spec.get("template")
     if not isinstance(template, dict):
-        name = (workload.get("metadata") or {}).get("name", "")
-        raise Permanent(f"{kind} {name} has no spec.template: correct the manifest")
-    outer = workload.get("metadata") or {}
-    metadata = {**(template.get("metadata") or {}), "name": f"{outer.get('name', '')}-(pod)"}
+        raise Permanent(f"{kind} {_name_of(workload)} has no spec.template: correct the manifest")
+    outer = _inside(workload, "metadata")
+    metadata = {**_inside(template, "metadata"), "name": f"{outer.get('name', '')}-(pod)"}
     if "namespace" in outer:
         metadata["namespace"] = outer["namespace"]
     return {**template, "metadata": metadata}

@@ -25,7 +25,7 @@ from cel_cases import Case, Cases, overload_cases  # noqa: E402
 from cel_check import declared  # noqa: E402
 from cel_rules import limit_cases, rule_cases  # noqa: E402
 from cel_trees import leaf  # noqa: E402
-from conversation import Line, Partner  # noqa: E402
+from conversation import Line, Partner, PartnerFailed  # noqa: E402
 from oracle_build import NEWEST, RELEASES, oracle_binary  # noqa: E402
 
 from dra_driver.testing.conformance.verdicts import Answer, gist, texts, verdict  # noqa: E402
@@ -33,6 +33,7 @@ from dra_driver.testing.conformance.verdicts import Answer, gist, texts, verdict
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 WANTED = ("compileError", "cost", "match", "matchError")
 LONGEST = 2000  # bytes of an expression that is worth a line in the tree
+PART, SILENCE = 50, 5  # questions of one batch, and seconds that an oracle may think about one
 EACH = 1  # vectors for each cell of the coverage table
 EACH_DIFFERENCE = 2  # vectors for each focus that two releases answer differently
 
@@ -117,12 +118,35 @@ def cut_down(case: Case) -> Case:
 
 def ask(minor: int, pool: Sequence[Case]) -> list[Answer | None]:
     """The answers of a release; None where it does not always say the same, or panics."""
-    partner = Partner(str(oracle_binary(minor)), "cel")
+    partner = Partner(str(oracle_binary(minor)), "cel", silence_seconds=SILENCE)
+    lines = [dict(case.line) for case in pool]
     try:
-        rounds = [partner.ask([dict(case.line) for case in pool]) for _ in range(3)]
+        rounds = [_ask_by_parts(partner, lines) for _ in range(3)]
     finally:
         partner.close()
     return [_steady(answers) for answers in zip(*rounds, strict=True)]
+
+
+def _ask_by_parts(partner: Partner, lines: list[Line]) -> list[Answer]:
+    """The answers; what an old release never answers, because it runs out of time and memory, is a panic."""
+    answers: list[Answer] = []
+    for start in range(0, len(lines), PART):
+        part = lines[start : start + PART]
+        try:
+            answers += partner.ask(part)
+        except PartnerFailed:
+            answers += _one_by_one(partner, part)
+    return answers
+
+
+def _one_by_one(partner: Partner, lines: list[Line]) -> list[Answer]:
+    answers: list[Answer] = []
+    for line in lines:
+        try:
+            answers += partner.ask([line])
+        except PartnerFailed:
+            answers.append({"compileError": "panic"})
+    return answers
 
 
 def _steady(answers: Sequence[Answer]) -> Answer | None:

@@ -60,7 +60,7 @@ def empty_disks(process: int) -> None:
 def main() -> int:
     """Run the daemon until it is told to stop."""
     control, arguments = Path(sys.argv[1]), sys.argv[3:]
-    settings = command_line.parser().parse_args(["run", *arguments])
+    settings = command_line.parser("run").parse_args(["run", *arguments])
     try:
         return run_command.run(settings, point=Control(control))
     except DriverError as error:

@@ -23,6 +23,7 @@ from dra_driver.testing.local_node import LocalNode, ManualClock
 YEARS = 3 * 365 * 86400.0
 # Where the wall clock is read, and what for.
 WALL_CLOCK = {
+    "kube/cluster.py": "when a cluster was recorded",
     "kube/events.py": "the time of an Event",
     "services/watch_health.py": "the time of a health report",
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -18,8 +19,19 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.registry import load_backend
 from dra_driver.kube.wire import v1
 from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.cluster import NotRead
 from dra_driver.model.ids import DriverName, NodeName, PoolName
+from dra_driver.model.report import (
+    Change,
+    ClaimReport,
+    DeviceGroup,
+    NearestMiss,
+    NodeGroup,
+    Report,
+    RequestReport,
+)
 from dra_driver.model.slices import SliceSpec
+from dra_driver.model.verdict import Tainted
 from dra_driver.planning.config import config_for
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
@@ -29,7 +41,7 @@ from dra_driver.testing.plain_client import PLURALS, PlainClient
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
     *("index", "why", "try-it", "deviceclasses", "node-admins"),
-    *("install", "image", "kind", "nodes", "faults", "tested", "conformance"),
+    *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
 )
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
@@ -140,6 +152,24 @@ def test_the_problems_that_are_shown_get_the_answers_that_are_shown(what: str, p
     command = (sys.executable, "-m", "dra_driver.testing.conformance", what)
     said = subprocess.run(command, input=problem, capture_output=True, text=True, check=True)
     assert json.loads(said.stdout) == json.loads(answer)
+
+
+def test_the_document_of_an_explanation_has_the_fields_that_are_listed() -> None:
+    text = (ROOT / "docs" / "pending.md").read_text()
+    table = text[text.index("## The JSON") :]
+    first = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    top = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
+    assert top == {field.encode_name for field in msgspec.structs.fields(Report)}
+    named = set(re.findall(r"`(\w+)(?:\[\])?`", table))
+    inner = (ClaimReport, RequestReport, DeviceGroup, NearestMiss, NodeGroup, Change, NotRead)
+    fields = {field.encode_name for kind in inner for field in msgspec.structs.fields(kind)}
+    assert fields - named == set()
+
+
+def test_the_verdict_that_is_shown_is_one() -> None:
+    (block,) = blocks(ROOT / "docs" / "pending.md", "json")
+    shown = Tainted("gpu.dra-driver.dev/xid=79:NoSchedule")
+    assert json.loads(block) == msgspec.to_builtins(shown)
 
 
 def test_the_configuration_that_is_shown_is_understood() -> None:

@@ -6,6 +6,7 @@ Source: cel-go cel/library.go.
 """
 
 from dra_driver.cel import values
+from dra_driver.cel.device import DomainMap
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.overloads import Overload
 from dra_driver.cel.values import NONE, Duration, Opaque, Optional, Timestamp, TypeValue
@@ -14,7 +15,7 @@ _YEAR_ONE = -62135596800
 
 
 def _is_zero(value: object) -> bool:
-    if isinstance(value, Opaque | TypeValue | Optional):
+    if isinstance(value, Opaque | TypeValue | Optional | DomainMap):
         return False
     if isinstance(value, Timestamp):
         return (value.seconds, value.nanos) == (_YEAR_ONE, 0)

@@ -218,6 +218,8 @@ def _sum(left: Quantity, right: Quantity, sign: int) -> Quantity:
 def _fast_sum(left: Quantity, right: Quantity, sign: int) -> tuple[int, int] | None:
     if right.value == 0:
         return left.value, left.scale
+    if right.value == INT_MIN:
+        sign = 1  # Go negates the smallest number to itself
     if left.value == 0:
         return sign * right.value, right.scale
     scale = min(left.scale, right.scale)

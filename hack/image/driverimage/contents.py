@@ -15,6 +15,8 @@ WHY: Mapping[str, str] = {
     "msgspec": "JSON of the API server",
     "structlog": "log lines",
     "prometheus-client": "/metrics",
+    "google-re2": "patterns in selectors, in linear time",
+    "tzdata": "time zones in selectors",
     "pyyaml": "the configuration and fault files",
     "typing-extensions": "grpcio imports it",
     "dra-driver": "the driver, with its sources, so that a traceback shows lines",

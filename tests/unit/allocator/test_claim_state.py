@@ -99,6 +99,8 @@ def test_a_failure_is_told_with_its_message() -> None:
     conditions = [condition(name) for name in ("Ready", "Attached", "Broken")]
     status = [{**DEVICE, "conditions": conditions}]
     assert list(binding(claim([BOUND], devices=status))) == [BindingFailed("ns/c", "Broken", "m")]
+    early = [{**DEVICE, "conditions": conditions[2:]}]
+    assert list(binding(claim([BOUND], devices=early))) == [BindingFailed("ns/c", "Broken", "m")]
     healthy = [{**DEVICE, "conditions": conditions[:2]}]
     assert list(binding(claim([BOUND], devices=healthy))) == []
 

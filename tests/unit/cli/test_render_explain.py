@@ -2,9 +2,11 @@
 """The report as text and as a document."""
 
 import json
+from typing import Any
 
 from dra_driver.cli.render_explain import document, text
 from dra_driver.model.cluster import NotRead
+from dra_driver.model.remedy import fix
 from dra_driver.model.report import (
     Change,
     ClaimReport,
@@ -16,12 +18,17 @@ from dra_driver.model.report import (
 )
 from dra_driver.model.verdict import (
     ChosenDevice,
+    ClaimAllocatedElsewhere,
+    ClassMissing,
     CompileError,
+    ConstraintConflict,
+    FeatureOff,
     Fits,
     HeldByClaim,
     NodeTainted,
     NodeUnschedulable,
     NoDevices,
+    SchedulingGated,
     SelectorFalse,
     Tainted,
 )
@@ -31,7 +38,7 @@ TAINTED = Tainted("k:NoSchedule")
 CHOSEN = ChosenDevice("ns/c", "gpu", "d", "p", "gpu-0")
 
 
-def report(exit_code: int = 1, **parts: object) -> Report:
+def report(exit_code: int = 1, **parts: Any) -> Report:
     return Report(
         subject="pod ns/p",
         outcome="devices do not fit",
@@ -45,7 +52,7 @@ def lines(given: Report, width: int = 80) -> list[str]:
     return text(given, width=width, color=False)
 
 
-def of_request(**parts: object) -> Report:
+def of_request(**parts: Any) -> Report:
     request = RequestReport(name="gpu", asks="1 x gpu", **parts)
     return report(exit_code=0, claims=(ClaimReport(name="ns/c", requests=(request,)),))
 
@@ -116,9 +123,10 @@ def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
         "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t",
     ]
     assert "  - 4 more nodes with other reasons (-o json)" in shown
-    assert shown[-2:] == [
+    assert shown[-3:] == [
         "What to do",
-        "  - add a toleration to the pod (`spec.tolerations`; not the one in the claim)",
+        "  - node b: add a toleration to the pod (`spec.tolerations`; not the one in the",
+        "    claim)",
     ]
 
 
@@ -132,6 +140,59 @@ def test_what_was_tried_out_stands_instead_of_advice() -> None:
         "  - wait",
     ]
     assert "What to do" in lines(report(nodes=nodes))
+
+
+def advice(given: Report) -> list[str]:
+    shown = lines(given, 200)
+    return shown[shown.index("What to do") + 1 :] if "What to do" in shown else []
+
+
+def of_requests(*requests: RequestReport, **parts: Any) -> Report:
+    return report(claims=(ClaimReport(name="ns/c", requests=requests),), **parts)
+
+
+def test_one_cause_is_one_line_with_all_objects_that_it_concerns() -> None:
+    missing = ClassMissing("nope")
+    requests = [
+        RequestReport(name=f"r{n}", asks="1 x gpu", verdicts=(FeatureOff("G", "w"), missing))
+        for n in range(6)
+    ]
+    off, absent = fix(FeatureOff("G", "w")), fix(missing)
+    named = ", ".join(f"request r{n} of claim ns/c" for n in range(4))
+    shown = " ".join(line.strip() for line in advice(of_requests(*requests)))
+    assert shown == f"- {named}, … (6): {off} - device class nope: {absent}"
+
+
+def test_the_nearest_miss_advises_where_the_request_itself_says_nothing() -> None:
+    nearest = NearestMiss(device="d/p/b", node="", reasons=(HeldByClaim("ns/h"),))
+    silent = RequestReport(name="gpu", asks="1 x gpu", nearest=nearest)
+    nodes = (NodeGroup(count=1, nodes=("n",), devices=(SMALL,)),)
+    assert advice(of_requests(silent, nodes=nodes)) == [
+        f"  - claim ns/h: {fix(HeldByClaim('ns/h'))}"
+    ]
+    told = RequestReport(name="gpu", asks="1 x gpu", verdicts=(NoDevices(),), nearest=nearest)
+    assert advice(of_requests(told)) == [f"  - request gpu of claim ns/c: {fix(NoDevices())}"]
+
+
+def test_what_a_change_solves_is_not_advised_again() -> None:
+    request = RequestReport(name="gpu", asks="1 x gpu", verdicts=(NoDevices(),))
+    gated = SchedulingGated(("g",))
+    together = ConstraintConflict(("a", "b"))
+    both = of_requests(request, verdicts=(together, gated), changes=(Change(what="c", on="n"),))
+    assert advice(both) == [f"  - pod ns/p: {fix(gated)}"]
+    assert f"  - pod ns/p: {fix(together)}" in advice(report(verdicts=(together,)))
+
+
+def test_nodes_advise_only_where_nothing_else_does() -> None:
+    nodes = (
+        NodeGroup(count=2, nodes=("a", "b"), pod=(NodeUnschedulable(),)),
+        NodeGroup(count=1, nodes=("c",), devices=(ClaimAllocatedElsewhere("ns/c", "w"),)),
+    )
+    cordoned = f"  - nodes a, b: {fix(NodeUnschedulable())}"
+    elsewhere = f"  - claim ns/c: {fix(ClaimAllocatedElsewhere('ns/c', 'w'))}"
+    assert advice(report(nodes=nodes)) == [cordoned, elsewhere]
+    assert advice(report(3, nodes=nodes)) == [cordoned]
+    assert advice(report(2, nodes=nodes[1:])) == []
 
 
 def test_a_claim_tells_where_it_comes_from_and_what_it_has() -> None:
@@ -174,7 +235,7 @@ def test_colour_marks_the_outcome_and_headings() -> None:
 
 
 def test_the_document_names_every_reason() -> None:
-    found = document(of_request(devices=(DeviceGroup(verdict=SMALL, count=2),)))
+    found: Any = document(of_request(devices=(DeviceGroup(verdict=SMALL, count=2),)))
     group = json.loads(json.dumps(found))["claims"][0]["requests"][0]["devices"][0]
     assert group["verdict"]["reason"] == "SelectorFalse"
     assert (group["count"], found["exitCode"]) == (2, 0)

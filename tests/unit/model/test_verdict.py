@@ -108,3 +108,28 @@ def test_the_table_has_a_row_for_each_member() -> None:
     assert len(lines) == 2 + len(members())
     assert all(line.count("|") == 5 for line in lines)
     assert remedy.fix(verdict.NoDevices()) == remedy.ROWS[verdict.NoDevices].fix
+
+
+@pytest.mark.parametrize(
+    ("reason", "named"),
+    [
+        (verdict.ClassMissing("c"), "device class c"),
+        (verdict.TemplateMissing("ns/t"), "template ns/t"),
+        (verdict.DriverPublishesNothing("d"), "driver d"),
+        (verdict.PoolIncomplete("d/p", 1, 2, 1), "pool d/p"),
+        (verdict.PoolInvalid("d/p", "x"), "pool d/p"),
+        (verdict.AdminAccessNotAllowed("ns"), "namespace ns"),
+        (verdict.Tainted("t", "rule"), "DeviceTaintRule rule"),
+        (verdict.Tainted("t"), "here"),
+        (verdict.HeldByClaim("ns/c"), "claim ns/c"),
+        (verdict.ClaimReservedForOthers("ns/c", 256), "claim ns/c"),
+        (verdict.CapacityConsumed("m", "2", "1", ("ns/a",)), "claim ns/a"),
+        (verdict.CountersUsedUp("s", "m", "2", "1", ("ns/a", "ns/b")), "claims ns/a, ns/b"),
+        (verdict.CountersUsedUp("s", "m", "2", "1"), "here"),
+        (verdict.SelectorFalse("class gpu", 0, "p", "f"), "device class gpu"),
+        (verdict.CompileError("request", 0, "m"), "here"),
+        (verdict.NoDevices(), "here"),
+    ],
+)
+def test_a_remedy_names_what_it_is_about(reason: Verdict, named: str) -> None:
+    assert remedy.about(reason, "here") == named

@@ -89,7 +89,9 @@ def test_a_claim_of_a_template_that_is_not_made_yet_is_judged_nevertheless() -> 
 
 
 def test_the_claim_that_was_made_from_the_template_is_found() -> None:
-    status = {"resourceClaimStatuses": [{"name": "devices", "resourceClaimName": words.MINE}]}
+    others = {"name": "other", "resourceClaimName": "other"}
+    mine = {"name": "devices", "resourceClaimName": words.MINE}
+    status = {"resourceClaimStatuses": [others, mine]}
     made = pod(of=FROM_TEMPLATE, status=status)
     assert explain(with_pod(state(ONE, owned()), made), MINE).exit_code == 0
     stranger = owned()
