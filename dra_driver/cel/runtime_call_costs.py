@@ -202,7 +202,9 @@ _BY_FUNCTION: dict[str, Rule] = (
         "containsIP": _containing_ip(parsed=False),
         "containsCIDR": _containing_cidr(parsed=False),
         "validate": _validating,
-        "check": _constant(350_000),  # two checks of an authorizer are as much as one expression may do
+        "check": _constant(
+            350_000
+        ),  # two checks of an authorizer are as much as one expression may do
         "fieldSelector": _selecting,
         "labelSelector": _selecting,
     }

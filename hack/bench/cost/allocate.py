@@ -101,20 +101,27 @@ def _repeat(one: Timed, ask: "Ask") -> None:
             raise SystemExit(f"{one.problem.name}: {theirs['error']}")
         for prepare, allocate in zip(theirs["prepareNs"], theirs["allocateNs"], strict=True):
             one.upstream.add((prepare + allocate) / 1e9)
-        found = {_here(one) for _ in range(rounds)}
+        # In a row, as upstream's are: what the one leaves in the processor's caches is not the other's burden.
+        found = {_here(one) for _ in range(rounds)} | {_first(one) for _ in range(rounds)}
         if found != {theirs["satisfied"]}:
             raise SystemExit(f"{one.problem.name}: upstream {theirs['satisfied']}, here {found}")
         rounds = 10
 
 
 def _here(one: Timed) -> int:
-    """Time a pod among others and a first one; answers how many nodes have what is asked for."""
+    """Time a pod among others; answers how many nodes have what is asked for."""
     claims = msgspec.convert(one.problem.claims, list[ResourceClaim])  # each pod has its own
     begun = time.perf_counter()
     satisfied = _allocate(one.allocator.after(AllocatedState()), one.cluster.nodes, claims)
     one.here.add(time.perf_counter() - begun)
+    return satisfied
+
+
+def _first(one: Timed) -> int:
+    """Time the first pod of all; answers as `_here`."""
+    claims = msgspec.convert(one.problem.claims, list[ResourceClaim])
     begun = time.perf_counter()
-    _allocate(_made(one.cluster), one.cluster.nodes, claims)
+    satisfied = _allocate(_made(one.cluster), one.cluster.nodes, claims)
     one.first.add(time.perf_counter() - begun)
     return satisfied
 

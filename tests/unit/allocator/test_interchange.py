@@ -148,3 +148,11 @@ def test_shares_and_admin_access_are_part_of_what_makes_devices_alike() -> None:
     assert found(devices, three[:4]) == ["a", "a", "b", "b"]
     monitor = request(2, adminAccess=True)
     assert found([named("a"), named("b")], [request(1), monitor]) is None
+
+
+def test_a_device_is_left_out_only_if_none_of_its_values_is_carried_by_enough_others() -> None:
+    constraint = {"matchAttribute": f"{DRIVER}/root"}
+    roots = {"x": [9], "y": [9], "a": [1, 2], "b": [1], "c": [2, 3], "d": [4], "e": [3, 2]}
+    devices = [named(name, root={"ints": values}) for name, values in roots.items()]
+    assert found([*devices, named("without")], [request(3)], constraint) == ["a", "c", "e"]
+    assert found(devices, [request(4)], constraint) is None
