@@ -29,6 +29,10 @@ class Overload:
     """The names that stand for any type."""
 
 
+# Before this release the lists of Kubernetes are declared before strings, and what can be both is taken for a list.
+_LISTS_DECLARED_LAST = 37
+
+
 @dataclass(frozen=True, slots=True)
 class Declarations:
     """All that an expression can name, by name."""
@@ -50,6 +54,9 @@ def declarations(environment: Environment) -> Declarations:
     for row in OVERLOADS:
         if _holds(row.since, environment):
             functions.setdefault(row.function, []).append(_overload(row))
+    if environment.minor - (not environment.stored) < _LISTS_DECLARED_LAST:
+        for name in ("indexOf", "lastIndexOf"):
+            functions[name].sort(key=lambda overload: overload.id.startswith("string"))
     fields: dict[str, dict[str, Type]] = {}
     for field in FIELDS:
         if _holds(field.since, environment):

@@ -298,10 +298,15 @@ def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> ob
 
 
 def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: str = "") -> Run:
-    """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives."""
+    """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives.
+
+    Those of any number do not, and upstream has made `format` one of them.
+    """
     if implementation is FUNCTIONS["@not_strictly_false"]:
         return _asking(implementation, steps[0])
-    stops = len(steps) > _PAIR or isinstance(implementation, Dispatcher)
+    stops = (
+        len(steps) > _PAIR or isinstance(implementation, Dispatcher) or overload == "string_format"
+    )
     place = lists.counted_argument(overload)
 
     def run(frame: Frame) -> object:

@@ -101,7 +101,7 @@ def varied(chance: random.Random) -> dict[str, Any]:
     if capacity and chance.random() < 0.2:
         del capacity[chance.choice(list(capacity))]
     if chance.random() < 0.1:
-        device["driver"] = chance.choice(("", "other.example.com", "x.y"))
+        device["driver"] = chance.choice(("", "sub.example.com", "x.y"))
     if chance.random() < 0.3:
         device["allowMultipleAllocations"] = chance.random() < 0.5
     attributes.update(_malformed(chance))

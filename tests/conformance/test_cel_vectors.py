@@ -19,7 +19,8 @@ FILES = sorted(VECTORS.glob("cel-1.*.jsonl"))
 
 
 def vectors(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open() as lines:  # splitlines() would part texts in JSON at other characters, too
+        return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -91,8 +91,8 @@ def _power(exponent: int) -> int:
 
 def _scaled(value: int, powers: int) -> int | None:
     """value times 10^powers, if 64 bits hold it."""
-    if value == 0:
-        return 0
+    if value == 0 or powers == 0:
+        return value
     if powers > _FAST_DIGITS:
         return None
     result = value * int(10**powers)

@@ -3,6 +3,7 @@
 
 import argparse
 import functools
+import os
 import sys
 from typing import Any
 
@@ -28,17 +29,28 @@ def main() -> int:
         help="whose CEL to speak (default: %(default)s); allocation is always that of the newest",
     )
     chosen = parser.parse_args()
-    if chosen.what == "cel":
-        answer = functools.partial(cel.answer, minor=RELEASES[chosen.release])
-        answer_lines(sys.stdin.buffer, sys.stdout.buffer, answer=answer, refuse=cel.refusal)
-    else:
-        answer_lines(
-            sys.stdin.buffer,
-            sys.stdout.buffer,
-            answer=lambda line: allocate.answer(msgspec.json.decode(line, type=dict[str, Any])),
-            refuse=allocate.refusal,
-        )
+    try:
+        _answer_all(chosen.what, minor=RELEASES[chosen.release])
+    except (
+        BrokenPipeError
+    ):  # whoever asked has gone; what is still unwritten must not fail at the exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
+
+
+def _answer_all(what: str, *, minor: int) -> None:
+    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+    if what == "cel":
+        answer = functools.partial(cel.answer, minor=minor)
+        answer_lines(questions, answers, answer=answer, refuse=cel.refusal)
+        return
+    answer_lines(
+        questions,
+        answers,
+        answer=lambda line: allocate.answer(msgspec.json.decode(line, type=dict[str, Any])),
+        refuse=allocate.refusal,
+    )
 
 
 if __name__ == "__main__":

@@ -11,16 +11,17 @@ import os
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cost import installed
 from cost.bed import Context
-from cost.figures import Times
+from cost.figures import Times, in_turn, ratio
 from cost.report import Answer, Target, times_table
 
 NODES, DEVICES, PODS = 1_000, 8, 10
-LIMIT_SECONDS, LIMIT_MIB = 1.0, 300.0
+LIMIT_SECONDS, LIMIT_MIB, LIMIT_HELP = 1.0, 300.0, 3.0
 DRIVER = "gpu.example.com"
 FITS, NOT = "devices fit", "devices do not fit"
 _ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -140,13 +141,40 @@ def measure(context: Context) -> Answer:
         "the whole process."
     )
     slowest = max(each.quantile(0.99) for each in times)
+    helped, nothing = _help(3 if context.quick else 7)
+    beside = "`dra-driver --help` beside an interpreter that does nothing, in turn."
     return Answer(
         (
             Target("slowest of the problems, p99", slowest, LIMIT_SECONDS, "s"),
             Target("most memory of any run, resident", max(peaks), LIMIT_MIB, "MiB"),
+            Target("`--help` ÷ `python -c pass`", ratio(helped, nothing), LIMIT_HELP),
         ),
-        (times_table(about, times),),
+        (times_table(about, times), times_table(beside, [helped, nothing])),
     )
+
+
+def _help(repeats: int) -> tuple[Times, Times]:
+    """The help of the command line, and nothing at all."""
+    interpreter = Path(installed.python())
+    found = Times("--help"), Times("python -c pass")
+    commands = (
+        (str(interpreter.with_name("dra-driver")), "--help"),
+        (str(interpreter), "-c", "pass"),
+    )
+
+    def once(times: Times, command: tuple[str, ...]) -> None:
+        begun = time.perf_counter()
+        subprocess.run(command, env=installed.environment(), stdout=subprocess.DEVNULL, check=True)
+        times.add(time.perf_counter() - begun)
+
+    for number in range(repeats + 1):
+        for times in found:
+            times.begin_repeat()
+        in_turn([partial(once, *pair) for pair in zip(found, commands, strict=True)], 20)
+        if not number:  # the disk's cache was cold
+            for times in found:
+                times.repeats.clear()
+    return found
 
 
 def _claim(devices: dict[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,21 @@ def test_a_problem_that_is_none_is_refused_in_the_form_of_allocations() -> None:
     assert answer["error"].startswith("malformed line")
 
 
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "dra_driver.testing.conformance", "cel"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.write(json.dumps(FISH).encode() + b"\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
 def test_whatever_goes_wrong_inside_costs_no_other_line() -> None:
     def fail(line: bytes) -> Answer:
         if line == b'{"name": "first"}\n':
