@@ -62,6 +62,7 @@ def _prepared() -> dict[str, tuple[str, ...]]:
     return {
         "tables": (sys.executable, "hack/generate-cel-tables", "--check"),
         "vectors": (sys.executable, "-m", "pytest", "-q", "tests/conformance"),
+        "cel-python": (sys.executable, "hack/conformance/cel_python.py", "--check"),
     }
 
 
