@@ -91,7 +91,8 @@ class Allocator:
     def after(self, allocated: AllocatedState) -> "Allocator":
         """The same cluster when more or less is given away: what was prepared of slices and classes is kept."""
         other = object.__new__(Allocator)
-        vars(other).update(vars(self), holdings=Holdings(allocated, self.rules), _ledgers={})
+        holdings = Holdings(allocated, self.rules)
+        other.__dict__ = {**self.__dict__, "holdings": holdings, "_ledgers": {}}
         return other
 
     def eligibility(self, node: Node) -> Eligibility:
@@ -186,7 +187,8 @@ class _Asked:
                     name=alternative,
                     parent=request.name if prioritized else "",
                 )
-                self._find_all(one)
+                if one.wants_all:
+                    self._find_all(one)
                 alternatives.append(one)
             wanted = alternatives[0].count
             if prioritized:
@@ -201,8 +203,6 @@ class _Asked:
         return found
 
     def _find_all(self, request: Request) -> None:
-        if not request.wants_all:
-            return
         self.node_matters = True
         start = 0
         for pool in self._pools:

@@ -9,19 +9,15 @@ A constraint that does not hold never holds again when more devices come, so the
 Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/{allocator_experimental,constraint}.go.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
-from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.devices import Kind, SliceDevice, Values
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Request, object_name
 from dra_driver.allocator.selectors import Selectors
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import DeviceAttribute
-
-Kind = str
-Values = tuple[Kind, frozenset[Hashable]]
-"""The values of a device by their kind; values of different kinds are never the same."""
 
 UNKNOWN: Values = ("unknown", frozenset())
 
@@ -31,21 +27,20 @@ class Lookup:
 
     def __init__(self, selectors: Selectors, rules: Rules) -> None:
         self._selectors = selectors
-        self._published: dict[tuple[SliceDevice, str], Values | None] = {}
         self.read: Callable[[DeviceAttribute], Values] = (
             set_of if rules.list_attributes else scalar_of
         )
 
     def values(self, request: Request, device: SliceDevice, name: str) -> Values | None:
         """The values, or None if the device does not have the attribute."""
-        expression = request.derived.get(name)
-        if expression is not None:
-            return self.read(self._selectors.derived_attribute(name, expression, device))
-        key = (device, name)
-        if key not in self._published:
+        if name in request.derived:
+            attribute = self._selectors.derived_attribute(name, request.derived[name], device)
+            return self.read(attribute)
+        known = device.compared
+        if name not in known:
             found = device.attribute(name)
-            self._published[key] = None if found is None else self.read(found)
-        return self._published[key]
+            known[name] = None if found is None else self.read(found)
+        return known[name]
 
 
 class _Constraint:

@@ -4,6 +4,8 @@
 Made once per slice and kept as long as the Allocator, so that a second node or a second claim finds the work done.
 """
 
+from collections.abc import Hashable
+
 from dra_driver.allocator.amounts import Amount, amount
 from dra_driver.allocator.lazy import lazy
 from dra_driver.allocator.nodes import node_matches
@@ -11,6 +13,10 @@ from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.cel.device import DeviceValue
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, ResourceSlice
+
+Kind = str
+Values = tuple[Kind, frozenset[Hashable]]
+"""The values that a device has for an attribute, by their kind; values of different kinds are never the same."""
 
 CounterName = tuple[str, str]
 """The name of the counter set and the name of the counter in it."""
@@ -25,6 +31,8 @@ class SliceDevice:
         self.id = DeviceID(in_slice.pool_id.driver, in_slice.pool_id.pool, device.name)
         self.selected: dict[object, bool] = {}
         """What selectors said of the device, by selector."""
+        self.compared: dict[str, Values | None] = {}
+        """What constraints compare, by attribute."""
         self.consumed: dict[tuple[tuple[str, Amount], ...], dict[str, Amount]] = {}
         """What requests would take of its capacity, by what they ask for."""
         self.forbidden: dict[tuple[tuple[str, Amount], ...], str | None] = {}

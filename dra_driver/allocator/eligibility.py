@@ -190,13 +190,15 @@ class Verdicts:
         self._devices = devices
         self._found: dict[Request, dict[int, bool]] = {}
 
+    def of(self, request: Request) -> dict[int, bool]:
+        """What is known for the request by now."""
+        return self._found.setdefault(request, {})
+
     def eligible(self, request: Request, position: int) -> bool:
         """Whether the request may have the device, whatever else is taken."""
-        found = self._found.get(request)
-        if found is None:
-            found = self._found[request] = {}
-        verdict = found.get(position)
+        known = self.of(request)
+        verdict = known.get(position)
         if verdict is None:
             device = self._devices[position]
-            verdict = found[position] = self._eligibility.ineligible(request, device) is None
+            verdict = known[position] = self._eligibility.ineligible(request, device) is None
         return verdict

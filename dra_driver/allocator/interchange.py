@@ -21,7 +21,7 @@ A selector that fails on a device makes this device like no other, and ends the 
 computed by the request end it too.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,18 +51,19 @@ class Interchange:
         self,
         board: "Board",
         claims: Sequence[Sequence[Choice]],
-        constraints: Sequence[Sequence[AnyConstraint]],
+        under: Callable[[Request], Sequence[AnyConstraint]],
         taken: Taken,
     ) -> None:
         self._board = board
         self._claims = claims
-        self._constraints = constraints
+        self._under = under
         self._verdicts = taken.verdicts
         self._in_use = taken.in_use
         self._shares = taken.shares
         self._alike: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._to_come: dict[Request, Sequence[int]] = {}
+        self._verdicts_of: dict[Request, Sequence[bool | None]] = {}
 
     @cached_property
     def _requests(self) -> list[Request]:
@@ -74,7 +75,7 @@ class Interchange:
     def possible(self) -> bool:
         """Whether the rules may be used for these claims."""
         return (
-            not any(one.wants_all and self._constraints[one.claim_index] for one in self._requests)
+            not any(one.wants_all and self._under(one) for one in self._requests)
             and all(ledger.monotonic for ledger in set(self._board.ledgers))
             and (self._board.rules.list_attributes or not self._any_list())
         )
@@ -106,12 +107,12 @@ class Interchange:
         return to_come
 
     def _count(self, request: Request) -> Sequence[int]:
-        verdicts = [self._verdict(request, at) for at in range(len(self._board.devices))]
+        verdicts = self._judgements(request)
         if None in verdicts:
             return ()
         many = list(accumulate(map(int, map(bool, reversed(verdicts)))))[::-1]
-        for constraint in self._constraints[request.claim_index]:
-            if isinstance(constraint, MatchAttribute) and constraint.applies(request):
+        for constraint in self._under(request):
+            if isinstance(constraint, MatchAttribute):
                 matching = self._matching(constraint, request, verdicts)
                 many = list(map(min, many, matching))
         return many
@@ -133,6 +134,14 @@ class Interchange:
                 found[position] = max(found[position], carried)
         return found
 
+    def _judgements(self, request: Request) -> Sequence[bool | None]:
+        """What `_verdict` says, for all positions."""
+        known = self._verdicts_of.get(request)
+        if known is None:
+            known = [self._verdict(request, at) for at in range(len(self._board.devices))]
+            self._verdicts_of[request] = known
+        return known
+
     def _verdict(self, request: Request, position: int) -> bool | None:
         """Whether the device is eligible; None if asking is an error, which is not ours to raise."""
         device, ledger = self._board.devices[position], self._board.ledgers[position]
@@ -148,7 +157,7 @@ class Interchange:
     def _describe(self, position: int) -> Hashable:
         device, ledger = self._board.devices[position], self._board.ledgers[position]
         holdings = self._board.holdings
-        judged = tuple(self._judged(request, position) for request in self._requests)
+        judged = tuple([self._judged(request, position) for request in self._requests])
         if None in judged:
             return position, "unlike all others"
         consumes = device.device.consumes_counters
@@ -166,16 +175,14 @@ class Interchange:
         verdict = (
             position in request.all_devices
             if request.wants_all
-            else self._verdict(request, position)
+            else self._judgements(request)[position]
         )
         if not verdict:
             return verdict
+        under = self._under(request)
         try:
-            values = tuple(
-                self._board.lookup.values(request, device, constraint.attribute)
-                for constraint in self._constraints[request.claim_index]
-                if constraint.applies(request)
-            )
+            lookup = self._board.lookup
+            values = tuple([lookup.values(request, device, one.attribute) for one in under])
         except AllocationError:
             return None
         return values, self._capacity(request, position)
@@ -193,10 +200,8 @@ class Interchange:
 
     def _any_list(self) -> bool:
         """Whether some attribute under a constraint is of a kind that a single value cannot have."""
-        names = {constraint.attribute for claim in self._constraints for constraint in claim}
-        for device in self._board.devices:
-            for name in names:
-                found = device.attribute(name)
-                if found is not None and self._board.lookup.read(found) is UNKNOWN:
-                    return True
-        return any(request.derived for request in self._requests)
+        if any(request.derived for request in self._requests):
+            return True
+        values, devices = self._board.lookup.values, self._board.devices
+        compared = {(one, found.attribute) for one in self._requests for found in self._under(one)}
+        return any(values(one, each, name) is UNKNOWN for one, name in compared for each in devices)

@@ -86,7 +86,7 @@ def _configuration(
     claim: ResourceClaim, choices: Sequence[Choice]
 ) -> list[DeviceAllocationConfiguration]:
     """The classes' configurations in the order of the requests, then the claim's."""
-    found = [*_of_classes(choices), *_of_claim(claim, choices)]
+    found = _of_classes(choices) + _of_claim(claim, choices)
     return [
         DeviceAllocationConfiguration(
             source=source,

@@ -15,6 +15,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from dra_driver.allocator.capacity import Consumed, exhausted_capacity
@@ -45,6 +46,8 @@ Step = Generator["Step", Outcome, Outcome] | Outcome
 """What is to be done, or how it ended."""
 
 Undo = list[Callable[[], object]]
+
+_is_prioritized = attrgetter("prioritized")
 
 
 class Given(NamedTuple):
@@ -85,8 +88,8 @@ class Search:
         self.given: list[list[Given]] = [[] for _ in claims]
         self._in_use: dict[int, set[int]] = {}  # by position: the claims that have the device
         self._shares: dict[int, list[Consumed]] = {}
-        verdicts = Verdicts(board.eligibility, board.devices)
-        self._verdicts = verdicts
+        self._applying: dict[Request, list[AnyConstraint]] = {}
+        self._verdicts = Verdicts(board.eligibility, board.devices)
         self._prune = prune
         self._went_back = False
         self._interchange: Interchange | None = None
@@ -116,8 +119,9 @@ class Search:
     def _claim(self, index: int) -> Step:
         if index == len(self._claims):
             return Outcome.DONE
+        choices = self._claims[index]
         # Only alternatives can add up to too many devices; else that was refused before.
-        if any(choice.prioritized for choice in self._claims[index]) or not self._claims[index]:
+        if not choices or any(map(_is_prioritized, choices)):
             return self._whole_claim(index)
         return self._choice(index, 0)
 
@@ -173,10 +177,17 @@ class Search:
         combinations = self._board.rules.newer_than_stable
         interchange = self._interchange
         to_come = interchange.to_come(request) if interchange else ()
-        for position in range(start, len(self._board.devices)):
-            if to_come and to_come[position] < lacking:
+        in_use, known = self._in_use, self._verdicts.of(request)
+        ineligible, devices = self._board.eligibility.ineligible, self._board.devices
+        for position in range(start, len(devices)):
+            if (to_come and to_come[position] < lacking) or (
+                position in in_use and not self._free(request, position)
+            ):
                 continue
-            if not self._available(request, position):
+            verdict = known.get(position)
+            if verdict is None:
+                verdict = known[position] = not ineligible(request, devices[position])
+            if not verdict:
                 continue
             if interchange and barred and interchange.key(position) in barred:
                 continue
@@ -201,14 +212,9 @@ class Search:
         if self._prune and not self._went_back:
             self._went_back = True
             taken = Taken(self._verdicts, self._in_use, self._shares)
-            interchange = Interchange(self._board, self._claims, self._constraints, taken)
+            interchange = Interchange(self._board, self._claims, self._under, taken)
             self._interchange = interchange if interchange.possible else None
         return self._interchange
-
-    def _available(self, request: Request, position: int) -> bool:
-        if position in self._in_use and not self._free(request, position):
-            return False
-        return self._verdicts.eligible(request, position)
 
     def _free(self, request: Request, position: int) -> bool:
         """Whether this search has not given the device away."""
@@ -279,9 +285,7 @@ class Search:
         return True
 
     def _satisfy_constraints(self, request: Request, device: SliceDevice, undo: Undo) -> bool:
-        for constraint in self._constraints[request.claim_index]:
-            if not constraint.applies(request):
-                continue
+        for constraint in self._under(request):
             values = self._board.lookup.values(request, device, constraint.attribute)
             held = None if values is None else constraint.admits(values)
             if held is not None:
@@ -295,6 +299,17 @@ class Search:
             else:
                 return False
         return True
+
+    def _under(self, request: Request) -> Sequence[AnyConstraint]:
+        """The constraints that apply to the request."""
+        constraints = self._constraints[request.claim_index]
+        if not constraints:
+            return ()
+        found = self._applying.get(request)
+        if found is None:
+            found = [constraint for constraint in constraints if constraint.applies(request)]
+            self._applying[request] = found
+        return found
 
     def _record(self, request: Request, position: int, undo: Undo, *, shareable: bool) -> None:
         device = self._board.devices[position]

@@ -7,6 +7,7 @@ constant. Each takes a way for the usual kinds of values and leaves the rest to 
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from dra_driver.cel import regex
 from dra_driver.cel.ast import Constant, ListLiteral
@@ -22,6 +23,7 @@ Inline = Callable[[Writer, str, Operands], Code | None]  # None: as if there wer
 COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 _EQUALITIES = frozenset({"_==_", "_!=_"})
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TEXTS, _SHORT = 256, 64  # kept for each pattern, and how long: an attribute's text has 64 bytes
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 
 STRICT = frozenset(
@@ -169,13 +171,16 @@ def in_constants(writer: Writer, element: Code, constants: ListLiteral) -> Code:
 
 
 def _matches(writer: Writer, _function: str, operands: Operands) -> Code | None:
-    """A constant pattern is compiled once."""
+    """A constant pattern is compiled once, and asked once about the few texts that the devices of a fleet have."""
     text, pattern = operands
     if not isinstance(pattern.value, str):
         return None
-    search = regex.compile_pattern(pattern.value).matches
-    name, known = writer.name(), writer.constant(search, Form.ANYTHING).text
-    usual = f"{known}({name}) if type({name} := {text.text}) is str"
+    compiled = regex.compile_pattern(pattern.value).matches
+    search = writer.constant(compiled, Form.ANYTHING).text
+    known = writer.constant(lru_cache(maxsize=_TEXTS)(compiled), Form.ANYTHING).text
+    name = writer.name()
+    found = f"({known} if len({name}) <= {_SHORT} else {search})({name})"
+    usual = f"{found} if type({name} := {text.text}) is str"
     return Code(f"({usual} else stumble())", Form.BOOL)
 
 

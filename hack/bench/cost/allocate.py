@@ -137,7 +137,10 @@ def _made(cluster: Cluster) -> Allocator:
 
 
 def _allocate(allocator: Allocator, nodes: Sequence[Node], claims: Sequence[ResourceClaim]) -> int:
-    return sum(allocator.allocate(node, claims) is not None for node in nodes)
+    satisfied = 0
+    for node in nodes:
+        satisfied += allocator.allocate(node, claims) is not None
+    return satisfied
 
 
 def _targets(timed: Sequence[Timed]) -> tuple[Target, ...]:

@@ -89,6 +89,8 @@ def is_generated(expression: str) -> bool:
         (f'cel.bind(own, {OWN}, own.name == "fish" && own.index == 3)', True),
         (f'{OWN}.name.startsWith("fi") && {OWN}.name.endsWith("sh")', True),
         (f'{OWN}.name.contains("is") && {OWN}.name.matches("^f.sh$")', True),
+        (f'(device.driver + "{"x" * 49}").matches("x$")', True),
+        (f'(device.driver + "{"x" * 50}").matches("x$")', True),
         ("device.driver.matches(device.driver)", True),
         (f"{OWN}.name.startsWith({OWN}.name)", True),
         (f'{OWN}.name.upperAscii() == "FISH" && {OWN}.name.lowerAscii() == "fish"', True),
