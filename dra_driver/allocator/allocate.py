@@ -9,6 +9,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 
+from dra_driver.allocator.board import Board
 from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
@@ -18,7 +19,7 @@ from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Ru
 from dra_driver.allocator.pools import Pool, Slices
 from dra_driver.allocator.requests import Choice, Request, Requests, object_name
 from dra_driver.allocator.results import allocation_result
-from dra_driver.allocator.search import MAX_RESULTS, Board, Search
+from dra_driver.allocator.search import MAX_RESULTS, Search
 from dra_driver.allocator.selectors import Selectors
 from dra_driver.allocator.state import AllocatedState
 from dra_driver.model.api.core import Node

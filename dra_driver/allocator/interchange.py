@@ -24,16 +24,14 @@ computed by the request end it too.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from dra_driver.allocator.board import Board
 from dra_driver.allocator.capacity import Consumed
 from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint, MatchAttribute
 from dra_driver.allocator.eligibility import Verdicts
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import Choice, Request
-
-if TYPE_CHECKING:
-    from dra_driver.allocator.search import Board
 
 
 class Taken(NamedTuple):
@@ -49,7 +47,7 @@ class Interchange:
 
     def __init__(
         self,
-        board: "Board",
+        board: Board,
         claims: Sequence[Sequence[Choice]],
         under: Callable[[Request], Sequence[AnyConstraint]],
         taken: Taken,

@@ -18,13 +18,12 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
+from dra_driver.allocator.board import Board
 from dra_driver.allocator.capacity import Consumed, exhausted_capacity
-from dra_driver.allocator.constraints import AnyConstraint, Lookup
-from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.constraints import AnyConstraint
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.eligibility import Eligibility, Holdings, Verdicts
+from dra_driver.allocator.eligibility import Verdicts
 from dra_driver.allocator.failures import AllocationCancelled, AllocationError
-from dra_driver.allocator.features import Rules
 from dra_driver.allocator.interchange import Interchange, Taken
 from dra_driver.allocator.requests import Choice, Request
 
@@ -56,19 +55,6 @@ class Given(NamedTuple):
     request: Request
     device: SliceDevice
     consumed: Consumed | None
-
-
-class Board(NamedTuple):
-    """What the search plays on: the devices that the node may have, and who judges them."""
-
-    rules: Rules
-    devices: Sequence[SliceDevice]
-    ledgers: Sequence[Ledger]
-    """For each device the ledger of its pool."""
-    eligibility: Eligibility
-    holdings: Holdings
-    lookup: Lookup
-    cancelled: Callable[[], bool]
 
 
 class Search:
