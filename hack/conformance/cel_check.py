@@ -37,6 +37,7 @@ BATCH = 1000
 AGAIN = 8  # times that the oracle is asked again about a difference
 # What we refuse on purpose, and say so; Kubernetes takes it.
 DELIBERATE = "messages of type google.protobuf."
+FURTHER = 20  # batches for what chance has left empty after the last of a run
 SHRUNK = 25  # differences of different kinds that are shrunk
 
 
@@ -153,17 +154,14 @@ def batches(cases: Cases, coverage: Coverage, oracle: Path, size: int) -> Iterat
         batch = list(islice(_wanted(cases, coverage), min(BATCH, size - asked)))
         asked += len(batch)
         yield batch
+    for _ in range(FURTHER):
+        if batch := list(_for_gaps(cases, coverage, attempts=50)):
+            yield batch
 
 
 def _wanted(cases: Cases, coverage: Coverage) -> Iterator[Case]:
     """First the gaps, several times each; then overloads, rules and random ones in turn."""
-    for group, focus, aim in list(coverage.gaps()):
-        for _ in range(3):
-            if group == "overload":
-                yield cases.overload_case(coverage.overloads[focus], aim)
-            elif group in ("macro", "absorption"):
-                table = cel_rules.MACROS if group == "macro" else cel_rules.ABSORPTION
-                yield cel_rules.rule_case(cases, group, focus, cases.chance.choice(table[focus]))
+    yield from _for_gaps(cases, coverage, attempts=3)
     overloads = list(coverage.overloads.values())
     while True:
         for _ in range(6):
@@ -171,6 +169,17 @@ def _wanted(cases: Cases, coverage: Coverage) -> Iterator[Case]:
         yield cel_rules.random_rule_case(cases)
         for _ in range(3):
             yield cases.random_case()
+
+
+def _for_gaps(cases: Cases, coverage: Coverage, *, attempts: int) -> Iterator[Case]:
+    """For each cell that is empty still."""
+    for group, focus, aim in list(coverage.gaps()):
+        for _ in range(attempts):
+            if group == "overload":
+                yield cases.overload_case(coverage.overloads[focus], aim)
+            elif group in ("macro", "absorption"):
+                table = cel_rules.MACROS if group == "macro" else cel_rules.ABSORPTION
+                yield cel_rules.rule_case(cases, group, focus, cases.chance.choice(table[focus]))
 
 
 def run_time_costs(cases: Cases, oracle: Path) -> Iterator[Case]:
