@@ -15,7 +15,7 @@ Source: cel-go common/types.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from dra_driver.cel import golang
@@ -57,8 +57,6 @@ class TypeValue:
     """A type as a value: `type(1)`, `int`."""
 
     name: str
-    asked: bool = field(default=False, compare=False)
-    """Whether it is what `type()` answered; as keys of a map, `type([])` and `list` are two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,8 +181,7 @@ class _Unequal:
     value: object
 
 
-_KEY_KINDS = frozenset({bool, int, Uint, float, Duration, Timestamp, type(None)})
-_OF_OTHERS = frozenset({LIST, MAP, TYPE, OPTIONAL})
+_KEY_KINDS = frozenset({bool, int, Uint, float, Duration, Timestamp, TypeValue, type(None)})
 _MISSING = object()
 
 
@@ -201,8 +198,6 @@ def key_of(value: object) -> object:
         return value
     if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124  NaN is never found again
         return kind(value), value
-    if isinstance(value, TypeValue):
-        return TYPE, value, value.asked and value.name in _OF_OTHERS
     return _Unequal(value)
 
 

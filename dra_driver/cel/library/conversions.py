@@ -142,7 +142,7 @@ def _number_to_string(value: int) -> str:
 
 def type_of(value: object) -> TypeValue:
     """`type(value)`"""
-    return TypeValue(values.kind(value), asked=True)
+    return TypeValue(values.kind(value))
 
 
 def to_string(value: object) -> str:
