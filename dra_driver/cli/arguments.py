@@ -96,12 +96,23 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=EXPLAIN_SECONDS,
         metavar="SECONDS",
         help=f"when to give up searching (default: {EXPLAIN_SECONDS:g})",
     )
     _add_cluster(parser)
+
+
+def _seconds(text: str) -> float:
+    """A time to wait, for argparse."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give for example 60")
+    return seconds
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:

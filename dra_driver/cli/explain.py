@@ -20,6 +20,8 @@ from dra_driver.cli import cluster, render, render_explain
 from dra_driver.cli.main import WRONG_USAGE_OF
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cluster import ClusterState, decode
+from dra_driver.model.report import Report
+from dra_driver.model.verdict import CouldNotTell
 from dra_driver.services.explain import (
     ClaimSubject,
     ManifestSubject,
@@ -49,22 +51,48 @@ def run(chosen: argparse.Namespace) -> int:
     """Explain it; answers the exit code."""
     named = _named(chosen)
     try:
-        state, namespace = _state(chosen)
-        subject = _subject(chosen, named, namespace)
-        deadline = time.monotonic() + chosen.timeout
-        report = explain(
-            state, subject, node=chosen.node, cancelled=lambda: time.monotonic() > deadline
-        )
+        report = _report(chosen, named)
+    except DriverError as error:
+        render.error(str(error))
+        if chosen.output != "json":
+            return COULD_NOT_TELL
+        report = _no_answer(chosen, named, str(error))
+    try:
+        _show(report, chosen.output)
     except DriverError as error:
         render.error(str(error))
         return COULD_NOT_TELL
-    if chosen.output == "json":
-        render.line(json.dumps(render_explain.document(report), indent=2))
-    else:
-        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
-        for line in render_explain.text(report, width=width, color=render.colored()):
-            render.line(line)
     return report.exit_code
+
+
+def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report:
+    """The answer. Raises DriverError."""
+    state, namespace = _state(chosen)
+    subject = _subject(chosen, named, namespace)
+    deadline = time.monotonic() + chosen.timeout
+    return explain(state, subject, node=chosen.node, cancelled=lambda: time.monotonic() > deadline)
+
+
+def _no_answer(chosen: argparse.Namespace, named: tuple[str, str] | None, message: str) -> Report:
+    """What programs read where nothing could be looked at."""
+    full = [part for part in (chosen.namespace, named and named[1]) if part]
+    return Report(
+        subject=f"{named[0]} {'/'.join(full)}" if named else ", ".join(chosen.filename),
+        outcome="could not tell",
+        exit_code=COULD_NOT_TELL,
+        summary=message,
+        verdicts=(CouldNotTell("failed", message),),
+    )
+
+
+def _show(report: Report, output: str) -> None:
+    """Print it. Raises Permanent where it cannot be written."""
+    if output == "json":
+        render.line(json.dumps(render_explain.document(report), indent=2))
+        return
+    width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
+    for line in render_explain.text(report, width=width, color=render.colored()):
+        render.line(line)
 
 
 def _named(chosen: argparse.Namespace) -> tuple[str, str] | None:

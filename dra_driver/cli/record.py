@@ -7,7 +7,6 @@ parameters, and of pods only what scheduling looks at. What could not be read is
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from dra_driver.cli import cluster, render
@@ -22,8 +21,7 @@ def run(chosen: argparse.Namespace) -> int:
     state = cluster.read(cluster.target(chosen))
     content = encode(state)
     if chosen.file == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(content + b"\n")
-        sys.stdout.buffer.flush()
+        render.raw(content)
     else:
         _write(Path(chosen.file), content)
         render.line(f"{chosen.file}: {_summary(state)}")

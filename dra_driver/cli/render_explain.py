@@ -2,10 +2,11 @@
 """The report of `dra-driver explain` as text for a terminal, and as a document for programs."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from dra_driver.cli.render import plain
 from dra_driver.model.remedy import about, fix
 from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
 from dra_driver.model.verdict import CompileError, ConstraintConflict, Fits, HeldByClaim, Verdict
@@ -16,6 +17,7 @@ SHOWN_GROUPS = 12
 SHOWN_NODE_GROUPS = 8
 SHOWN_NAMES = 4
 SHOWN_FIXES = 5
+_NODE = "node "
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 _COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
@@ -37,7 +39,7 @@ class _Writer:
 
     def report(self, report: Report) -> Iterator[str]:
         mark = _COLORS[report.exit_code] if self._color else ""
-        title = f"{report.subject}: {report.outcome}"
+        title = plain(f"{report.subject}: {report.outcome}")
         yield f"{mark}{_BOLD}{title}{_PLAIN}" if self._color else title
         yield from self._wrapped(report.summary, 2)
         for verdict in report.verdicts:
@@ -99,7 +101,7 @@ class _Writer:
         """The compiler's message as it is: its caret points at the column."""
         yield from self._item(f"{error.source} selector #{error.index} does not compile:", 4)
         for line in error.message.splitlines():
-            yield f"        {line}"
+            yield f"        {plain(line)}"
         if error.hint:
             yield from self._wrapped(error.hint, 8)
 
@@ -122,7 +124,7 @@ class _Writer:
             yield ""
             yield self._heading("What to do")
             for words, objects in list(advice.items())[:SHOWN_FIXES]:
-                yield from self._item(f"{_few(list(objects))}: {words}")
+                yield from self._item(f"{_places(objects)}: {words}")
 
     def _not_read(self, report: Report) -> Iterator[str]:
         gates = any(gap.resource == METRICS for gap in report.not_read)
@@ -142,6 +144,7 @@ class _Writer:
                 yield from self._item(f"{gap.resource}{name} ({gap.reason}): {gap.message}")
 
     def _heading(self, words: str) -> str:
+        words = plain(words)
         return f"{_BOLD}{words}{_PLAIN}" if self._color else words
 
     def _item(self, words: str, indent: int = 2) -> Iterator[str]:
@@ -149,7 +152,7 @@ class _Writer:
 
     def _wrapped(self, words: str, indent: int, first: str = "") -> Iterator[str]:
         yield from textwrap.wrap(
-            " ".join(words.split()),
+            plain(" ".join(words.split())),
             self._width,
             initial_indent=first or " " * indent,
             subsequent_indent=" " * indent,
@@ -199,16 +202,25 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
+def _places(objects: Collection[str]) -> str:
+    """What an advice is about; nodes are counted together, whatever groups they were told in."""
+    nodes = [one.removeprefix(_NODE) for one in objects if one.startswith(_NODE)]
+    others = [one for one in objects if not one.startswith(_NODE)]
+    parts = [_few(others)] if others else []
+    if nodes:
+        parts.append(f"{_NODE if len(nodes) == 1 else 'nodes '}{_few(nodes)}")
+    return ", ".join(parts)
+
+
 def _telling(report: Report) -> Iterator[tuple[Verdict, str]]:
     """The verdicts to act on, each with the place where it was found; nodes only where nothing else says more."""
     told = list(_of_claims(report))
     yield from told
     for node in report.nodes:
-        place = f"{'node' if node.count == 1 else 'nodes'} {_few(node.nodes)}"
-        if not node.devices:
-            yield from ((reason, place) for reason in node.pod)
-        elif report.exit_code == 1 and not (told or report.changes):
-            yield from ((reason, place) for reason in node.devices)
+        telling = node.pod
+        if node.devices:
+            telling = node.devices if report.exit_code == 1 and not (told or report.changes) else ()
+        yield from ((reason, f"{_NODE}{name}") for reason in telling for name in node.nodes)
 
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:

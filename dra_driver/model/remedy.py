@@ -198,9 +198,22 @@ ROWS: Mapping[type, Row] = {
     ),
 }
 
+NO_NODES = "the cluster has no nodes"
+_CAUSES = {
+    "forbidden": "give the right that is named there (`get` and `list`)",
+    "malformed": "correct the object that is named there",
+    "timeout": "give the search more time (`--timeout`)",
+}
+"""What to do where something could not be told, by why."""
+
 
 def fix(reason: verdict.Verdict) -> str:
     """What to do about it."""
+    match reason:
+        case verdict.OtherCondition(condition=condition) if condition == NO_NODES:
+            return "add a node"
+        case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
+            return _CAUSES[cause]
     return ROWS[type(reason)].fix
 
 
@@ -239,7 +252,7 @@ def _claim_of(reason: verdict.Verdict) -> str:
 def _class_of(reason: verdict.Verdict) -> str:
     """The class that is missing, or that a selector is of."""
     match reason:
-        case verdict.ClassMissing(device_class=name):
+        case verdict.ClassMissing(device_class=name) if name:
             return f"device class {name}"
         case (
             verdict.SelectorFalse(source=source)

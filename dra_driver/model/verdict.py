@@ -211,6 +211,8 @@ class ClassMissing(_Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
+        if not self.device_class:
+            return "the request names no device class"
         return f"device class {self.device_class} does not exist" + (
             f" ({self.hint})" if self.hint else ""
         )

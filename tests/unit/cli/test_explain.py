@@ -3,6 +3,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,10 @@ def test_a_manifest_that_cannot_be_read_is_a_sentence(
         ["pod/a", "-f", "file"],
         ["pod/a", "--no-such-flag"],
         ["pod/a", "-o", "xml"],
+        ["pod/a", "--timeout", "nan"],
+        ["pod/a", "--timeout", "-1"],
+        ["pod/a", "--timeout", "inf"],
+        ["pod/a", "--timeout", "soon"],
     ],
 )
 def test_wrong_usage_is_exit_code_64(tmp_path: Path, arguments: list[str], capsys) -> None:
@@ -186,3 +191,40 @@ def test_a_search_that_takes_too_long_could_not_tell(tmp_path: Path, capsys) -> 
 def test_one_node_can_be_asked_about(tmp_path: Path, capsys) -> None:
     assert ask(tmp_path, "claim/fits", "--node", "n1") == 0
     assert ask(tmp_path, "claim/fits", "--node", "n2") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "subject"),
+    [
+        (("claim/none", "-n", "ns"), "claim ns/none"),
+        (("none",), "pod none"),
+        (("-f", "/none.yaml", "-f", "/nor.yaml"), "/none.yaml, /nor.yaml"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_programs_get_a_document_even_where_nothing_could_be_looked_at(
+    tmp_path: Path, arguments: tuple[str, ...], subject: str, capsys
+) -> None:
+    assert ask(tmp_path, *arguments, "-o", "json") == 2
+    captured = capsys.readouterr()
+    message = captured.err.removeprefix("dra-driver: ").removesuffix("\n")
+    found = json.loads(captured.out)
+    told = {key: found[key] for key in ("subject", "outcome", "exitCode", "summary", "verdicts")}
+    assert told == {
+        "subject": subject,
+        "outcome": "could not tell",
+        "exitCode": 2,
+        "summary": message,
+        "verdicts": [{"reason": "CouldNotTell", "cause": "failed", "what": message}],
+    }
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_answer_that_cannot_be_written_is_exit_code_2(tmp_path: Path) -> None:
+    kubeconfig = ("--kubeconfig", str(tmp_path / "config"))
+    command = [sys.executable, "-m", "dra_driver", "explain", "claim/fits", *kubeconfig]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dra-driver: cannot write to standard output: ")
+    assert done.stderr.count("\n") == 1

@@ -1,7 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is printed, and where."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 from dra_driver.cli import render
+
+BOTH = 'from dra_driver.cli import render; render.line("a"); render.raw(b"b"); render.line("c")'
+
+
+def run(code: str, **options: object) -> tuple[int, str]:
+    """A process of its own: what it does to its standard output stays there."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False, **options
+    )
+    return done.returncode, done.stderr
+
+
+def closed_pipe() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    writer = closed_pipe()
+    assert run(BOTH, stdout=writer) == (0, "")
+    assert run(f"{BOTH}; import sys; sys.exit(3)", stdout=writer) == (3, "")
+    os.close(writer)
+
+
+def test_errors_that_nobody_reads_are_no_error() -> None:
+    writer = closed_pipe()
+    code = 'from dra_driver.cli import render; render.error("a"); render.error("b")'
+    assert subprocess.run([sys.executable, "-c", code], stderr=writer, check=False).returncode == 0
+    os.close(writer)
+
+
+@pytest.mark.parametrize("call", ['line("a")', 'raw(b"a")'])
+def test_what_cannot_be_written_is_an_operators_sentence(call: str) -> None:
+    code = f"""
+from dra_driver.cli import render
+from dra_driver.errors import Permanent
+try:
+    render.{call}
+except Permanent as error:
+    render.error(str(error))
+"""
+    with Path("/dev/full").open("w") as full:
+        code_, said = run(code, stdout=full)
+    assert code_ == 0
+    assert said == (
+        "dra-driver: cannot write to standard output: [Errno 28] No space left on device; "
+        "free some space or write it elsewhere\n"
+    )
+
+
+def test_without_standard_output_nothing_is_written() -> None:
+    code = f"import sys; sys.stdout = None; {BOTH}; sys.exit(render.colored())"
+    assert run(code) == (0, "")
+
+
+def test_what_the_output_cannot_encode_is_spelled_out() -> None:
+    code = 'from dra_driver.cli import render; render.line("gp\\u00fc \\ud800")'
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "gp\\xfc \\ud800\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gp\u00fc 0", "gp\u00fc 0"),
+        ("\033[31mred", "\\x1b[31mred"),
+        ("a\u202eb\u2066c", "a\\u202eb\\u2066c"),
+        ("bell\a\n", "bell\\x07\\n"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str, capsys) -> None:
+    assert render.plain(text) == shown
+    render.error(text.rstrip("\n"))
+    shown = shown.removesuffix("\\n")
+    assert capsys.readouterr().err == f"dra-driver: {shown}\n"
+
+
+def test_an_error_of_several_lines_stays_so(capsys) -> None:
+    render.error("one\ntwo\033")
+    assert capsys.readouterr().err == "dra-driver: one\ntwo\\x1b\n"
 
 
 def test_a_table_has_left_aligned_columns_and_no_trailing_blanks(capsys) -> None:

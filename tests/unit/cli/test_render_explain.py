@@ -195,6 +195,27 @@ def test_nodes_advise_only_where_nothing_else_does() -> None:
     assert advice(report(2, nodes=nodes[1:])) == []
 
 
+def test_nodes_of_several_groups_are_advised_together() -> None:
+    cordoned = NodeUnschedulable()
+    nodes = (
+        NodeGroup(count=2, nodes=("a", "b"), pod=(cordoned,)),
+        NodeGroup(count=1, nodes=("c",), pod=(cordoned, NodeTainted("t"))),
+    )
+    assert advice(report(3, nodes=nodes, verdicts=(cordoned,))) == [
+        f"  - pod ns/p, nodes a, b, c: {fix(cordoned)}",
+        f"  - node c: {fix(NodeTainted('t'))}",
+    ]
+    many = (NodeGroup(count=6, nodes=tuple("abcdef"), pod=(cordoned,)),)
+    assert advice(report(3, nodes=many)) == [f"  - nodes a, b, c, d, … (6): {fix(cordoned)}"]
+
+
+def test_a_class_without_a_name_is_looked_for_in_its_request() -> None:
+    nameless = ClassMissing("")
+    request = RequestReport(name="gpu", asks="1 x ", verdicts=(nameless,))
+    assert str(nameless) == "the request names no device class"
+    assert advice(of_requests(request)) == [f"  - request gpu of claim ns/c: {fix(nameless)}"]
+
+
 def test_a_claim_tells_where_it_comes_from_and_what_it_has() -> None:
     claim = ClaimReport(
         name="ns/c", origin="template ns/t", verdicts=(NoDevices(),), allocated=(CHOSEN,)
@@ -225,6 +246,39 @@ def test_what_could_not_be_read_stands_last_and_gates_are_a_quiet_line() -> None
     ]
     only = lines(report(exit_code=0, not_read=gaps[1:]))
     assert only[3] == "Could not be read"
+
+
+def test_what_objects_hold_never_reaches_the_terminal_as_it_is() -> None:
+    evil = "\033[31m\u202e"
+    claim = ClaimReport(
+        name=f"ns/{evil}",
+        requests=(
+            RequestReport(
+                name="gpu",
+                asks=f"1 x {evil}",
+                verdicts=(CompileError("request", 0, f"ERROR {evil}", evil),),
+                devices=(DeviceGroup(verdict=Fits(), count=1, examples=(evil,)),),
+            ),
+        ),
+    )
+    gap = NotRead(resource="pods", reason="malformed", name=evil, message=evil)
+    given = Report(
+        subject=f"pod {evil}",
+        outcome="could not tell",
+        exit_code=2,
+        summary=evil,
+        cluster=evil,
+        claims=(claim,),
+        nodes=(NodeGroup(count=1, nodes=(evil,), pod=(NodeTainted(evil),)),),
+        changes=(Change(what=evil, on=evil),),
+        not_read=(gap, NotRead(resource="/metrics", reason="forbidden")),
+    )
+    shown = "\n".join(lines(given))
+    assert "\033" not in shown
+    assert "\u202e" not in shown
+    assert "pod \\x1b[31m\\u202e: could not tell" in shown
+    assert "        ERROR \\x1b[31m\\u202e" in shown
+    assert "Claim ns/\\x1b[31m\\u202e" in shown
 
 
 def test_colour_marks_the_outcome_and_headings() -> None:
