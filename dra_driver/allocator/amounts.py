@@ -27,6 +27,9 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DIGITS = 18  # that surely fit into 64 bits
 _EXPONENT_CHARACTERS = 4  # more would only cost memory
+_MOST_DIGITS = 3000
+"""Of more Python makes no integer, or none that it would write down again once an exponent is added."""
+_SHOWN = 80
 
 
 class Amount(NamedTuple):
@@ -58,22 +61,31 @@ def amount(text: QuantityText) -> Amount:
     """Read a quantity as it stands in an object."""
     match = _SHAPE.fullmatch(str(text).strip())
     if match is None or not (match[2] or match[3]):
-        raise AllocationError(f"{text!r} is no quantity; write for example 80Gi, 500m or 1e3")
-    sign, digits, fraction, suffix = match[1], match[2], match[3] or "", match[4]
+        raise AllocationError(
+            f"{_in_brief(text)} is no quantity; write for example 80Gi, 500m or 1e3"
+        )
+    sign, digits, fraction, suffix = match[1], match[2].lstrip("0"), match[3] or "", match[4]
+    if len(digits) + len(fraction) > _MOST_DIGITS:
+        raise AllocationError(f"{_in_brief(text)} has more than {_MOST_DIGITS:,} digits")
+    digits = digits or "0"
     if suffix in _BINARY:
         return _binary(match[0], sign, digits, fraction, _BINARY[suffix])
     if suffix in _DECIMAL:
         return _decimal(match[0], sign, digits, fraction, (_DECIMAL[suffix], "DecimalSI"))
     if len(suffix) > _EXPONENT_CHARACTERS:
-        raise AllocationError(f"{text!r} has an exponent beyond every quantity")
+        raise AllocationError(f"{_in_brief(text)} has an exponent beyond every quantity")
     return _decimal(match[0], sign, digits, fraction, (int(suffix[1:]), "DecimalExponent"))
+
+
+def _in_brief(text: QuantityText) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
 
 def _decimal(text: str, sign: str, digits: str, fraction: str, unit: tuple[int, Format]) -> Amount:
     exponent, form = unit
     if text == "0":
         return ZERO
-    digits = digits.lstrip("0") or "0"
     shifted = digits + fraction
     scale = exponent - len(fraction)
     value = int(shifted) if sign != "-" else -int(shifted)
@@ -86,7 +98,6 @@ def _decimal(text: str, sign: str, digits: str, fraction: str, unit: tuple[int, 
 
 
 def _binary(text: str, sign: str, digits: str, fraction: str, exponent: int) -> Amount:
-    digits = digits.lstrip("0") or "0"
     shifted = int(digits + fraction)
     value = shifted << exponent
     factor = -1 if sign == "-" else 1

@@ -8,13 +8,14 @@ No secrets: a pod is known only as far as `dra_driver.model.api.core` goes (no e
 `without_secrets` takes out what may still hold some: annotations, and the opaque parameters meant for drivers.
 """
 
+import re
 from typing import Literal, TypeVar
 
 import msgspec
 
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Node, Pod
-from dra_driver.model.api.meta import ApiValue
+from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
     DeviceClaim,
     DeviceClass,
@@ -31,6 +32,7 @@ FORMAT = "dra-driver/record"
 FORMAT_VERSION = 1
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM,)
+_MINOR = re.compile(r"[^.]*\.([0-9]{1,4})(?![0-9])")
 _AGAIN = "write it again with `dra-driver record`"
 
 NotReadReason = Literal["forbidden", "not_served", "malformed", "timeout", "failed"]
@@ -74,9 +76,8 @@ class ClusterState(ApiValue, frozen=True):
     @property
     def minor(self) -> int | None:
         """The 37 of "v1.37.1", or None when the version is unknown."""
-        parts = self.kubernetes_version.lstrip("v").split(".")
-        digits = "".join(character for character in (*parts, "", "")[1] if character.isdigit())
-        return int(digits) if digits else None
+        found = _MINOR.match(self.kubernetes_version)
+        return int(found[1]) if found else None
 
     def unread(self, resource: str) -> NotRead | None:
         """Why a whole kind of object is missing here, if it is."""
@@ -176,12 +177,17 @@ _Object = TypeVar(
 
 
 def _plain(thing: _Object) -> _Object:
-    annotations = thing.metadata.annotations
-    if not annotations:
+    metadata = _kept(thing.metadata)
+    if metadata is thing.metadata:
         return thing
-    kept = {key: value for key, value in annotations.items() if key in _KEPT_ANNOTATIONS}
-    metadata = msgspec.structs.replace(thing.metadata, annotations=kept or None)
     return msgspec.structs.replace(thing, metadata=metadata)
+
+
+def _kept(metadata: ObjectMeta) -> ObjectMeta:
+    if not metadata.annotations:
+        return metadata
+    kept = {key: text for key, text in metadata.annotations.items() if key in _KEPT_ANNOTATIONS}
+    return msgspec.structs.replace(metadata, annotations=kept or None)
 
 
 def _class(device_class: DeviceClass) -> DeviceClass:
@@ -228,7 +234,7 @@ def _claim(claim: ResourceClaim) -> ResourceClaim:
 
 def _template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
     spec = ResourceClaimTemplateSpec(
-        metadata=template.spec.metadata,
+        metadata=_kept(template.spec.metadata),
         spec=ResourceClaimSpec(devices=_devices(template.spec.spec.devices)),
     )
     return msgspec.structs.replace(template, spec=spec)

@@ -41,6 +41,19 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         amount(text)
 
 
+@pytest.mark.parametrize("suffix", ["", "Gi", "e999"])
+def test_a_quantity_of_thousands_of_digits_is_refused_in_brief(suffix: str) -> None:
+    most = "9" * 3000 + suffix
+    assert str(amount(f"{'0' * 5000}{most}")) == str(amount(most))
+    for text in ("9" * 3001 + suffix, f"9.{'1' * 5000}{suffix}"):
+        with pytest.raises(AllocationError, match="has more than 3,000 digits") as refused:
+            amount(text)
+        assert len(str(refused.value)) < 120
+    with pytest.raises(AllocationError) as unread:
+        amount("x" * 5000)
+    assert len(str(unread.value)) < 160
+
+
 @pytest.mark.parametrize(
     ("text", "written"),
     [

@@ -41,7 +41,10 @@ STATE = msgspec.convert(
             },
             {"metadata": {"name": "plain"}},
         ],
-        "resourceClaimTemplates": [{"metadata": NAMED, "spec": {"spec": SPEC}}],
+        "resourceClaimTemplates": [
+            {"metadata": NAMED, "spec": {"metadata": NAMED, "spec": SPEC}},
+            {"metadata": {"name": "plain"}},
+        ],
         "deviceTaintRules": [{"metadata": NAMED}],
         "notRead": [
             {"resource": "pods", "reason": "malformed", "name": "ns/p", "message": "m"},
@@ -64,12 +67,25 @@ def test_secrets_are_left_out_and_the_rest_stays() -> None:
     assert plain.nodes[0].metadata.annotations == {EXTENDED_RESOURCE_CLAIM: "true"}
     assert plain.pods[0].metadata.annotations is None
     assert plain.resource_claims[0].spec.devices.requests[0].name == "r"
+    template = plain.resource_claim_templates[0].spec.metadata
+    assert (template.name, template.annotations) == ("x", {EXTENDED_RESOURCE_CLAIM: "true"})
     assert plain.device_classes[0].spec.config[0].opaque.driver == "d"
     assert without_secrets(plain) == plain
 
 
 @pytest.mark.parametrize(
-    ("version", "minor"), [("v1.37.1", 37), ("1.34+", 34), ("", None), ("v2", None), ("x.y", None)]
+    ("version", "minor"),
+    [
+        ("v1.37.1", 37),
+        ("1.34+", 34),
+        ("", None),
+        ("v2", None),
+        ("x.y", None),
+        ("v1.\u00b2", None),
+        ("v1.\u0663\u0667", None),
+        ("v1.99999", None),
+        (f"v1.{'3' * 5000}", None),
+    ],
 )
 def test_the_minor_release_is_read(version: str, minor: int | None) -> None:
     assert ClusterState(kubernetes_version=version).minor == minor
