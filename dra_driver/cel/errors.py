@@ -19,12 +19,14 @@ PROGRAM = "program instantiation failed: "
 class Issue:
     """One thing that is wrong, and at which character (from 0) it is; None for the expression as a whole.
 
+    `noticed` is where that was found out; the API server does not say.
     The hint may be a function, as finding the word that somebody meant takes longer than all the rest.
     """
 
     message: str
     offset: int | None
     hint: str | Callable[[], str] = ""
+    noticed: int | None = None
 
     def advice(self) -> str:
         """The hint as text."""
@@ -75,7 +77,8 @@ def error_of(expression: str, issues: Sequence[Issue]) -> CompileError:
         shown.append(f"{len(issues) - MAX_ISSUES} more errors were truncated")
     message = "\n".join(shown)
     first = ordered[0]
-    place = None if first.offset is None else _place(expression, first.offset)
+    offset = first.noticed if first.offset is None else first.offset
+    place = None if offset is None else _place(expression, offset)
     return CompileError(
         message,
         line=place.line if place else 0,

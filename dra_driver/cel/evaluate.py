@@ -31,6 +31,7 @@ def program(checked: Checked, cost_limit: int | None = None) -> Program:
 
     def evaluate(device: DeviceValue) -> object:
         tracker = None if cost_limit is None else Tracker(cost_limit)
+        values.work.begin()
         result = root(Frame(device, [None] * size, tracker))
         if isinstance(result, EvaluationError):
             # The same error may be raised again, and by another thread; texts may hold bytes that are no UTF-8.

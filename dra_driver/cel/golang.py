@@ -26,6 +26,16 @@ _LOWEST_EXPONENT = -4
 _DELETE = "\x7f"
 _BEYOND_BMP = 0x10000
 _ESCAPED_BYTES = range(0xDC80, 0xDD00)
+_ENOUGH_DIGITS = 21  # one more than the largest number of 64 bits has
+
+
+def integer(text: str) -> int:
+    """The number that a sign and digits write; of one that 64 bits do not hold only how it begins counts.
+
+    Python itself refuses to read more than 4,300 digits, leading zeros included.
+    """
+    digits = text.lstrip("+-").lstrip("0")[:_ENOUGH_DIGITS] or "0"
+    return -int(digits) if text.startswith("-") else int(digits)
 
 
 def double(value: float) -> str:

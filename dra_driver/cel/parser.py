@@ -149,7 +149,8 @@ class _Parser(Nodes):
 
     def _too_deep(self, message: str) -> CompileError:
         hint = "The expression is nested too deeply: it has to be simpler."
-        return error_of(self._expression, [*self._issues, Issue(message, None, hint)])
+        issue = Issue(message, None, hint, noticed=self._token.offset)
+        return error_of(self._expression, [*self._issues, issue])
 
     def _measured(self, node: Expr, operands: Sequence[Expr], *, counts: bool = True) -> Expr:
         """Note how high the tree under `node` is, in nodes that count."""

@@ -18,8 +18,6 @@ from dra_driver.cel.library import times
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.values import Timestamp
 
-_MOST_PRECISION_DIGITS = 19
-
 
 def literals(checked: Checked) -> list[Issue]:
     """What is wrong with them."""
@@ -112,15 +110,12 @@ def _is_duration(value: object) -> bool:
 
 
 def _is_timestamp(value: object) -> bool:
-    if isinstance(value, str):
-        return times.parse_timestamp(value) is not None
-    if not isinstance(value, int):
-        return False
     try:
-        times.in_range(Timestamp(value, 0))
+        if isinstance(value, str):
+            return times.parse_timestamp(value) is not None
+        return isinstance(value, int) and bool(times.in_range(Timestamp(value, 0)))
     except EvaluationError:
         return False
-    return True
 
 
 def _is_pattern(value: object) -> bool:
@@ -219,7 +214,7 @@ def _precision_problem(clause: re.Match[str]) -> str:
     parsing = f'error while converting precision to integer: strconv.Atoi: parsing "{digits}": '
     if not digits:
         return f"{parsing}invalid syntax"
-    if len(digits.lstrip("0")) > _MOST_PRECISION_DIGITS or int(digits) >= 2**63:
+    if golang.integer(digits) >= 2**63:
         return f"{parsing}value out of range"
     return ""
 

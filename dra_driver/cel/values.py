@@ -294,9 +294,37 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
+class Work:
+    """How many elements an evaluation may still compare or write.
+
+    A list of a list of … that each hold the one before twice has few parts, but 2^40 elements. Its static cost is small, and the
+    time of cel-go without bounds; here the evaluation ends with an error.
+    """
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Another evaluation."""
+        self.left = MOST_ELEMENTS
+
+    def spend(self, elements: int) -> None:
+        """Note that so many are looked at."""
+        self.left -= elements
+        if self.left < 0:
+            raise Aborted(f"more than {MOST_ELEMENTS} elements would have to be looked at")
+
+
+MOST_ELEMENTS = 2_000_000
+work = Work()
+"""Shared: threads that evaluate at the same time may only stop each other's evaluations of this kind earlier."""
+
+
 def _equal_lists(left: list[object], right: list[object]) -> bool:
     if len(left) != len(right):
         return False
+    work.spend(len(left))
     strict = isinstance(left, ConcatenatedList)
     return _all_equal(((a, b) for a, b in zip(left, right, strict=True)), strict=strict)
 
@@ -304,6 +332,7 @@ def _equal_lists(left: list[object], right: list[object]) -> bool:
 def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool:
     if len(left) != len(right):
         return False
+    work.spend(len(left))
     pairs = []
     for key, value in left.items():
         other, found = find(right, key_value(key))
@@ -320,6 +349,8 @@ def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
         try:
             if not equal(left, right):
                 return False
+        except Aborted:
+            raise
         except EvaluationError as found:
             error = error or found
     if strict and error is not None:
@@ -331,6 +362,8 @@ def is_true(left: object, right: object) -> bool:
     """Whether the left value's method says that both are equal; what cannot be compared is not."""
     try:
         return equal_values(left, right)
+    except Aborted:
+        raise
     except EvaluationError:
         return False
 

@@ -172,6 +172,28 @@ WORST = {
     "precision": "'%.999999999f'.format([1.0]) == ''",
     "arguments of format": "'" + "%s" * 5000 + "'.format([]) == ''",
     "quantity": "quantity('" + "9" * 10_000 + "').isInteger()",
+    "zeros of what is no quantity": "isQuantity('" + "0" * 9000 + "x')",
+    "letters of what is no quantity": "isQuantity('1" + "E" * 9000 + "!')",
+    "zeros before an int": "int('" + "0" * 9000 + "1') == 1",
+    "zeros before a precision": "'%." + "0" * 9000 + "2f'.format([1.0]) == '1.00'",
+    "year before the first": "timestamp('0000-01-01T00:00:00Z') == timestamp(0)",
+    "shared lists compared": "cel.bind(x, [1], "
+    + "cel.bind(x, [x, x], " * 40
+    + "x == x"
+    + ")" * 41,
+    "shared lists searched": "cel.bind(x, [1], "
+    + "cel.bind(x, [x, x], " * 40
+    + "x in [x]"
+    + ")" * 41,
+    "shared lists written": "cel.bind(x, [1], "
+    + "cel.bind(x, [x, x], " * 40
+    + "'%s'.format([x]) == ''"
+    + ")" * 41,
+    "shared maps written": "cel.bind(x, {1: 1}, "
+    + "cel.bind(x, {1: x, 2: x}, " * 40
+    + "'%s'.format([x]) == ''"
+    + ")" * 41,
+    "much written": "'" + "%.9999999e" * 900 + "'.format([" + ",".join(["1.0"] * 900) + "]) == ''",
     "exponent of a quantity": "quantity('1e999999999').isInteger()",
     "version": "semver('" + "1." * 5000 + "').major() == 1",
     "duration": "duration('" + "9" * 10_000 + "s') == duration('1s')",
@@ -229,6 +251,21 @@ def test_the_worst_that_comes_to_mind_is_answered(name: str) -> None:
     check(WORST[name])
 
 
+@pytest.mark.parametrize("what", ["compared", "searched", "written"])
+def test_lists_that_share_their_parts_end_the_evaluation(what: str) -> None:
+    answer = ask(WORST[f"shared lists {what}"])
+    assert str(answer) == "more than 2000000 elements would have to be looked at"
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("closed parentheses", 251), ("chain of plus", 1007), ("spaces", 10241)]
+)
+def test_what_is_too_deep_is_shown_where_that_was_noticed(name: str, column: int) -> None:
+    answer = ask(WORST[name])
+    assert isinstance(answer, CompileError)
+    assert (answer.line, answer.column) == (1, column)
+
+
 def test_an_expression_of_nothing_is_refused_at_its_first_character() -> None:
     answer = ask("")
     assert isinstance(answer, CompileError)
@@ -241,7 +278,7 @@ def test_what_is_no_unicode_is_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["doubling", "doubling lists", "a long range", "binds", "many errors"]
+    "name", ["doubling", "doubling lists", "a long range", "binds", "many errors", "much written"]
 )
 def test_what_would_grow_without_bounds_stays_small(name: str) -> None:
     tracemalloc.start()

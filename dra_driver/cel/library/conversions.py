@@ -30,7 +30,6 @@ _DECIMAL_DOUBLE = re.compile(
 )
 _HEX_DOUBLE = re.compile(rf"[+-]?0[xX](?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})[pP][+-]?{_DIGITS}")
 _SPECIAL_DOUBLE = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
-_LONGEST_INTEGER = 4000  # digits: Python refuses to read more, and 20 are too many already
 _BOOLS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
 )
@@ -45,10 +44,9 @@ def _not_a(type_name: str) -> EvaluationError:
 
 
 def _integer(text: str, shape: re.Pattern[str], low: int, high: int) -> int | None:
-    digits = text.lstrip("+-").lstrip("0")
-    if not shape.fullmatch(text) or len(digits) > _LONGEST_INTEGER:
+    if not shape.fullmatch(text):
         return None
-    value = int(text)
+    value = golang.integer(text)
     return value if low <= value <= high else None
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from dra_driver.cel import golang, values
 from dra_driver.cel.ast import Uint
-from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.library import conversions
 from dra_driver.cel.values import Timestamp, TypeValue
 
@@ -21,6 +21,7 @@ _PRECISION = 6
 _FILLED = 255
 _SMALLEST_DIGIT = 1100  # no double has one that is further behind the point
 _LONGEST = 10**6
+_MOST_WRITTEN = 5 * 10**7  # Go goes on, until it runs out of memory
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _DIGITS = "0123456789"
@@ -32,7 +33,7 @@ _FORMAT_ERROR = "error during formatting: "
 def format_text(template: str, arguments: list[object]) -> str:
     """The template with each clause replaced by its argument."""
     written: list[str] = []
-    position = used = 0
+    position, used, left = 0, 0, _MOST_WRITTEN
     while position < len(template):
         if template[position] != "%":
             written.append(template[position])
@@ -43,6 +44,9 @@ def format_text(template: str, arguments: list[object]) -> str:
         else:
             length, shown = _clause(template[position + 1 :], arguments, used)
             written.append(shown)
+            left -= len(shown)
+            if left < 0:
+                raise EvaluationError(f"the text would have more than {_MOST_WRITTEN} characters")
             position += 1 + length
             used += 1
     return "".join(written)
@@ -56,6 +60,8 @@ def _clause(rest: str, arguments: list[object], used: int) -> tuple[int, str]:
     length, verb, precision = _verb(rest)
     try:
         return length, _write(verb, precision, arguments[used])
+    except Aborted:
+        raise
     except EvaluationError as error:
         raise EvaluationError(_FORMAT_ERROR + error.message) from error
 
@@ -79,9 +85,10 @@ def _precision(digits: str) -> int:
     parsing = f"error while converting precision to integer: strconv.Atoi: parsing {golang.quote(digits)}: "
     if not digits:
         raise EvaluationError(_precision_error(parsing + "invalid syntax"))
-    if len(digits.lstrip("0")) > len(str(values.INT_MAX)) or int(digits) > values.INT_MAX:
+    precision = golang.integer(digits)
+    if precision > values.INT_MAX:
         raise EvaluationError(_precision_error(parsing + "value out of range"))
-    return int(digits)
+    return precision
 
 
 def _precision_error(problem: str) -> str:
@@ -116,10 +123,12 @@ def _string(argument: object) -> str:
 
 
 def _list(elements: list[object]) -> str:
+    values.work.spend(len(elements))
     return "[" + ", ".join(map(_element, elements)) + "]"
 
 
 def _map(mapping: dict[object, object]) -> str:
+    values.work.spend(len(mapping))
     pairs = [(_key(values.key_value(key)), _element(value)) for key, value in mapping.items()]
     pairs.sort(key=lambda pair: golang.utf8(pair[0]))
     return "{" + ", ".join(f"{key}:{value}" for key, value in pairs) + "}"

@@ -22,7 +22,8 @@ from dra_driver.model import quantity as canonical
 
 TYPE = "kubernetes.Quantity"
 
-_SHAPE = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+# Each part takes all that it can and gives nothing back, so that a long text that is no quantity costs no more.
+_SHAPE = re.compile(r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
 _WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )

@@ -222,8 +222,7 @@ def _wrapped(minutes: int) -> int:
 def _whole(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise EvaluationError(f"strconv.Atoi: parsing {golang.quote(text)}: invalid syntax")
-    digits = text.lstrip("+-").lstrip("0") or "0"
-    number = int(digits[: _LONGEST + 1]) * (-1 if text[0] == "-" else 1)
+    number = golang.integer(text)
     if not INT_MIN <= number <= INT_MAX:
         raise EvaluationError(f"strconv.Atoi: parsing {golang.quote(text)}: value out of range")
     return number

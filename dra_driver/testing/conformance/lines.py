@@ -46,5 +46,5 @@ def answer_lines(
 def _name(line: bytes) -> str:
     try:
         return msgspec.json.decode(line, type=Named).name
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""

@@ -91,6 +91,7 @@ def test_the_door_answers_every_line_in_order_and_survives_those_that_are_malfor
         json.dumps({"name": "no-expression"}),
         json.dumps({"name": "bad-env", "expression": "true", "env": "Other"}),
         '{"name": "bad-utf8", "expression": "\xff"}'.encode("latin-1").decode("latin-1"),
+        '{"name": ' * 100_000,
         json.dumps({**FISH, "name": "last"}),
     ]
     answers = door("cel", lines="\n".join(lines))
@@ -100,6 +101,7 @@ def test_the_door_answers_every_line_in_order_and_survives_those_that_are_malfor
         ("no-expression", "compile error"),
         ("bad-env", "compile error"),
         ("bad-utf8", "compile error"),
+        ("", "compile error"),
         ("last", "true"),
     ]
     assert all(answer["compileError"].startswith("malformed line") for answer in answers[1:4])
