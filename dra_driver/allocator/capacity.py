@@ -65,6 +65,37 @@ def forbidden_capacity(
     )
 
 
+def permitted(offered: DeviceCapacity, most: Amount) -> Amount | None:
+    """The largest amount up to `most` that the capacity's policy allows to take; None if there is none."""
+    policy = offered.request_policy
+    if policy is None:
+        return most
+    valid = policy.valid_range
+    if valid is None:
+        values = [amount(value) for value in policy.valid_values or ()]
+        fitting = [value for value in values if value.nanos <= most.nanos]
+        return max(fitting, key=lambda one: one.nanos, default=None if values else most)
+    least = amount(valid.min or "0").nanos
+    bounds = (most, amount(valid.max)) if valid.max is not None else (most,)
+    bound = min(bounds, key=lambda one: one.nanos)
+    if bound.nanos < least:
+        return None
+    step = amount(valid.step).nanos if valid.step is not None else 0
+    if step <= 0 or (bound.nanos - least) % step == 0:
+        return bound
+    return Amount(bound.nanos - (bound.nanos - least) % step, bound.format)
+
+
+def policy_in_words(policy: CapacityRequestPolicy | None) -> str:
+    """What may be taken of a capacity at once."""
+    valid = policy.valid_range if policy else None
+    if valid is None:
+        return ", ".join(map(str, (policy.valid_values if policy else None) or ()))
+    words = f"from {valid.min} " if valid.min is not None else ""
+    words += f"up to {valid.max}" if valid.max is not None else "upwards"
+    return words + (f" in steps of {valid.step}" if valid.step is not None else "")
+
+
 def exhausted_capacity(
     consumed: Consumed, capacity: Mapping[str, Amount], taken: Mapping[str, int]
 ) -> str | None:
@@ -126,18 +157,20 @@ def _round_up_in_milli(requested: Amount, minimum: Amount, step: Amount) -> Amou
             f"{_NOT_REPRESENTABLE}: request {requested} is not a representable milli value"
         )
     milli = _next_step(wanted, minimum.nanos // MILLI, step.nanos // MILLI)
-    if milli > MAX_INT64:
+    # Upstream's comparison with the largest number overflows for a negative minimum, and always fails.
+    if minimum.nanos < 0 or milli > MAX_INT64:
         raise AllocationError(
             f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes the milli-value range"
         )
     return Amount(milli * MILLI, step.format, 0 if milli % 1000 == 0 else -3)
 
 
+_NO_STEP = "the step of the valid range is not positive, the driver must correct it"
+
+
 def _next_step(wanted: int, minimum: int, step: int) -> int:
     if step <= 0:
-        raise AllocationError(
-            "the step of the valid range is not positive, the driver must correct it"
-        )
+        raise AllocationError(_NO_STEP)
     return minimum + -(-(wanted - minimum) // step) * step
 
 
@@ -166,7 +199,9 @@ def _outside(taken: Amount, valid: CapacityRequestPolicyRange, *, fractional: bo
 
 
 def _between_steps(taken: int, minimum: int, step: int) -> bool:
-    return _next_step(taken, minimum, step) != taken
+    if step == 0:
+        raise AllocationError(_NO_STEP)
+    return (taken - minimum) % step != 0
 
 
 def _bound(minimum: QuantityText | None) -> Amount:

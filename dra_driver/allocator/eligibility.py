@@ -155,9 +155,13 @@ class Eligibility:
     def _forbidden(self, request: Request, device: SliceDevice, consumed: Consumed) -> str | None:
         known, key = device.forbidden, request.capacity_key
         if key not in known:
-            known[key] = forbidden_capacity(
-                consumed, device.device.capacity or {}, fractional=self._rules.fractional_capacity
-            )
+            offered, fractional = device.device.capacity or {}, self._rules.fractional_capacity
+            try:
+                known[key] = forbidden_capacity(consumed, offered, fractional=fractional)
+            except AllocationError as error:
+                raise AllocationError(
+                    f"{request}: checking capacity for device {device.id}: {error}"
+                ) from error
         return known[key]
 
     def blocked(self, request: Request, device: SliceDevice) -> Reason | None:

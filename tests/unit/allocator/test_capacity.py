@@ -146,6 +146,12 @@ def test_a_default_finer_than_thousandths_lies_between_steps() -> None:
                 " passes the milli-value range"
             ),
         ),
+        (
+            {"validRange": {"min": "-500m", "step": "250m"}},
+            "1",
+            True,
+            f"{OUT_OF_RANGE}: rounding request 1 up to the next step passes the milli-value range",
+        ),
         (None, "-1", True, "capacity value is negative"),
         (
             {"validRange": {"min": "1", "step": "0"}},
@@ -174,6 +180,18 @@ def test_a_minimum_below_zero_is_no_limit_of_the_arithmetic() -> None:
 def test_a_range_with_steps_from_nowhere_is_refused() -> None:
     with pytest.raises(AllocationError, match="has a step and no minimum"):
         forbidden({"validRange": {"step": "5"}}, "3")
+
+
+def test_steps_downwards_divide_all_the_same() -> None:
+    capacity = offered({"validRange": {"min": "0", "step": "-2"}})
+    for taken_, problem in (("4", None), ("3", "memory")):
+        consumed = {"memory": amount(taken_)}
+        assert forbidden_capacity(consumed, capacity, fractional=True) == problem
+
+
+def test_steps_of_nothing_are_refused() -> None:
+    with pytest.raises(AllocationError, match="is not positive"):
+        forbidden({"validRange": {"min": "0", "step": "0"}}, None)
 
 
 def test_steps_finer_than_thousandths_are_counted_in_whole_numbers() -> None:
