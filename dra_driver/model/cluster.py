@@ -50,6 +50,9 @@ class NotRead(ApiValue, frozen=True):
     name: str = ""
     message: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.resource} {self.name}".rstrip() + f": {self.message}"
+
 
 class ClusterState(ApiValue, frozen=True):
     """One cluster at one moment. Objects are resource.k8s.io/v1, whatever the cluster serves.
@@ -79,11 +82,16 @@ class ClusterState(ApiValue, frozen=True):
         found = _MINOR.match(self.kubernetes_version)
         return int(found[1]) if found else None
 
-    def unread(self, resource: str) -> NotRead | None:
-        """Why a whole kind of object is missing here, if it is."""
+    def unread(self, resource: str, name: str = "") -> NotRead | None:
+        """Why a whole kind of object is missing here, or the one of that name, if it is."""
         return next(
-            (gap for gap in self.not_read if gap.resource == resource and not gap.name), None
+            (gap for gap in self.not_read if gap.resource == resource and gap.name in ("", name)),
+            None,
         )
+
+    def gaps(self, resource: str) -> tuple[NotRead, ...]:
+        """All that is missing of a kind: single objects too."""
+        return tuple(gap for gap in self.not_read if gap.resource == resource)
 
 
 class _Head(msgspec.Struct, rename="camel"):

@@ -93,7 +93,11 @@ def test_the_minor_release_is_read(version: str, minor: int | None) -> None:
 
 def test_a_kind_that_is_missing_is_told_from_one_bad_object() -> None:
     assert STATE.unread("pods") is None
-    assert STATE.unread("nodes") == NotRead(resource="nodes", reason="forbidden", message="n")
+    nodes = NotRead(resource="nodes", reason="forbidden", message="n")
+    assert STATE.unread("nodes") == STATE.unread("nodes", "any") == nodes
+    (bad,) = STATE.gaps("pods")
+    assert (STATE.unread("pods", "ns/p"), STATE.unread("pods", "ns/q")) == (bad, None)
+    assert [str(gap) for gap in (bad, nodes)] == ["pods ns/p: m", "nodes: n"]
 
 
 def changed(**fields: object) -> bytes:

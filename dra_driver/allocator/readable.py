@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects of a cluster have a quantity that is none?
+
+An API server keeps none such, but a record may have been edited. The object that has it is left out and noted, as one that
+could not be read at all; so it costs nothing but itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.model.api.core import Container, Node, Pod
+from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
+from dra_driver.model.api.resource_claim import (
+    CapacityRequirements,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from dra_driver.model.api.resource_slice import CapacityRequestPolicy, Counter, ResourceSlice
+from dra_driver.model.cluster import ClusterState, NotRead
+
+Found = Iterator[tuple[str, QuantityText | None]]
+"""Where a quantity stands, and its text."""
+
+
+def readable(state: ClusterState) -> ClusterState:
+    """The cluster without objects that have a bad quantity; these are among what could not be read."""
+    kept: dict[str, tuple[ApiValue, ...]] = {}
+    gaps: list[NotRead] = []
+    for resource, field in _RESOURCES.items():
+        objects: tuple[Any, ...] = getattr(state, field)
+        bad = {id(one): problem for one in objects if (problem := bad_quantity(one))}
+        if bad:
+            kept[field] = tuple(one for one in objects if id(one) not in bad)
+            gaps += (
+                _gap(resource, one.metadata, bad[id(one)]) for one in objects if id(one) in bad
+            )
+    if not gaps:
+        return state
+    return msgspec.structs.replace(state, **kept, not_read=(*state.not_read, *gaps))
+
+
+def bad_quantity(thing: ApiValue) -> str:
+    """The first quantity of the object that cannot be read, as "field: what is wrong"; "" where there is none."""
+    quantities = _QUANTITIES.get(type(thing))
+    for field, text in quantities(thing) if quantities else ():
+        try:
+            if text is not None:
+                amount(text)
+        except AllocationError as error:
+            return f"{field}: {error}"
+    return ""
+
+
+def _gap(resource: str, metadata: ObjectMeta, problem: str) -> NotRead:
+    name = "/".join(part for part in (metadata.namespace, metadata.name) if part)
+    return NotRead(resource=resource, reason="malformed", name=name, message=problem)
+
+
+def _of_node(node: Node) -> Found:
+    return _named("status.allocatable", node.status.allocatable)
+
+
+def _of_pod(pod: Pod) -> Found:
+    spec = pod.spec
+    yield from _of_containers("spec.containers", spec.containers or ())
+    yield from _of_containers("spec.initContainers", spec.init_containers or ())
+    if spec.resources is not None:
+        yield from _named("spec.resources.requests", spec.resources.requests)
+    yield from _named("spec.overhead", spec.overhead)
+
+
+def _of_containers(field: str, containers: Iterable[Container]) -> Found:
+    for container in containers:
+        place = f"{field}[{container.name}].resources.requests"
+        yield from _named(place, container.resources.requests)
+
+
+def _of_slice(published: ResourceSlice) -> Found:
+    spec = published.spec
+    for counter_set in spec.shared_counters or ():
+        yield from _counters(f"spec.sharedCounters[{counter_set.name}]", counter_set.counters)
+    for device in spec.devices or ():
+        for name, capacity in (device.capacity or {}).items():
+            place = f"spec.devices[{device.name}].capacity[{name}]"
+            yield f"{place}.value", capacity.value
+            if capacity.request_policy is not None:
+                yield from _policy(f"{place}.requestPolicy", capacity.request_policy)
+        for part in device.consumes_counters or ():
+            place = f"spec.devices[{device.name}].consumesCounters[{part.counter_set}]"
+            yield from _counters(place, part.counters)
+
+
+def _counters(place: str, counters: Mapping[str, Counter] | None) -> Found:
+    return ((f"{place}.counters[{name}]", one.value) for name, one in (counters or {}).items())
+
+
+def _policy(place: str, policy: CapacityRequestPolicy) -> Found:
+    yield f"{place}.default", policy.default
+    for value in policy.valid_values or ():
+        yield f"{place}.validValues", value
+    if policy.valid_range is not None:
+        yield f"{place}.validRange.min", policy.valid_range.min
+        yield f"{place}.validRange.max", policy.valid_range.max
+        yield f"{place}.validRange.step", policy.valid_range.step
+
+
+def _of_claim(claim: ResourceClaim) -> Found:
+    yield from _asked("spec", claim.spec)
+    allocation = claim.status.allocation
+    for result in (allocation.devices.results or ()) if allocation else ():
+        place = f"status.allocation.devices.results[{result.device}].consumedCapacity"
+        yield from _named(place, result.consumed_capacity)
+
+
+def _of_template(template: ResourceClaimTemplate) -> Found:
+    return _asked("spec.spec", template.spec.spec)
+
+
+def _asked(place: str, spec: ResourceClaimSpec) -> Found:
+    for request in spec.devices.requests or ():
+        where = f"{place}.devices.requests[{request.name}]"
+        if request.exactly is not None:
+            yield from _capacity(f"{where}.exactly", request.exactly.capacity)
+        for one in request.first_available or ():
+            yield from _capacity(f"{where}.firstAvailable[{one.name}]", one.capacity)
+
+
+def _capacity(place: str, capacity: CapacityRequirements | None) -> Found:
+    return _named(f"{place}.capacity.requests", capacity.requests if capacity else None)
+
+
+def _named(place: str, quantities: Mapping[str, QuantityText] | None) -> Found:
+    return ((f"{place}[{name}]", text) for name, text in (quantities or {}).items())
+
+
+_RESOURCES = {
+    "nodes": "nodes",
+    "pods": "pods",
+    "resourceslices": "resource_slices",
+    "resourceclaims": "resource_claims",
+    "resourceclaimtemplates": "resource_claim_templates",
+}
+"""The kinds that have quantities, with the field of the cluster that holds them."""
+
+_QUANTITIES: Mapping[type[ApiValue], Callable[[Any], Found]] = {
+    Node: _of_node,
+    Pod: _of_pod,
+    ResourceSlice: _of_slice,
+    ResourceClaim: _of_claim,
+    ResourceClaimTemplate: _of_template,
+}
