@@ -14,7 +14,7 @@ from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import Eligibility, Holdings
-from dra_driver.allocator.failures import AllocationError, NodeAllocationError
+from dra_driver.allocator.failures import AllocationError, NodeAllocationError, TooManyAsked
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
 from dra_driver.allocator.pools import Pool, Slices
 from dra_driver.allocator.requests import Choice, Request, Requests, object_name
@@ -195,9 +195,10 @@ class _Asked:
             if prioritized:
                 wanted = min(one.count for one in alternatives)
             if wanted > MAX_RESULTS - fewest:
-                raise AllocationError(
+                raise TooManyAsked(
                     f"claim {name}, request {request.name}: adding {wanted} devices exceeds"
-                    f" the claim limit of {MAX_RESULTS}, with {fewest} already accounted for"
+                    f" the claim limit of {MAX_RESULTS}, with {fewest} already accounted for",
+                    fewest + wanted,
                 )
             fewest += wanted
             found.append(Choice(request.name, alternatives, prioritized=prioritized))

@@ -19,11 +19,13 @@ from dra_driver.allocator.capacity import (
     exhausted_capacity,
     forbidden_capacity,
     missing_capacity,
+    policy_in_words,
 )
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import (
+    ADMIN_ACCESS,
     BINDING_CONDITIONS,
     DERIVED_ATTRIBUTES,
     OPTIONAL_NODE_OPERATIONS,
@@ -34,9 +36,11 @@ from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.reach import Reach, described
 from dra_driver.allocator.taints import tolerates
 from dra_driver.cel.errors import CompileError as BadExpression
-from dra_driver.cel.explain import ExplainedSelector, FalsePart, meant
+from dra_driver.cel.explain import ExplainedSelector, FailingPart, FalsePart
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.paths import Path, value_at
+from dra_driver.cel.similar import meant, question
+from dra_driver.model.api.resource_claim import ExactDeviceRequest
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.verdict import (
     CapacityConsumed,
@@ -71,10 +75,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What selectors say of a device; `parts` are all conditions that are false, for finding a way out."""
+    """What selectors say of a device; `parts` are all conditions that are false, for finding a way out.
+
+    `failing` are the conditions with the run-time error that stops the search, if it comes to this device.
+    """
 
     verdicts: tuple[Verdict, ...] = ()
     parts: tuple[tuple[Chosen, FalsePart], ...] = ()
+    failing: tuple[tuple[Chosen, FailingPart], ...] = ()
 
 
 @dataclass(slots=True)
@@ -105,11 +113,18 @@ class RequestExplained:
         body = self.asked.body
         if body.derived_attributes and not self._fleet.rules.derived_attributes:
             yield FeatureOff(DERIVED_ATTRIBUTES, "derivedAttributes of the request")
+        admin = isinstance(body, ExactDeviceRequest) and body.admin_access is not None
+        if admin and not self._fleet.rules.admin_access:
+            yield FeatureOff(ADMIN_ACCESS, "adminAccess of the request")
         if "/" in self.asked.name and not self._fleet.rules.prioritized_list:
             yield FeatureOff(PRIORITIZED_LIST, "firstAvailable")
         device_class = self._fleet.classes.get(body.device_class_name)
         if device_class is None:
-            if self._fleet.state.unread("deviceclasses") is None:
+            gap = self._fleet.state.unread("deviceclasses", body.device_class_name)
+            if gap is not None:
+                what = f"device class {body.device_class_name}: {gap.message}"
+                yield CouldNotTell(gap.reason, what)
+            else:
                 near = meant(body.device_class_name, list(self._fleet.classes))
                 yield ClassMissing(body.device_class_name, near)
             return
@@ -175,8 +190,7 @@ class RequestExplained:
 
     def foreign(self, device: SliceDevice) -> bool:
         """Whether the device is of a driver that is not meant."""
-        parts = self.judged(device).parts
-        return bool(parts) and parts[0][1].path == _DRIVER
+        return any(part.path == _DRIVER for _, part in self.judged(device).parts)
 
     def relaxed(self, device: SliceDevice) -> tuple[tuple[Chosen, FalsePart], ...]:
         """The false conditions again, each with the nearest one that the device meets."""
@@ -204,17 +218,20 @@ class RequestExplained:
     def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
         verdicts: list[Verdict] = []
         parts: list[tuple[Chosen, FalsePart]] = []
+        failing: list[tuple[Chosen, FailingPart]] = []
         for selector in self.selectors:
+            seen = (device.id.driver, device.device, device.value)
             try:
                 if selector.explained.selector.matches(device.value):
                     continue
             except EvaluationError as error:
                 if not verdicts:  # else the search does not come here
-                    verdicts.append(self._error(selector, device, error))
+                    failed = selector.explained.failing_parts(*seen)
+                    failing = [(selector, part) for part in failed]
+                    verdicts.append(_error(selector, failed[0], device, error))
                 continue
             explained = selector.explained
             if relax or len(self._judged) <= MANY:
-                seen = (device.id.driver, device.device, device.value)
                 false = explained.false_parts(*seen, relax=relax)
             else:
                 false = explained.false_parts_in_brief(device.value)
@@ -223,15 +240,7 @@ class RequestExplained:
             verdicts.append(
                 SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
             )
-        return Judgement(tuple(verdicts), tuple(parts))
-
-    def _error(
-        self, selector: Chosen, device: SliceDevice, error: EvaluationError
-    ) -> SelectorError:
-        part, _ = selector.explained.failing_part(device.value)
-        hint = selector.explained.missing(device.id.driver, device.device)
-        told = f"{device.id} {hint}" if hint else f"on {device.id}"
-        return SelectorError(selector.source, selector.index, part, str(error), told)
+        return Judgement(tuple(verdicts), tuple(parts), tuple(failing))
 
     def _state_of(self, device: SliceDevice) -> Iterator[Verdict]:
         unusable = self._fleet.unusable.get(device.slice.pool_id)
@@ -288,8 +297,13 @@ class RequestExplained:
         except AllocationError as error:
             yield CouldNotTell("malformed", f"capacity of {device.id}: {error}")
             return
+        if name is not None:
+            asked = self._capacity.get(name, consumed[name])
+            allowed = policy_in_words(offered[name].request_policy)
+            yield CapacityTooSmall(name, str(asked), str(device.capacity[name]), allowed)
+            return
         taken = self._fleet.held.consumed(device.id)
-        name = name or exhausted_capacity(consumed, device.capacity, {})
+        name = exhausted_capacity(consumed, device.capacity, {})
         if name is not None:
             yield CapacityTooSmall(name, str(consumed[name]), str(device.capacity[name]))
             return
@@ -335,6 +349,15 @@ class RequestExplained:
                 value = f"={taint.value}" if taint.value else ""
                 rule = self._fleet.rule_names.get((device.id, place), "")
                 yield Tainted(f"{taint.key}{value}:{taint.effect}", rule)
+
+
+def _error(
+    selector: Chosen, failing: FailingPart, device: SliceDevice, error: EvaluationError
+) -> SelectorError:
+    told = f"{device.id} {failing.lacks}" if failing.lacks else f"on {device.id}"
+    near = "; ".join(question(name) for _, name in failing.typos[:1])
+    hint = f"{told}; {near}" if near else told
+    return SelectorError(selector.source, selector.index, failing.part, str(error), hint)
 
 
 def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[Group]:

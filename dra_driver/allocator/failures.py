@@ -8,6 +8,14 @@ class AllocationError(Permanent):
     """The claims or what they refer to are at fault: the scheduler gives the pod up, on all nodes."""
 
 
+class TooManyAsked(AllocationError):
+    """A claim wants more devices (at least `needed`) than a claim can hold."""
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
 class NodeAllocationError(Permanent):
     """This node is out; others may do."""
 

@@ -15,7 +15,12 @@ from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.asked import Asked
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import RequestExplained
-from dra_driver.allocator.failures import AllocationCancelled, AllocationError, NodeAllocationError
+from dra_driver.allocator.failures import (
+    AllocationCancelled,
+    AllocationError,
+    NodeAllocationError,
+    TooManyAsked,
+)
 from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.reach import Reach
@@ -29,17 +34,26 @@ Signature = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`results` where the claims fit; `error` and whether it stops the pod on all nodes (`fatal`) or nobody knows (`cancelled`)."""
+    """`results` where the claims fit; `error` and whether it stops the pod on all nodes (`fatal`) or nobody knows (`cancelled`).
+
+    `too_many` is how many devices a claim asks for that asks for more than it can hold.
+    """
 
     results: Sequence[AllocationResult] | None = None
     error: str = ""
     fatal: bool = False
     cancelled: bool = False
+    too_many: int = 0
 
     @property
     def fits(self) -> bool:
         """Whether there is a device for everything."""
         return self.results is not None
+
+    @property
+    def breaks_constraint(self) -> bool:
+        """Whether a device that a request for all of them has to get does not meet a constraint."""
+        return self.fatal and "a claim constraint would not be satisfied" in self.error
 
 
 @dataclass(slots=True)
@@ -68,6 +82,8 @@ def ask(
         return Answer(error="the search took too long", cancelled=True)
     except NodeAllocationError as error:
         return Answer(error=str(error))
+    except TooManyAsked as error:
+        return Answer(error=str(error), fatal=True, too_many=error.needed)
     except AllocationError as error:
         return Answer(error=str(error), fatal=True)
 
@@ -130,6 +146,12 @@ class Alikeness:
             if nodes is None or name in nodes:
                 found += devices
         return found
+
+    def place(self, node: Node) -> object:
+        """Equal for nodes that can use the very same devices."""
+        name = node.metadata.name
+        shared = tuple(nodes for nodes in self._shared if nodes is None or name in nodes)
+        return name if self._own[name] else "", shared
 
     def _signature(self, devices: Sequence[SliceDevice]) -> Signature:
         pools: dict[PoolID, list[int]] = {}

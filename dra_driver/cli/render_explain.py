@@ -9,7 +9,16 @@ import msgspec
 from dra_driver.cli.render import plain
 from dra_driver.model.remedy import about, fix
 from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
-from dra_driver.model.verdict import CompileError, ConstraintConflict, Fits, HeldByClaim, Verdict
+from dra_driver.model.verdict import (
+    CapacityConsumed,
+    CompileError,
+    ConstraintConflict,
+    CountersUsedUp,
+    Fits,
+    HeldByClaim,
+    Tainted,
+    Verdict,
+)
 
 METRICS = "/metrics"
 LONGEST_ASK = 240
@@ -43,7 +52,7 @@ class _Writer:
         yield f"{mark}{_BOLD}{title}{_PLAIN}" if self._color else title
         yield from self._wrapped(report.summary, 2)
         for verdict in report.verdicts:
-            if not isinstance(verdict, Fits):
+            if not isinstance(verdict, Fits) and str(verdict) != report.summary:
                 yield from self._wrapped(str(verdict), 2)
         for claim in report.claims:
             yield ""
@@ -105,13 +114,15 @@ class _Writer:
         if error.hint:
             yield from self._wrapped(error.hint, 8)
 
-    def _nodes(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
+    def _nodes(self, told: Sequence[NodeGroup]) -> Iterator[str]:
         yield self._heading("Nodes")
-        for group in groups[:SHOWN_NODE_GROUPS]:
-            yield from self._item(f"{_few(group.nodes)}: {_node_verdict(group)}")
+        groups = _together(told)
+        for some in groups[:SHOWN_NODE_GROUPS]:
+            names = [name for group in some for name in group.nodes]
+            yield from self._item(f"{_few(names)}: {_node_verdict(some)}")
         rest = groups[SHOWN_NODE_GROUPS:]
         if rest:
-            count = sum(group.count for group in rest)
+            count = sum(group.count for some in rest for group in some)
             yield from self._item(f"{count:,} more nodes with other reasons (-o json)")
 
     def _fixes(self, report: Report) -> Iterator[str]:
@@ -184,13 +195,45 @@ def _devices(count: int) -> str:
     return "1 device" if count == 1 else f"{count:,} devices"
 
 
-def _node_verdict(group: NodeGroup) -> str:
+def _node_verdict(groups: Sequence[NodeGroup]) -> str:
+    group = groups[0]
     if group.devices:
-        words = "; ".join(str(reason) for reason in group.devices)
+        words = _joined(group.devices) if len(groups) == 1 else "; ".join(_of_many(groups))
         return f"{words}; besides, {_joined(group.pod)}" if group.pod else words
     placed = ", ".join(f"{one.request} = {one}" for one in group.placement)
     fits = f"the devices fit ({placed})" if placed else "the devices fit"
     return f"{fits}, but {_joined(group.pod)}" if group.pod else fits
+
+
+def _together(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
+    """Nodes that differ only in who holds their devices are told in one line."""
+    alike: dict[object, list[NodeGroup]] = {}
+    for number, group in enumerate(groups):
+        reasons = tuple(dict.fromkeys(map(_unnamed, group.devices)))
+        alike.setdefault((reasons, group.pod) if reasons else number, []).append(group)
+    return list(alike.values())
+
+
+def _of_many(groups: Sequence[NodeGroup]) -> Iterator[str]:
+    """The reasons of several nodes, with some of those that hold devices there."""
+    reasons = [reason for group in groups for reason in group.devices]
+    found = dict.fromkeys(one.claim for one in reasons if isinstance(one, HeldByClaim))
+    names = [*list(found)[:SHOWN_NAMES], *(["…"] if len(found) > SHOWN_NAMES else ())]
+    for one in dict.fromkeys(map(_unnamed, reasons)):
+        yield f"held by {', '.join(names)}" if isinstance(one, HeldByClaim) else str(one)
+
+
+def _unnamed(reason: Verdict) -> Verdict:
+    """The reason without the names of claims and rules, which only one node has."""
+    match reason:
+        case HeldByClaim():
+            return HeldByClaim("")
+        case CountersUsedUp() | CapacityConsumed():
+            return msgspec.structs.replace(reason, claims=())
+        case Tainted():
+            return msgspec.structs.replace(reason, rule="")
+        case _:
+            return reason
 
 
 def _joined(reasons: Sequence[Verdict]) -> str:
@@ -225,11 +268,14 @@ def _telling(report: Report) -> Iterator[tuple[Verdict, str]]:
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:
     """With a change that was tried out all requests are served: they need no further advice."""
+    several = sum(len(claim.requests) for claim in report.claims) > 1
     for claim in report.claims:
         yield from ((reason, f"claim {claim.name}") for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
             place = f"request {request.name} of claim {claim.name}"
             missed = request.nearest.reasons if request.nearest else ()
+            if several:  # the claim in the way of one device is not all that is in the way
+                missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
             yield from ((reason, place) for reason in request.verdicts or missed)
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
     for reason in report.verdicts:

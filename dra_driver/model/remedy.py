@@ -32,13 +32,13 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.SelectorNeverMatches: Row(
         "`cannot allocate all claims` on every node, for ever",
-        "no device that any driver publishes can match the selector: a typo in an attribute, a domain, a driver's name or a value",
+        "no device that any driver publishes can match the selector: a typo in an attribute, a domain, a driver's name or a value, or conditions that no device meets at once",
         "compare the selector with what is published (`explain` shows it), and correct the claim, the template or the class",
     ),
     verdict.SelectorError: Row(
         "`CEL runtime error: no such key: …` in the pod's events; no node is tried any more",
         "a selector failed for one device, most often because that device lacks an attribute; the scheduler gives up on the whole pod",
-        'guard the access: `has(device.attributes["domain"].name) && …`, or check `device.driver` first in the selector',
+        'correct the name if it is mistyped; else guard the access: `has(device.attributes["domain"].name) && …`, or check `device.driver` first in the selector',
     ),
     verdict.CompileError: Row(
         "`CEL compile error` in the pod's events, or the API server refuses the claim",

@@ -23,25 +23,32 @@ from dra_driver.allocator.explain import RequestExplained
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.pod_filters import PodFilters
 from dra_driver.allocator.reach import Reach
+from dra_driver.allocator.readable import readable
 from dra_driver.allocator.search import MAX_RESULTS
-from dra_driver.allocator.trial import Alikeness
+from dra_driver.allocator.trial import Alikeness, ask
 from dra_driver.model.api.core import Node, Pod
-from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.gates import ALLOCATION
+from dra_driver.model.remedy import NO_NODES
 from dra_driver.model.report import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.model.verdict import (
     AdminAccessNotAllowed,
     ClaimMissing,
     ConstraintConflict,
     CouldNotTell,
+    FeatureOff,
     Fits,
     OtherCondition,
     SchedulingGated,
     TooManyDevices,
     Verdict,
 )
-from dra_driver.services.explain_nodes import NodesExplained
+from dra_driver.services.explain_extended import Extended
+from dra_driver.services.explain_gaps import about_devices, about_pods
+from dra_driver.services.explain_nodes import MALFORMED, NodesExplained
 from dra_driver.services.explain_requests import RequestsExplained
+from dra_driver.services.explain_several import one_of, together
 from dra_driver.services.subject import (
     ClaimSubject,
     ManifestSubject,
@@ -63,7 +70,6 @@ __all__ = [
     "explain",
 ]
 
-_DECIDING = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 _LABELS_SINCE = 33
 """The release from which on admin access needs a label of the namespace."""
 
@@ -75,15 +81,21 @@ def explain(
     node: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """The answer; with `node` for that node alone. Of several pods the first that is not served. Raises Permanent."""
+    """The answer; with `node` for that node alone. Of several pods one that is not served. Raises Permanent."""
+    state = readable(state)
     if node:
         node_named(state, node)
+    subjects = list(resolve(state, subject))
     reports: list[Report] = []
-    for resolved in resolve(state, subject):
-        reports.append(_Explanation(resolved, node, cancelled).report())
+    for place, one in enumerate(subjects, 1):
+        reports.append(_Explanation(one, node, cancelled).report())
+        if len(subjects) == 1:
+            return reports[0]
         if reports[-1].exit_code:
-            return reports[-1]
-    return reports[0]
+            return one_of(reports[-1], place, len(subjects))
+    if subjects[0].pod is None:
+        return one_of(reports[0], 1, len(subjects))
+    return together(subjects, reports, lambda one: _Explanation(one, node, cancelled))
 
 
 class _Explanation:
@@ -94,10 +106,11 @@ class _Explanation:
         self._pod = resolved.pod
         self._fleet = Fleet(resolved.state)
         self._cancelled = cancelled
+        self._node = node
         nodes = [node_named(resolved.state, node)] if node else resolved.state.nodes
         self._reach = Reach(nodes)
-        self._extended = self._extended_resources()
-        self._wanted = (*resolved.wanted, *self._extended_claim())
+        self._extended = Extended(self._pod, self._fleet, self._reach)
+        self._wanted = (*resolved.wanted, *self._extended.wanted())
         self._claim_verdicts = {one.name: tuple(self._judge_claim(one)) for one in self._wanted}
         claims = (one.claim for one in self._wanted if one.claim)
         self._new = [claim for claim in claims if not _is_allocated(claim)]
@@ -106,24 +119,6 @@ class _Explanation:
             for claim in self._new
             for asked in asked_of(claim)
         ]
-
-    def _extended_resources(self) -> tuple[str, ...]:
-        if self._pod is None or not self._fleet.is_on("DRAExtendedResource"):
-            return ()
-        self._classes = extended_resources.classes_by_resource(self._resolved.state.device_classes)
-        return extended_resources.backed_by_devices(self._pod, self._classes)
-
-    def _extended_claim(self) -> Iterator[Wanted]:
-        if self._pod is None or not self._extended:
-            return
-        resources = self._extended
-        nodes = self._reach.nodes.values()
-        if nodes:  # where every node offers a resource itself, no device has to
-            needed = {one for node in nodes for one in extended_resources.on_node(resources, node)}
-            resources = tuple(one for one in resources if one in needed)
-        if resources:
-            claim = extended_resources.claim_for(self._pod, resources, self._classes)
-            yield Wanted(full_name(claim), claim, f"extended resources {', '.join(resources)}")
 
     def _judge_claim(self, wanted: Wanted) -> Iterator[Verdict]:
         yield from wanted.verdicts
@@ -137,22 +132,26 @@ class _Explanation:
             if self._fleet.rules.binding_conditions and not self._is_bound():
                 yield from binding(claim)
             return
+        if not self._fleet.is_on(ALLOCATION):
+            yield FeatureOff(ALLOCATION, "a claim")
+        yield from _without_kind(claim)
         requests = list(asked_of(claim))
         least = sum(min(counts) for counts in _counts(requests).values())
         if least > MAX_RESULTS:
             yield TooManyDevices(least)
-        if not wanted.made and any(asked.admin_access for asked in requests):
+        admin = self._fleet.rules.admin_access and any(one.admin_access for one in requests)
+        if admin and not wanted.made:
             yield from self._admin_access(claim)
 
     def _admin_access(self, claim: ResourceClaim) -> Iterator[Verdict]:
         state, name = self._resolved.state, claim.metadata.namespace
         if state.minor is not None and state.minor < _LABELS_SINCE:
             return
-        gap = state.unread("namespaces")
-        if gap is not None:
+        found = next((one for one in state.namespaces if one.metadata.name == name), None)
+        gap = state.unread("namespaces", name)
+        if gap is not None and found is None:
             yield CouldNotTell(gap.reason, gap.message)
             return
-        found = next((one for one in state.namespaces if one.metadata.name == name), None)
         if not admin_access_allowed(found, state.minor):
             yield AdminAccessNotAllowed(name)
 
@@ -163,15 +162,18 @@ class _Explanation:
         """The answer."""
         if self._is_bound():
             return self._bound()
-        nodes = self._nodes()
+        nodes = self.nodes()
         requests = RequestsExplained(self._fleet, self._reach, self._requests, nodes)
-        changes = () if nodes.some_fit else requests.changes()
+        changes = () if nodes.some_fit and not nodes.fatal else requests.changes()
         claims = tuple(self._claim(one, requests) for one in self._wanted)
         verdicts = tuple(self._verdicts(nodes))
         outcome = self._outcome(claims, nodes, verdicts)
         if outcome == "devices fit" and (said := self._scheduler_says()) is not None:
             verdicts = (*verdicts, said)
             outcome = "devices fit, something else is in the way"
+        elif outcome == "devices fit" and self._pod and (hidden := about_pods(self._fleet.state)):
+            verdicts = (*verdicts, *hidden)
+            outcome = "could not tell"
         return self._finished(outcome, claims, nodes, (verdicts, changes))
 
     def _bound(self) -> Report:
@@ -195,36 +197,40 @@ class _Explanation:
             not_read=self._resolved.state.not_read,
         )
 
-    def _nodes(self) -> NodesExplained:
+    def nodes(self) -> NodesExplained:
         pods = self._resolved.state.pods
-        filters = PodFilters(self._pod, pods, frozenset(self._extended)) if self._pod else None
+        filters = PodFilters(self._pod, pods, self._extended.names) if self._pod else None
         alikeness = Alikeness(self._fleet, self._reach, self._requests)
         return NodesExplained(self._fleet, alikeness, filters, self)
 
     def claims_on(self, node: Node) -> list[ResourceClaim]:
         """The claims that would have to be allocated if the pod went to the node."""
-        found: list[ResourceClaim] = []
-        for claim in self._new:
-            if claim.metadata.name != extended_resources.NAME or self._pod is None:
-                found.append(claim)
-                continue
-            resources = extended_resources.on_node(self._extended, node)
-            if resources:
-                found.append(extended_resources.claim_for(self._pod, resources, self._classes))
-        return found
+        made = [one for one in self._new if one.metadata.name != extended_resources.NAME]
+        return [*made, *self._extended.claim_on(node)]
+
+    def place(self, node: Node) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """What the claims get on a node where they fit."""
+        claims = self.claims_on(node)
+        answer = ask(self._fleet.allocator, node, claims, self._cancelled)
+        return list(zip(claims, answer.results or (), strict=False))
 
     def elsewhere(self, node: Node) -> tuple[Verdict, ...]:
-        """Claims that are allocated already and cannot be used from the node."""
-        return tuple(
+        """What is the same wherever one looks, and claims that have devices which cannot be used from the node."""
+        allocated = tuple(
             reason
             for one in self._wanted
             if one.claim and _is_allocated(one.claim)
             for reason in elsewhere(one.claim, node)
         )
+        return (*self._extended.refused, *allocated)
+
+    def fatal_elsewhere(self) -> str:
+        """The error that stops the pod on all nodes and that the scheduler meets on a node that is not looked at."""
+        return _Explanation(self._resolved, "", self._cancelled).nodes().fatal if self._node else ""
 
     def offered(self, node: Node) -> tuple[str, ...]:
         """What the node lacks of the extended resources, so that nodes are told apart by it."""
-        return extended_resources.on_node(self._extended, node) if self._extended else ()
+        return self._extended.offered(node)
 
     def requests_of(self, claims: Sequence[ResourceClaim]) -> list[RequestExplained]:
         """The requests of these claims, explained; those of a claim for a node by their names."""
@@ -249,17 +255,19 @@ class _Explanation:
 
     def _verdicts(self, nodes: NodesExplained) -> Iterator[Verdict]:
         state = self._resolved.state
-        for resource in _DECIDING:
-            gap = state.unread(resource)
-            if gap is not None:
-                yield CouldNotTell(gap.reason, f"{resource}: {gap.message}")
+        classes = {one.asked.body.device_class_name for one in self._requests}
+        names = {one.name for one in self._wanted}
+        hidden = tuple(about_devices(self._fleet, classes, names, fit=nodes.some_fit))
+        yield from hidden
         gates = (self._pod.spec.scheduling_gates or ()) if self._pod else ()
         if gates:
             yield SchedulingGated(tuple(gate.name for gate in gates))
+        if nodes.malformed and not hidden:
+            yield CouldNotTell(MALFORMED, nodes.malformed)
         if nodes.cancelled:
             yield CouldNotTell("timeout", "the search took too long on some node")
         if not state.nodes and state.unread("nodes") is None:
-            yield OtherCondition("the cluster has no nodes", "")
+            yield OtherCondition(NO_NODES, "")
 
     def _outcome(
         self, claims: Sequence[ClaimReport], nodes: NodesExplained, verdicts: Sequence[Verdict]
@@ -303,7 +311,8 @@ class _Explanation:
         rest: tuple[tuple[Verdict, ...], tuple[Change, ...]],
     ) -> Report:
         verdicts, changes = rest
-        groups = nodes.groups()
+        known = self._new or all(one.claim for one in self._wanted)
+        groups = nodes.groups() if known else ()  # nobody can say where it would fit
         together = [
             one for group in groups for one in group.devices if isinstance(one, ConstraintConflict)
         ]
@@ -316,7 +325,7 @@ class _Explanation:
             subject=self._resolved.title,
             outcome=outcome,
             exit_code=EXIT_CODES[outcome],
-            summary=_summary(outcome, nodes, told, self._pod),
+            summary=_summary(outcome, nodes, told, claims, self._pod),
             cluster=self._resolved.state.kubernetes_version,
             verdicts=verdicts,
             claims=claims,
@@ -328,6 +337,16 @@ class _Explanation:
 
 def _is_allocated(claim: ResourceClaim) -> bool:
     return claim.status.allocation is not None
+
+
+def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
+    """Requests that ask for nothing: in a newer API a request is one or the other, in an older one it was flat."""
+    for request in claim.spec.devices.requests or ():
+        if request.exactly is None and not request.first_available:
+            yield CouldNotTell(
+                MALFORMED,
+                f"request {request.name} of claim {full_name(claim)} has neither exactly nor firstAvailable",
+            )
 
 
 def _counts(requests: Sequence[Asked]) -> dict[int, list[int]]:
@@ -344,8 +363,22 @@ def _can_still_come(reason: Verdict) -> bool:
     return isinstance(reason, ClaimMissing) and "yet" in reason.detail
 
 
+def _refused(nodes: NodesExplained, claims: Sequence[ClaimReport]) -> str:
+    """Why claims cannot be used although there are devices for those that have none."""
+    for claim in claims:
+        for one in claim.verdicts:
+            if not (_can_still_come(one) or isinstance(one, CouldNotTell)):
+                told = str(one).removeprefix(f"claim {claim.name} ")
+                return f"claim {claim.name} cannot be used: {told}"
+    return f"{nodes.allocated_elsewhere}, where the pod cannot run"
+
+
 def _summary(
-    outcome: Outcome, nodes: NodesExplained, verdicts: Sequence[Verdict], pod: Pod | None
+    outcome: Outcome,
+    nodes: NodesExplained,
+    verdicts: Sequence[Verdict],
+    claims: Sequence[ClaimReport],
+    pod: Pod | None,
 ) -> str:
     total = nodes.count
     if outcome == "devices fit":
@@ -353,7 +386,9 @@ def _summary(
     if outcome == "devices do not fit":
         if nodes.fatal:
             return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
-        return f"the devices fit on no node ({total:,} looked at)"
+        if not nodes.some_fit:
+            return f"the devices fit on no node ({total:,} looked at)"
+        return _refused(nodes, claims)
     if outcome == "could not tell":
         return next((str(one) for one in verdicts if isinstance(one, CouldNotTell)), outcome)
     where = f"the devices fit on {nodes.fitting:,} of {total:,} nodes"

@@ -7,7 +7,7 @@ scheduler gets as far as that on some node: nodes that the pod itself excludes a
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -23,20 +23,30 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.report import NodeGroup
 from dra_driver.model.verdict import (
     AllUnsatisfied,
+    CapacityConsumed,
     ChosenDevice,
     CouldNotTell,
+    CountersUsedUp,
+    HeldByClaim,
     NodeResources,
     NotEnoughDevices,
     PoolIncomplete,
     PoolInvalid,
     SelectorError,
     SelectorFalse,
+    Tainted,
+    TooManyDevices,
     Verdict,
 )
 
+MALFORMED = "malformed"
 SHOWN_REASONS = 2
 MOST_CONFLICTS = 4
 """Groups of nodes for which a conflict is taken apart; the others get the same words."""
+
+
+_OF_ONE_NODE = (HeldByClaim, CapacityConsumed, CountersUsedUp, Tainted, AllUnsatisfied)
+"""Reasons that name what only one node has: a claim, or the rule of a taint."""
 
 
 class Asking(Protocol):
@@ -47,6 +57,9 @@ class Asking(Protocol):
 
     def elsewhere(self, node: Node) -> tuple[Verdict, ...]:
         """Allocated claims that cannot be used there."""
+
+    def fatal_elsewhere(self) -> str:
+        """An error on nodes that are not looked at, which stops the pod on all nodes."""
 
     def offered(self, node: Node) -> tuple[str, ...]:
         """What else tells nodes apart."""
@@ -66,7 +79,11 @@ class Asked:
     claims: list[ResourceClaim]
     elsewhere: tuple[Verdict, ...]
     answer: Answer
-    filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[str]]]
+    filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]]
+
+    reasons: tuple[Verdict, ...] | None = None
+    places: dict[object, tuple[Verdict, ...]] = field(default_factory=dict)
+    """What is in the way on nodes other than the example, by the devices that they can use."""
 
     @property
     def fits(self) -> bool:
@@ -111,11 +128,11 @@ class NodesExplained:
         answer = Answer(results=())
         if claims:
             answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
-        filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[str]]] = {}
+        filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]] = {}
         for one in alike.nodes:
             reasons = self._filters.reasons(one) if self._filters else ()
             key = tuple(map(_kind, reasons))
-            filtered.setdefault(key, (reasons, []))[1].append(one.metadata.name)
+            filtered.setdefault(key, (reasons, []))[1].append(one)
         return Asked(alike, claims, self._asking.elsewhere(node), answer, filtered)
 
     @property
@@ -129,9 +146,10 @@ class NodesExplained:
         return any(one.fits and one.takes_the_pod for one in self.asked)
 
     @property
-    def allocated_elsewhere(self) -> bool:
-        """Whether a node would take the pod, but not with the devices that a claim already has."""
-        return any(one.elsewhere and one.takes_the_pod for one in self.asked)
+    def allocated_elsewhere(self) -> Verdict | None:
+        """What keeps the devices that a claim already has from a node that would take the pod."""
+        found = (one.elsewhere[0] for one in self.asked if one.elsewhere and one.takes_the_pod)
+        return next(found, None)
 
     @property
     def fitting(self) -> int:
@@ -147,7 +165,18 @@ class NodesExplained:
     def fatal(self) -> str:
         """The error that stops the pod on all nodes, if the scheduler meets one."""
         errors = (one for one in self.asked if one.answer.fatal and one.takes_the_pod)
-        return next((one.answer.error for one in errors), "")
+        first = next((one.answer.error for one in errors), "")
+        return first or self._asking.fatal_elsewhere()
+
+    @cached_property
+    def malformed(self) -> str:
+        """The error that stops the pod everywhere because an object is none that an API server would take."""
+        stopped = (one for one in self.asked if one.answer.fatal and one.takes_the_pod)
+        return next((one.answer.error for one in stopped if self._is_malformed(one)), "")
+
+    def _is_malformed(self, asked: Asked) -> bool:
+        told = self.in_the_way(asked)
+        return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in told)
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
         """What the scheduler would take on the first node that has nothing against the pod."""
@@ -158,23 +187,49 @@ class NodesExplained:
         """The nodes by what is in the way; those where nothing is come first."""
         found: dict[tuple[object, ...], NodeGroup] = {}
         for one in self.asked:
-            devices = () if one.fits else tuple(dict.fromkeys(self._devices(one)))
-            for kinds, (reasons, names) in one.filtered.items():
-                key = (one.fits and names[0], devices, kinds)
-                known = found.get(key)
-                together = (*(known.nodes if known else ()), *names)
-                found[key] = NodeGroup(
-                    count=len(together),
-                    nodes=together,
-                    devices=devices,
-                    pod=reasons,
-                    placement=self._placement_on(one, names[0]) if one.fits else (),
-                )
+            for kinds, (reasons, nodes) in one.filtered.items():
+                for devices, names in self._by_devices(one, nodes).items():
+                    key = (one.fits and names[0], devices, kinds)
+                    known = found.get(key)
+                    together = (*(known.nodes if known else ()), *names)
+                    found[key] = NodeGroup(
+                        count=len(together),
+                        nodes=together,
+                        devices=devices,
+                        pod=reasons,
+                        placement=self._placement_on(one, nodes[0]) if one.fits else (),
+                    )
         return tuple(sorted(found.values(), key=_first_what_fits))
 
-    def _placement_on(self, asked: Asked, name: str) -> tuple[ChosenDevice, ...]:
+    def _by_devices(
+        self, asked: Asked, nodes: Sequence[Node]
+    ) -> dict[tuple[Verdict, ...], list[str]]:
+        """The names of nodes by why the devices do not fit there."""
+        found: dict[tuple[Verdict, ...], list[str]] = {}
+        for node in nodes:
+            found.setdefault(self._on(asked, node), []).append(node.metadata.name)
+        return found
+
+    def _on(self, asked: Asked, node: Node) -> tuple[Verdict, ...]:
+        """Why the devices do not fit on one node: of nodes that are alike each has other claims on its devices."""
+        common = self.in_the_way(asked)
+        if node is asked.alike.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
+            return common
+        place = self._alikeness.place(node)
+        if place not in asked.places:
+            requests = self._asking.requests_of(asked.claims)
+            found = _counting(asked, requests, self.devices_on(asked, node))
+            asked.places[place] = tuple(dict.fromkeys((*asked.elsewhere, *found))) or common
+        return asked.places[place]
+
+    def in_the_way(self, asked: Asked) -> tuple[Verdict, ...]:
+        """Why the devices do not fit on the example of nodes that are alike."""
+        if asked.reasons is None:
+            asked.reasons = () if asked.fits else tuple(dict.fromkeys(self._devices(asked)))
+        return asked.reasons
+
+    def _placement_on(self, asked: Asked, node: Node) -> tuple[ChosenDevice, ...]:
         """Nodes that are alike have devices of other names: the allocator is asked again for the one that is shown."""
-        node = next(one for one in asked.alike.nodes if one.metadata.name == name)
         if node is asked.alike.example or not asked.claims:
             return placement(asked)
         claims = self._asking.claims_on(node)
@@ -188,12 +243,13 @@ class NodesExplained:
         if asked.answer.cancelled:
             yield CouldNotTell("timeout", asked.answer.error)
             return
+        if asked.answer.too_many:
+            yield TooManyDevices(asked.answer.too_many)
+            return
         requests = self._asking.requests_of(asked.claims)
-        found = list(_alone(requests, asked.alike.devices))
-        if asked.answer.fatal:
-            found = [one for one in found if not isinstance(one, SelectorFalse)]
-        if not found and asked.answer.error:
-            found = [_told(asked)]
+        found = _counting(asked, requests, asked.alike.devices)
+        if not found and asked.answer.error and not asked.answer.breaks_constraint:
+            found = [told_of(asked.answer)]
         yield from found or [self._conflict(asked, requests)]
 
     def _conflict(self, asked: Asked, requests: Sequence[RequestExplained]) -> Verdict:
@@ -211,8 +267,11 @@ class NodesExplained:
 
     def fits(self, asked: Asked, claims: Sequence[ResourceClaim]) -> bool:
         """Whether these claims would fit on such a node."""
-        node = asked.alike.example
-        return ask(self._fleet.allocator, node, claims, self._asking.cancelled).fits
+        return self.answer(asked, claims).fits
+
+    def answer(self, asked: Asked, claims: Sequence[ResourceClaim]) -> Answer:
+        """The scheduler's answer for these claims on such a node."""
+        return ask(self._fleet.allocator, asked.alike.example, claims, self._asking.cancelled)
 
 
 def placement(asked: Asked) -> tuple[ChosenDevice, ...]:
@@ -222,6 +281,14 @@ def placement(asked: Asked) -> tuple[ChosenDevice, ...]:
         for claim, result in zip(asked.claims, asked.answer.results or (), strict=False)
         for one in result.devices.results or ()
     )
+
+
+def _counting(
+    asked: Asked, requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
+) -> list[Verdict]:
+    """What counting says against a node; devices that do not match are no reason for an error."""
+    found = _alone(requests, devices)
+    return [one for one in found if not (asked.answer.fatal and isinstance(one, SelectorFalse))]
 
 
 def _alone(
@@ -278,10 +345,13 @@ def _all(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:
         )
 
 
-def _told(asked: Asked) -> Verdict:
-    if asked.answer.fatal and "all devices" in asked.answer.error:
-        return AllUnsatisfied(asked.answer.error)
-    return CouldNotTell("failed", asked.answer.error)
+def told_of(answer: Answer) -> Verdict:
+    """What an error of the allocator means, where no request and no device accounts for it."""
+    if answer.too_many:
+        return TooManyDevices(answer.too_many)
+    if answer.fatal and "all devices" in answer.error:
+        return AllUnsatisfied(answer.error)
+    return CouldNotTell(MALFORMED if answer.fatal else "failed", answer.error)
 
 
 def _kind(reason: Verdict) -> object:

@@ -1,44 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why does each request get no device, what comes nearest, and what change would help?"""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
 from dra_driver.allocator import conflict
 from dra_driver.allocator.asked import alone
-from dra_driver.allocator.change import Miss, Proposal, fewer, from_miss, nearest, other_class
+from dra_driver.allocator.change import (
+    Miss,
+    Proposal,
+    fewer,
+    from_errors,
+    from_miss,
+    nearest,
+    other_class,
+)
 from dra_driver.allocator.claim_state import full_name
+from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import Group, RequestExplained, grouped
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.reach import Reach, described
-from dra_driver.allocator.trial import ask
-from dra_driver.cel.ast import Call, Constant, Expr
-from dra_driver.cel.explain import conjuncts, meant, shown
-from dra_driver.cel.paths import Path, path_of, value_at
+from dra_driver.allocator.trial import Answer, ask
+from dra_driver.cel.similar import meant
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.report import Change, DeviceGroup, NearestMiss, RequestReport
 from dra_driver.model.verdict import (
     AllUnsatisfied,
     ClassMissing,
-    DriverPublishesNothing,
     Fits,
     NoDevices,
     NotEnoughDevices,
+    SelectorError,
     SelectorFalse,
-    SelectorNeverMatches,
     Verdict,
 )
-from dra_driver.services.explain_nodes import Asked, NodesExplained
+from dra_driver.services.explain_nodes import Asked, NodesExplained, told_of
+from dra_driver.services.explain_selectors import never
+from dra_driver.services.explain_together import together
 
 EXAMPLES = 5
 MOST_CHANGES = 3
 MOST_TRIALS = 24
 """Nodes that a change is tried on."""
-SHOWN_VALUES = 6
 
 
 class RequestsExplained:
@@ -74,7 +80,8 @@ class RequestsExplained:
         if request.problems:
             return RequestReport(name=asked.name, asks=str(asked), verdicts=request.problems)
         groups = grouped(request, self._devices)
-        verdicts = () if self._nodes.some_fit else tuple(self._as_a_whole(request, groups))
+        served = self._nodes.some_fit and not self._nodes.fatal
+        verdicts = () if served else tuple(self._as_a_whole(request, groups))
         has_fitting = any(group.reason is None for group in groups)
         miss = None if has_fitting else self._miss(request)
         return RequestReport(
@@ -93,57 +100,50 @@ class RequestsExplained:
 
     def _as_a_whole(self, request: RequestExplained, groups: Sequence[Group]) -> Iterator[Verdict]:
         if not self._fleet.devices:
-            if self._fleet.state.unread("resourceslices") is None:
+            if not self._fleet.state.gaps("resourceslices"):
                 yield NoDevices()
             return
-        judged = [request.judged(device).verdicts for device in self._devices]
-        if judged and all(one and isinstance(one[0], SelectorFalse) for one in judged):
-            yield from self._never(request)
-            return
-        yield from self._too_few(request, groups)
+        error = self._error(request)
+        if error is not None:
+            yield error
+        elif groups and all(isinstance(group.reason, SelectorFalse) for group in groups):
+            miss = self._miss(request)
+            if miss is not None:
+                yield from never(self._fleet, request, self._devices, miss)
+        else:
+            yield from self._too_few(request, groups)
 
-    def _never(self, request: RequestExplained) -> Iterator[Verdict]:
-        """No device passes the selectors: which condition is to blame?"""
-        driver = self._absent_driver(request)
-        if driver:
-            yield DriverPublishesNothing(driver, meant(driver, sorted(self._fleet.drivers)))
-            return
-        miss = self._miss(request)
-        for chosen, false in miss.parts[:1] if miss else ():
-            found, hint = false.found, false.hint
-            if miss and false.path is not None:
-                values = self._values(false.path)
-                found = f"{false.path.shown(miss.device.id.driver)} is {_listed(values)}"
-                near = [meant(one, list(values)) for one in false.wanted]
-                hint = next((one for one in near if one), hint)
-            yield SelectorNeverMatches(chosen.source, chosen.index, false.part, found, hint)
-
-    def _absent_driver(self, request: RequestExplained) -> str:
-        """A driver that the selectors insist on and that publishes nothing."""
-        wanted = (
-            _driver_wanted(part)
-            for chosen in request.selectors
-            for part in conjuncts(chosen.explained.root)
-        )
-        return next((one for one in wanted if one and one not in self._fleet.drivers), "")
-
-    def _values(self, path: Path) -> Counter[str]:
-        """What devices publish at a path, with numbers; devices without it do not count."""
-        return Counter(
-            text
-            for device in self._devices
-            if (text := shown(value_at(path, device.id.driver, device.device)))
-        )
+    def _error(self, request: RequestExplained) -> SelectorError | None:
+        """The run-time error that stops the pod, or that leaves no device even where the pod does not go."""
+        asked = [one for one in self._nodes.asked if one.answer.fatal and one.takes_the_pod]
+        devices: Iterable[SliceDevice] = self._devices
+        if asked:
+            devices = (device for one in asked for device in one.alike.devices)
+        elif self._nodes.fatal:  # on nodes that are not looked at
+            devices = self._fleet.devices.values()
+        elif not all(
+            isinstance(request.first(device), SelectorFalse | SelectorError) for device in devices
+        ):
+            return None
+        firsts = (request.first(device) for device in devices)
+        return next((one for one in firsts if isinstance(one, SelectorError)), None)
 
     def _too_few(self, request: RequestExplained, groups: Sequence[Group]) -> Iterator[Verdict]:
         """Some devices would do: are there enough of them on one node?"""
         single = alone(request.asked)
+        stopped: Answer | None = None
         for asked in self._nodes.asked:
-            if self._nodes.fits(asked, [single]):
+            answer = self._nodes.answer(asked, [single])
+            if answer.fits:
                 return
-        if request.asked.all_devices:
+            stopped = answer if answer.fatal and asked.takes_the_pod else stopped
+        if stopped is not None:
+            yield told_of(stopped)
+        elif not self._nodes.asked:
+            return
+        elif request.asked.all_devices:
             yield AllUnsatisfied(_why_not_all(groups))
-        elif any(group.reason is None for group in groups):
+        elif request.asked.body.count > 1 or any(group.reason is None for group in groups):
             yield NotEnoughDevices(request.asked.body.count, self._available(request))
 
     def _available(self, request: RequestExplained) -> int:
@@ -162,11 +162,24 @@ class RequestsExplained:
     def changes(self) -> tuple[Change, ...]:
         """The smallest changes that make everything fit, tried out one by one."""
         seen: dict[str, Proposal] = {}
+        if self._nodes.fatal and not any(asked.answer.fatal for asked in self._nodes.asked):
+            return ()  # what is wrong on nodes that are not looked at cannot be tried
         for proposal in self._proposals():
             seen.setdefault(proposal.what, proposal)
-        tried = ((proposal.what, self._tried(proposal)) for proposal in seen.values())
+        tried = (
+            (one.what, self._tried({full_name(one.claim): one.claim}, one.ended))
+            for one in seen.values()
+        )
         helping = (Change(what=what, on=node) for what, node in tried if node)
-        return tuple(islice(helping, MOST_CHANGES))
+        return tuple(islice(helping, MOST_CHANGES)) or self._changes_together()
+
+    def _changes_together(self) -> tuple[Change, ...]:
+        """The first that helps of several changes in one."""
+        tried = (
+            (one.what, self._tried(one.claims, one.ended, first=one.asked))
+            for one in together(self._requests, self._nodes.asked)
+        )
+        return tuple(islice((Change(what=what, on=node) for what, node in tried if node), 1))
 
     def _proposals(self) -> Iterator[Proposal]:
         for request in self._requests:
@@ -183,6 +196,7 @@ class RequestsExplained:
                     yield fewer(request.asked, verdict.available)
                 elif isinstance(verdict, AllUnsatisfied):
                     yield from (fewer(request.asked, most) for most in self._free(request))
+            yield from from_errors(request, list(self._fleet.devices.values()))
             miss = self._miss(request)
             if miss is not None:
                 yield from from_miss(request.asked, miss)
@@ -197,37 +211,40 @@ class RequestsExplained:
         return [max(counts)] if any(counts) else []
 
     def _without_constraints(self) -> Iterator[Proposal]:
-        """Dropping one constraint of a claim."""
+        """Correcting the attribute of a constraint, or dropping one constraint of a claim."""
         claims = {full_name(one.asked.claim): one.asked.claim for one in self._requests}
         for claim in claims.values():
             for index, constraint in enumerate(claim.spec.devices.constraints or ()):
                 part = conflict.Part(0, "constraint", index)
                 text = conflict.constraint_text(constraint)
+                near = conflict.near_attribute(constraint, self._devices)
+                if near:
+                    right = conflict.with_attribute(claim, index, near)
+                    yield Proposal(f"write {near} instead of {text.split()[-1]}", right)
                 yield Proposal(
                     f"leave out the constraint {text}", conflict.without([claim], [part])[0]
                 )
 
-    def _tried(self, proposal: Proposal) -> str:
-        """A node where everything fits with the change; "" if there is none."""
+    def _tried(
+        self, changed: Mapping[str, ResourceClaim], ended: Sequence[str], first: Asked | None = None
+    ) -> str:
+        """A node where everything fits with the change; "" if there is none. `first` are the nodes to look at first."""
         allocator = self._fleet.allocator
         nodes = [(asked, asked.alike.example) for asked in self._nodes.asked]
-        if proposal.ended:
-            kept = [
-                one
-                for one in self._fleet.state.resource_claims
-                if full_name(one) not in proposal.ended
-            ]
+        if ended:
+            kept = [one for one in self._fleet.state.resource_claims if full_name(one) not in ended]
             allocator = self._fleet.allocator_with(self._fleet.held_by(kept))
-            nodes = list(self._nodes_of(proposal.ended))
+            nodes = list(self._nodes_of(ended))
+        nodes.sort(key=lambda one: (not one[0].answer.fatal, one[0] is not first))
+        where = ""
         for asked, node in nodes[:MOST_TRIALS]:
-            claims = [
-                proposal.claim if full_name(one) == full_name(proposal.claim) else one
-                for one in asked.claims
-            ]
+            claims = [changed.get(full_name(one), one) for one in asked.claims]
             answer = ask(allocator, node, claims, self._nodes.stop)
+            if answer.fatal and asked.takes_the_pod:
+                return ""
             if answer.fits and not asked.elsewhere:
-                return node.metadata.name
-        return ""
+                where = where or node.metadata.name
+        return where
 
     def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[Asked, Node]]:
         """Nodes that can use a device of one of these claims; of nodes that are alike only these few."""
@@ -266,23 +283,6 @@ def _only(claim: ResourceClaim, request: RequestExplained) -> ResourceClaim:
     return msgspec.structs.replace(claim, spec=spec)
 
 
-def _driver_wanted(part: Expr) -> str:
-    """The driver that a condition insists on."""
-    if not isinstance(part, Call) or part.function != "_==_":
-        return ""
-    for one, other in (part.args, reversed(part.args)):
-        if path_of(one) == Path("driver") and isinstance(other, Constant):
-            return other.value if isinstance(other.value, str) else ""
-    return ""
-
-
-def _listed(values: Counter[str]) -> str:
-    if not values:
-        return "published by no device"
-    listed = ", ".join(f"{value} ({count:,})" for value, count in values.most_common(SHOWN_VALUES))
-    return listed + (", …" if len(values) > SHOWN_VALUES else "")
-
-
 def _why_not_all(groups: Sequence[Group]) -> str:
     others = [one for one in groups if one.reason and not isinstance(one.reason, SelectorFalse)]
     matching = sum(len(one.devices) for one in groups if not isinstance(one.reason, SelectorFalse))
@@ -291,7 +291,7 @@ def _why_not_all(groups: Sequence[Group]) -> str:
             f"all matching devices of a node are asked for; of {matching} in the cluster "
             f"{sum(len(one.devices) for one in others)} cannot be had, for example: {others[0].reason}"
         )
-    return "all matching devices of a node are asked for, and that is none or more than a claim can hold"
+    return "all matching devices of a node are asked for, and they cannot be had at once"
 
 
 def _device_group(group: Group) -> DeviceGroup:

@@ -113,7 +113,10 @@ def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
         NodeGroup(count=1, nodes=("a",), placement=(CHOSEN,)),
         NodeGroup(count=1, nodes=("b",), pod=(taint,)),
         NodeGroup(count=6, nodes=tuple("cdefgh"), devices=(SMALL,), pod=(taint,)),
-        *(NodeGroup(count=2, nodes=("x", "y"), devices=(TAINTED,)) for _ in range(7)),
+        *(
+            NodeGroup(count=2, nodes=("x", "y"), devices=(Tainted(f"{n}:NoSchedule"),))
+            for n in range(7)
+        ),
     )
     shown = lines(report(exit_code=3, nodes=nodes))
     assert shown[3:7] == [
@@ -170,6 +173,8 @@ def test_the_nearest_miss_advises_where_the_request_itself_says_nothing() -> Non
     assert advice(of_requests(silent, nodes=nodes)) == [
         f"  - claim ns/h: {fix(HeldByClaim('ns/h'))}"
     ]
+    both = of_requests(silent, silent, nodes=nodes)
+    assert advice(both) == [f"  - node n: {fix(SMALL)}"]
     told = RequestReport(name="gpu", asks="1 x gpu", verdicts=(NoDevices(),), nearest=nearest)
     assert advice(of_requests(told)) == [f"  - request gpu of claim ns/c: {fix(NoDevices())}"]
 

@@ -17,6 +17,7 @@ from dra_driver.model.verdict import (
     NodeUnschedulable,
     NotEnoughDevices,
     SelectorNeverMatches,
+    TooManyDevices,
 )
 from dra_driver.services.explain import ManifestSubject, TemplateSubject, explain
 from dra_driver.services.explain_nodes import MOST_CONFLICTS
@@ -111,10 +112,24 @@ def test_all_devices_of_a_pool_that_is_being_written_are_told_in_the_schedulers_
     assert "asks for all devices" in str(group.devices[0])
 
 
-def test_more_matching_devices_than_a_claim_holds_are_not_all_had() -> None:
+def test_more_matching_devices_than_a_claim_holds_are_too_many() -> None:
     report = asking(request(allocationMode="All"), cluster=state(resource_slice(devices(40))))
+    assert report.claims[0].requests[0].verdicts == (TooManyDevices(40),)
+    assert report.nodes[0].devices == (TooManyDevices(40),)
+    both = asking(
+        request(allocationMode="All"),
+        request("more", count=20),
+        cluster=state(resource_slice(devices(20))),
+    )
+    assert both.nodes[0].devices == (TooManyDevices(40),)
+    assert both.claims[0].requests[0].verdicts == ()
+
+
+def test_all_devices_of_nodes_without_any_are_none() -> None:
+    elsewhere = resource_slice(devices(1), nodeName="gone")
+    report = asking(request(allocationMode="All"), cluster=state(elsewhere))
     (told,) = report.claims[0].requests[0].verdicts
-    assert "none or more than a claim can hold" in str(told)
+    assert "cannot be had, for example: only for node gone" in str(told)
 
 
 def test_a_condition_that_names_no_attribute_is_told_as_it_is() -> None:
