@@ -5,15 +5,19 @@ What the nearest device misses is turned round: a condition is relaxed to what t
 amount lowered, a claim in the way ended. A change is a proposal; only the allocator can say whether it helps.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.asked import Asked, Body, changed
+from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import Chosen, RequestExplained
 from dra_driver.cel.explain import FalsePart
+from dra_driver.cel.paths import Path
+from dra_driver.cel.rewrite import guard, written
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
     CELDeviceSelector,
@@ -52,20 +56,25 @@ class Miss:
     device: SliceDevice
     reasons: tuple[Verdict, ...]
     parts: tuple[tuple[Chosen, FalsePart], ...]
+    foreign: bool = False
 
     @property
-    def distance(self) -> int:
-        """How much would have to change; the class of a request and a device's node are hardest to change."""
+    def distance(self) -> tuple[bool, int]:
+        """How much would have to change; the class of a request and a device's node are hardest to change.
+
+        No device of a driver that is not meant comes near.
+        """
         parts = sum(2 if chosen.source == _REQUEST else 3 * _OTHERS for chosen, _ in self.parts)
         others = (one for one in self.reasons if not isinstance(one, SelectorFalse))
-        return parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
+        return self.foreign, parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
 
 
 def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
     """The device that misses least; the first of several. None where one misses nothing, or there is none."""
     best: Miss | None = None
     for device in devices:
-        miss = Miss(device, request.reasons(device), request.judged(device).parts)
+        parts = request.judged(device).parts
+        miss = Miss(device, request.reasons(device), parts, request.foreign(device))
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss
     return best and Miss(best.device, best.reasons, request.relaxed(best.device))
@@ -73,6 +82,9 @@ def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss |
 
 def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
     """The request changed so that the device would do, if its reasons can be changed at all."""
+    typos = [(chosen, part.typo) for chosen, part in miss.parts if part.typo]
+    if typos:
+        yield from _corrected(asked, typos)
     edits: list[tuple[str, Body]] = []
     body = asked.body
     ended: list[str] = []
@@ -84,7 +96,7 @@ def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
         elif isinstance(reason, CountersUsedUp):
             ended += reason.claims
         else:
-            edit = _edit(body, reason)
+            edit = _edit(body, reason, miss.device)
             if edit is None:
                 return
             edits.append(edit)
@@ -98,6 +110,60 @@ def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
     words += [f"end claim {name}" for name in dict.fromkeys(ended)]
     final = selectors[1]
     yield Proposal("; ".join(words), changed(asked, lambda _: final), tuple(dict.fromkeys(ended)))
+
+
+def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
+    """The request without the run-time errors: with the names that may have been meant, or only asking devices that have them."""
+    failing = dict.fromkeys(one for device in devices for one in request.judged(device).failing)
+    if not failing or any(chosen.source != _REQUEST for chosen, _ in failing):
+        return
+    yield from _corrected(
+        request.asked, [(chosen, typo) for chosen, part in failing for typo in part.typos]
+    )
+    paths: dict[Chosen, dict[str, dict[Path, None]]] = {}
+    for chosen, part in failing:
+        known = paths.setdefault(chosen, {}).setdefault(part.part, {})
+        known.update(dict.fromkeys(part.missing))
+    words = [
+        f"put {' && '.join(guard(path) for path in missing)} && before {part}"
+        for parts in paths.values()
+        for part, missing in parts.items()
+    ]
+    texts = {
+        chosen.index: chosen.explained.guarded({part: list(one) for part, one in parts.items()})
+        for chosen, parts in paths.items()
+    }
+    if all(missing for parts in paths.values() for missing in parts.values()):
+        yield _rewritten(request.asked, words, texts)
+
+
+def _corrected(
+    asked: Asked, typos: Sequence[tuple[Chosen, tuple[Path, str]]]
+) -> Iterator[Proposal]:
+    """The request with other names, where its own selectors have the wrong ones."""
+    names: dict[Chosen, dict[Path, str]] = {}
+    for chosen, (path, name) in typos:
+        if chosen.source == _REQUEST:
+            names.setdefault(chosen, {})[path] = name
+    words = dict.fromkeys(
+        f"write {written(replace(path, name=name))} instead of {written(path)}"
+        for paths in names.values()
+        for path, name in paths.items()
+    )
+    texts = {chosen.index: chosen.explained.renamed(paths) for chosen, paths in names.items()}
+    if texts:
+        yield _rewritten(asked, list(words), texts)
+
+
+def _rewritten(asked: Asked, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
+    """The request with other texts of some selectors."""
+    selectors = list(asked.body.selectors or ())
+    for index, text in texts.items():
+        selectors[index] = DeviceSelector(cel=CELDeviceSelector(expression=text))
+    return Proposal(
+        f"request {asked.name}: {'; '.join(words)}",
+        changed(asked, lambda body: msgspec.structs.replace(body, selectors=selectors)),
+    )
 
 
 def fewer(asked: Asked, available: int) -> Proposal:
@@ -120,14 +186,25 @@ def other_class(asked: Asked, name: str) -> Proposal:
     )
 
 
-def _edit(body: Body, reason: Verdict) -> tuple[str, Body] | None:
+def _edit(body: Body, reason: Verdict, device: SliceDevice) -> tuple[str, Body] | None:
     if isinstance(reason, Tainted):
         return _tolerate(body, reason.taint)
     if isinstance(reason, CapacityTooSmall):
-        return _lower(body, reason.capacity.partition(" ")[0], reason.has)
-    return (
-        _lower(body, reason.capacity, reason.left) if isinstance(reason, CapacityConsumed) else None
-    )
+        name = reason.capacity.partition(" ")[0]
+        return _lower(body, name, _permitted(device, name, (reason.has, reason.needed)))
+    if isinstance(reason, CapacityConsumed):
+        name = reason.capacity
+        return _lower(body, name, _permitted(device, name, (reason.left, reason.needed)))
+    return None
+
+
+def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
+    """The most that can be asked of a capacity, with all these limits; "" where it should not be named."""
+    offered = (device.device.capacity or {}).get(name)
+    if offered is None:
+        return ""
+    found = permitted(offered, min((amount(text) for text in most), key=lambda one: one.nanos))
+    return "" if found is None else str(found)
 
 
 def _tolerate(body: Body, taint: str) -> tuple[str, Body]:
@@ -138,14 +215,15 @@ def _tolerate(body: Body, taint: str) -> tuple[str, Body]:
     return f"tolerate {taint}", msgspec.structs.replace(body, tolerations=tolerations)
 
 
-def _lower(body: Body, name: str, amount: str) -> tuple[str, Body] | None:
+def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
     requests = dict((body.capacity.requests if body.capacity else None) or {})
-    if name not in requests or amount == "0":
+    asked = requests.pop(name, "")
+    if most == "0" or not (asked or most):
         return None
-    asked = requests.pop(name)
-    if amount:
-        requests[name] = amount
-    what = f"ask for {name} {amount} instead of {asked}" if amount else f"do not ask for {name}"
+    instead = f" instead of {asked}" if asked else ""
+    if most:
+        requests[name] = most
+    what = f"ask for {name} {most}{instead}" if most else f"do not ask for {name}"
     capacity = CapacityRequirements(requests=requests) if requests else None
     return what, msgspec.structs.replace(body, capacity=capacity)
 
@@ -165,7 +243,8 @@ def _selectors(
         if index not in failed:
             kept.append(selector)
             continue
-        chosen, false = failed[index]
+        chosen, parted = failed[index]
+        false = chosen.explained.with_dependent(parted)
         for part in false:
             instead = f"write {part.relaxed} instead of" if part.relaxed else "leave out"
             words.append(f"{instead} {part.part}")

@@ -14,6 +14,7 @@ import msgspec
 from dra_driver.allocator.asked import asked_of, with_devices
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.explain import shown
+from dra_driver.cel.similar import likely, question
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 from dra_driver.model.verdict import ConstraintConflict
 
@@ -110,11 +111,40 @@ def constraint_text(constraint: DeviceConstraint) -> str:
     """A constraint in a few words."""
     if constraint.match_attribute:
         return f"matchAttribute {constraint.match_attribute}"
-    return f"distinctAttribute {constraint.distinct_attribute}"
+    if constraint.distinct_attribute:
+        return f"distinctAttribute {constraint.distinct_attribute}"
+    return "without an attribute"
+
+
+def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
+    """The attribute that may have been meant by one that none of the devices has; "" if there is none."""
+    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    if not name or any(device.attribute(name) is not None for device in devices):
+        return ""
+    published = {
+        one if "/" in one else f"{device.id.driver}/{one}": None
+        for device in devices
+        for one in device.device.attributes or ()
+    }
+    return likely(name, list(published))
+
+
+def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim:
+    """The claim with another attribute in one of its constraints."""
+    constraints = list(claim.spec.devices.constraints or ())
+    old = constraints[index]
+    match = name if old.match_attribute else None
+    distinct = None if old.match_attribute else name
+    constraints[index] = msgspec.structs.replace(
+        old, match_attribute=match, distinct_attribute=distinct
+    )
+    devices = msgspec.structs.replace(claim.spec.devices, constraints=constraints)
+    return with_devices(claim, devices)
 
 
 def _values(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
     name = constraint.match_attribute or constraint.distinct_attribute or ""
     counted = Counter(shown(device.attribute(name)) or "not set" for device in devices)
     listed = ", ".join(f"{value} ({count})" for value, count in counted.most_common(8))
-    return f"{name}: {listed}"
+    near = question(near_attribute(constraint, devices))
+    return f"{name}: {listed}, {near}" if near else f"{name}: {listed}"

@@ -17,6 +17,7 @@ from dra_driver.allocator.pod_requests import (
     may_be_devices,
     pod_requests,
 )
+from dra_driver.cel.similar import meant
 from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.resource_claim import (
@@ -27,8 +28,10 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM
+from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, NotRead
+from dra_driver.model.verdict import ClassMissing, CouldNotTell, FeatureOff, Verdict
 
+GATE = "DRAExtendedResource"
 NAME = "<extended-resources>"
 """What the scheduler calls the claim until it is written."""
 
@@ -58,6 +61,44 @@ def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
     """Those of the resources that the node does not offer itself, so that devices must."""
     offered = node.status.allocatable or {}
     return tuple(name for name in resources if not amount(offered.get(name, "0")).nanos)
+
+
+def without_devices(
+    pod: Pod,
+    nodes: Iterable[Node],
+    classes: Mapping[str, str],
+    not_read: Iterable[NotRead],
+    *,
+    gate_off: str,
+) -> dict[str, Verdict]:
+    """Why no device can stand for a resource that no node offers itself, by the resource.
+
+    `gate_off` names the feature gate that is off; "" where the scheduler makes claims.
+    """
+    there = list(nodes)
+    gaps = {gap.name: gap for gap in not_read if gap.resource == "deviceclasses"}
+    asked = (name for name, nanos in pod_requests(pod).items() if nanos and may_be_devices(name))
+    nowhere = (name for name in sorted(asked) if all(on_node([name], node) for node in there))
+    reasons = ((name, _without_device(name, classes, gaps, gate_off)) for name in nowhere)
+    return {name: reason for name, reason in reasons if reason is not None}
+
+
+def _without_device(
+    resource: str, classes: Mapping[str, str], gaps: Mapping[str, NotRead], gate_off: str
+) -> Verdict | None:
+    missing = resource.removeprefix(DEVICE_CLASS_PREFIX)
+    implicit = missing != resource
+    if gate_off:
+        off = implicit or resource in classes
+        return FeatureOff(gate_off, f"extended resource {resource}") if off else None
+    if resource in classes:
+        return None
+    gap = gaps.get("") or (gaps.get(missing) if implicit else None)
+    if gap is not None:
+        return CouldNotTell(gap.reason, f"deviceclasses: {gap.message}")
+    if not implicit:
+        return None
+    return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))
 
 
 def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:

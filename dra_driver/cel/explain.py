@@ -6,7 +6,6 @@ told with the values that they found ("memory 40Gi < 80Gi"), with what would hav
 has: productName"), and with the smallest change of the condition that this device would meet.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,8 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.paths import Path, domain_of, names, path_of, paths, value_at
+from dra_driver.cel.rewrite import guard, presence, renamed
+from dra_driver.cel.similar import likely, question
 from dra_driver.cel.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
@@ -52,7 +53,8 @@ class FalsePart:
     """One condition that a device does not meet.
 
     `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps. `path` is what was
-    compared, `wanted` the constants that would have done, as they are shown.
+    compared, `wanted` the constants that would have done, as they are shown. `typo` is a path that the device does not
+    have, and the name there that may have been meant.
     """
 
     part: str
@@ -61,6 +63,20 @@ class FalsePart:
     relaxed: str = ""
     path: Path | None = None
     wanted: tuple[str, ...] = ()
+    typo: tuple[Path, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailingPart:
+    """One condition that has a run-time error: `missing` are the paths in it that the device does not have.
+
+    `lacks` says so of the first of them, `typos` has the names there that may have been meant.
+    """
+
+    part: str
+    missing: tuple[Path, ...] = ()
+    lacks: str = ""
+    typos: tuple[tuple[Path, str], ...] = ()
 
 
 class ExplainedSelector:
@@ -108,23 +124,41 @@ class ExplainedSelector:
             known = self._briefs[part.id] = FalsePart(text, f"{text} is false", path=path)
         return known
 
-    def failing_part(self, value: DeviceValue) -> tuple[str, EvaluationError | None]:
-        """The text of the condition that has a run-time error; the whole selector if none has it by itself."""
-        for part, alone in self._parts:
-            try:
-                if alone:
-                    alone.matches(value)
-            except EvaluationError as error:
-                return self._texts.of(part), error
-        return self._texts.of(self.root), None
-
-    def missing(self, driver: str, device: Device) -> str:
-        """A sentence about the first name that the expression reads and the device does not publish; "" if there is none."""
+    def failing_parts(
+        self, driver: str, device: Device, value: DeviceValue
+    ) -> tuple[FailingPart, ...]:
+        """The conditions that have a run-time error; the whole selector if none has it by itself."""
         seen = _Seen(driver, device, self._texts)
-        for path in sorted(self.paths or ()):
-            if value_at(path, driver, device) is None:
-                return seen.lacks(path)
-        return ""
+        failing = [part for part, alone in self._parts if alone and _fails(alone, value)]
+        return tuple(seen.failing(part) for part in failing or [self.root])
+
+    def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
+        """The selector with these conditions asked only of devices that have these paths."""
+        kept: list[str] = [guard(path) for path in failing.get(self._texts.of(self.root), ())]
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            kept += (guard(path) for path in failing.get(text, ()))
+            kept.append(f"({text})" if _binds_loosely(part) else text)
+        return " && ".join(dict.fromkeys(kept))
+
+    def renamed(self, names: Mapping[Path, str]) -> str:
+        """The selector with other names at these paths."""
+        return renamed(self._parsed, names)
+
+    def with_dependent(self, failed: Sequence[FalsePart]) -> tuple[FalsePart, ...]:
+        """These conditions, and those that would fail for want of what a condition to be left out makes sure of."""
+        known = {part.part: part for part in failed}
+        gone: set[Path] = set()
+        for part, _ in self._parts:
+            path = presence(part)
+            false = known.get(self._texts.of(part))
+            if path is not None and false is not None and not false.relaxed:
+                gone.add(path)
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            if gone & (paths(part) or frozenset()):
+                known.setdefault(text, FalsePart(text, ""))
+        return tuple(known.values())
 
     def without(self, failed: Sequence[FalsePart]) -> str:
         """The selector with these conditions relaxed, or left out; "" when nothing is left of it."""
@@ -169,6 +203,14 @@ def conjuncts(root: Expr) -> Iterator[Expr]:
             todo.extend(reversed(part.args))
         else:
             yield part
+
+
+def _fails(alone: Selector, value: DeviceValue) -> bool:
+    try:
+        alone.matches(value)
+    except EvaluationError:
+        return True
+    return False
 
 
 def _is_false(alone: Selector, value: DeviceValue) -> bool:
@@ -216,10 +258,27 @@ class _Seen:
             )
         return f"has no {what} {path.name}, {has}"
 
-    def near(self, path: Path) -> str:
+    def absent(self, path: Path) -> FalsePart:
+        """A condition that is false for want of a name."""
+        near = self._near(path)
+        typo = (path, near) if near else None
+        return FalsePart("", self.lacks(path), question(near), typo=typo)
+
+    def failing(self, part: Expr) -> FailingPart:
+        """A condition with a run-time error."""
+        missing = tuple(
+            path
+            for path in sorted(paths(part) or ())
+            if value_at(path, self._driver, self._device) is None
+        )
+        typos = tuple((path, near) for path in missing if (near := self._near(path)))
+        lacks = self.lacks(missing[0]) if missing else ""
+        return FailingPart(self._texts.of(part), missing, lacks, typos)
+
+    def _near(self, path: Path) -> str:
         """The name that may have been meant."""
         there = names(path.kind, path.domain, self._driver, self._device)
-        return meant(path.name, list(there))
+        return likely(path.name, list(there))
 
     def _comparison(self, part: Expr) -> FalsePart | None:
         sides = _sides(part)
@@ -233,7 +292,7 @@ class _Seen:
             (side.path for side in (first, second) if side.path and not side.value), None
         )
         if missing is not None:
-            return FalsePart("", self.lacks(missing), self.near(missing))
+            return self.absent(missing)
         if first.path is None:
             return None
         if sign == "_!=_":
@@ -261,7 +320,7 @@ class _Seen:
         match part:
             case Select(test_only=True):
                 path = path_of(replace(part, test_only=False))
-                return FalsePart("", self.lacks(path), self.near(path)) if path else None
+                return self.absent(path) if path else None
             case Call(function="@in", args=(item, container), target=None):
                 return self._membership(item, container)
             case Call(function=function, args=(argument,), target=target) if (
@@ -278,7 +337,7 @@ class _Seen:
         domain = domain_of(container)
         if domain is not None and isinstance(item, Constant) and isinstance(item.value, str):
             path = Path(domain[0], domain[1], item.value)
-            return FalsePart("", self.lacks(path), self.near(path))
+            return self.absent(path)
         operand = self._operand(item)
         if operand.path is None:
             return None
@@ -368,14 +427,6 @@ def shown(published: object) -> str:
         listed = listed or published.version_values or []
         return f"[{', '.join(literal(value) for value in listed)}]"
     return ""
-
-
-def meant(word: str, there: Sequence[str]) -> str:
-    """A question after a word that may be mistyped; "" where nothing is near."""
-    near = difflib.get_close_matches(word, there, n=1, cutoff=0.6)
-    lowered: Mapping[str, str] = {name.lower(): name for name in there}
-    best = lowered.get(word.lower()) or (near[0] if near else "")
-    return f"did you mean {best}?" if best and best != word else ""
 
 
 def _bare(published: object) -> bool | int | str | None:

@@ -51,18 +51,23 @@ class SelectorFalse(_Case, frozen=True):
 
 
 class SelectorNeverMatches(_Case, frozen=True):
-    """`part` is false for every device of the whole cluster, whatever its state."""
+    """`part` is false for every device of the whole cluster (where selectors name a driver: of that driver's), whatever its state.
+
+    With `others`, some devices meet `part`, but none meets all of these conditions.
+    """
 
     source: str
     index: int
     part: str
     found: str
     hint: str = ""
+    others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"no device can ever match {self.part}: {self.found}" + (
-            f" ({self.hint})" if self.hint else ""
-        )
+        what = f"no device can ever match {self.part}"
+        if self.others:
+            what = f"no device meets all of {', '.join((self.part, *self.others))}"
+        return f"{what}: {self.found}" + (f" ({self.hint})" if self.hint else "")
 
 
 class SelectorError(_Case, frozen=True):
@@ -117,13 +122,19 @@ class HeldByClaim(_Case, frozen=True):
 
 
 class CapacityTooSmall(_Case, frozen=True):
-    """The device does not have as much of a capacity as the request asks for, or does not have that capacity."""
+    """The device does not have as much of a capacity as the request asks for, or does not have that capacity.
+
+    `allowed` is what its request policy permits, where the amount is not among that.
+    """
 
     capacity: str
     needed: str
     has: str = ""
+    allowed: str = ""
 
     def __str__(self) -> str:
+        if self.allowed:
+            return f"{self.capacity} {self.needed} is not allowed, valid: {self.allowed}"
         if not self.has:
             return f"has no capacity {self.capacity}"
         return f"{self.capacity} {self.has} < {self.needed}"

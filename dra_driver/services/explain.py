@@ -198,6 +198,7 @@ class _Explanation:
         )
 
     def nodes(self) -> NodesExplained:
+        """What is the matter on each node."""
         pods = self._resolved.state.pods
         filters = PodFilters(self._pod, pods, self._extended.names) if self._pod else None
         alikeness = Alikeness(self._fleet, self._reach, self._requests)

@@ -12,6 +12,8 @@ from dra_driver.allocator.capacity import (
     exhausted_capacity,
     forbidden_capacity,
     missing_capacity,
+    permitted,
+    policy_in_words,
 )
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.model.api.resource_slice import DeviceCapacity
@@ -216,3 +218,31 @@ def test_what_others_took_counts() -> None:
     assert exhausted_capacity(consumed, total, {"memory": 70 * NANO}) is None
     assert exhausted_capacity(consumed, total, {"memory": 70 * NANO + 1}) == "memory"
     assert exhausted_capacity(consumed, total, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "most", "words"),
+    [
+        (None, "30", ""),
+        ({"default": "7"}, "30", ""),
+        (VALUES, "20", "10, 20, 40"),
+        ({"validValues": ["40"]}, None, "40"),
+        ({"validRange": {"max": "50"}}, "30", "up to 50"),
+        ({"validRange": {"max": "5"}}, "5", "up to 5"),
+        ({"validRange": {"min": "40"}}, None, "from 40 upwards"),
+        ({"validRange": {"min": "10", "step": "10"}}, "30", "from 10 upwards in steps of 10"),
+        ({"validRange": {"min": "10", "step": "0"}}, "30", "from 10 upwards in steps of 0"),
+        (
+            {"validRange": {"min": "1", "max": "25", "step": "7"}},
+            "22",
+            "from 1 up to 25 in steps of 7",
+        ),
+    ],
+)
+def test_the_most_that_a_policy_permits(
+    policy: dict[str, Any] | None, most: str | None, words: str
+) -> None:
+    capacity = offered(policy)["memory"]
+    found = permitted(capacity, amount("30"))
+    assert (None if found is None else str(found)) == most
+    assert policy_in_words(capacity.request_policy) == words

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dra_driver.allocator.asked import asked_of
-from dra_driver.allocator.change import fewer, from_miss, nearest, other_class
+from dra_driver.allocator.change import fewer, from_errors, from_miss, nearest, other_class
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, device, device_class, devices, request, resource_slice
 from tests.unit.allocator.clusters import claim, explained, holder, state
@@ -72,7 +72,27 @@ def test_what_is_left_of_a_shared_device_is_proposed_unless_it_is_nothing() -> N
     ]
     rest = holder("gpu-0", shareID="s", consumedCapacity={"memory": "80Gi"})
     assert proposals(state(shared, rest), asking(memory="40Gi")) == []
-    assert proposals(state(shared, some), request()) == []
+    assert proposals(state(shared, some), request()) == [("request gpu: ask for memory 30Gi", ())]
+    assert proposals(state(shared, rest), request()) == []
+
+
+def valid(**policy: Any) -> dict[str, Any]:
+    return one(capacity={"memory": {"value": "80Gi", "requestPolicy": policy}})
+
+
+def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
+    steps = valid(validRange={"min": "10Gi", "max": "25Gi", "step": "10Gi"}, default="10Gi")
+    lowered = [("request gpu: ask for memory 20Gi instead of 30Gi", ())]
+    assert proposals(state(steps), asking(memory="30Gi")) == lowered
+    values = valid(validValues=["10Gi", "20Gi", "100Gi"], default="10Gi")
+    assert proposals(state(values), asking(memory="30Gi")) == lowered
+    nothing = valid(validRange={"min": "100Gi"}, default="100Gi")
+    assert proposals(state(nothing), asking(memory="30Gi")) == [
+        ("request gpu: do not ask for memory", ())
+    ]
+    other = {"memory": {"value": "80Gi", "requestPolicy": {"validValues": ["100Gi"]}}}
+    unasked = one(capacity={**other, "cores": {"value": "1"}}, allowMultipleAllocations=True)
+    assert proposals(state(unasked), asking(cores="1")) == []
 
 
 def test_claims_in_the_way_are_ended() -> None:
@@ -101,6 +121,76 @@ def test_the_device_that_misses_least_is_nearest() -> None:
     miss = nearest(found, list(fleet.devices.values()))
     assert (miss.device.id.device, len(miss.reasons)) == ("b", 1)
     assert nearest(found, []) is None
+
+
+def test_a_device_of_another_driver_is_never_nearer() -> None:
+    ours, other = (
+        resource_slice([device("a")]),
+        resource_slice([device("b")], pool="x", driver="x.y"),
+    )
+    wanted = f'device.driver == "{GPU}" && {A}.model == "B" && {A}.numa == 7 && {A}.model != "H100"'
+    anything = device_class("c", expression="true")
+    asking_it = claim(request(deviceClassName="c", cel=wanted))
+    found, fleet = explained(state(other, ours, anything), asking_it)
+    listed = sorted(fleet.devices.values(), key=lambda one: one.id.driver, reverse=True)
+    assert [one.id.device for one in listed] == ["b", "a"]
+    assert nearest(found, listed).device.id.device == "a"
+
+
+def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, list[str]]]:
+    wanted = request()
+    wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
+    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    return [
+        (
+            proposal.what,
+            [
+                one.cel.expression
+                for asked in asked_of(proposal.claim)
+                for one in asked.body.selectors
+            ],
+        )
+        for proposal in from_errors(found, list(fleet.devices.values()))
+    ]
+
+
+def test_a_name_that_no_device_has_is_corrected_or_guarded() -> None:
+    guard = f"has({A}.modle)"
+    assert from_failing([device("a")], "true", f'{A}.modle == "x"') == [
+        (
+            f"request gpu: write {A}.model instead of {A}.modle",
+            ["true", f'{A}.model == "x"'],
+        ),
+        (
+            f'request gpu: put {guard} && before {A}.modle == "x"',
+            ["true", f'{guard} && {A}.modle == "x"'],
+        ),
+    ]
+    assert from_failing([device("a")], "true") == []
+    assert from_failing([device("a")], f"{A}.numa / 0 == 1") == []
+    lacking = [device("a"), device("b", attributes={"numa": {"int": 0}})]
+    assert [what for what, _ in from_failing(lacking, f'{A}.model == "x"')] == [
+        f'request gpu: put has({A}.model) && before {A}.model == "x"'
+    ]
+
+
+def test_a_selector_of_a_class_is_not_corrected() -> None:
+    for text, miss in ((f'{A}.modle == "x"', False), (f"has({A}.modle)", True)):
+        broken = device_class("broken", expression=text)
+        cluster = state(one(), broken)
+        found, fleet = explained(cluster, claim(request(deviceClassName="broken")))
+        listed = list(fleet.devices.values())
+        assert list(from_errors(found, listed)) == []
+        assert bool(nearest(found, listed).parts) is miss
+        assert list(from_miss(found.asked, nearest(found, listed))) == []
+
+
+def test_a_mistyped_name_in_a_guard_is_corrected_throughout() -> None:
+    cel = f'has({A}.modle) && {A}.modle == "H100"'
+    assert [what for what, _ in proposals(state(one()), request(cel=cel))] == [
+        f"request gpu: write {A}.model instead of {A}.modle",
+        f'request gpu: leave out has({A}.modle); leave out {A}.modle == "H100"',
+    ]
 
 
 def test_fewer_devices_or_another_class_are_proposed() -> None:

@@ -5,9 +5,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from dra_driver.allocator.conflict import Part, parts_of, smallest, told, without
+from dra_driver.allocator.conflict import (
+    Part,
+    constraint_text,
+    near_attribute,
+    parts_of,
+    smallest,
+    told,
+    with_attribute,
+    without,
+)
 from dra_driver.allocator.fleet import Fleet
-from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 from tests.e2e.fleet import GPU, device, devices, request, resource_slice
 from tests.unit.allocator.clusters import claim, state
 
@@ -74,3 +83,25 @@ def test_an_attribute_that_a_device_lacks_is_told() -> None:
     claims = [claim(*TWO, constraints=[{"matchAttribute": f"{GPU}/rack"}])]
     conflict = told(claims, parts_of(claims), list(cluster.devices.values()))
     assert conflict.detail == f"{GPU}/rack: not set (2)"
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
+    attributes = {"numa": {"int": 0}, "other.example.com/link": {"int": 1}}
+    listed = [device("a", attributes=attributes), device("b", attributes=None)]
+    given = list(Fleet(state(resource_slice(listed))).devices.values())
+    wanted = claim(*TWO, constraints=[{kind: f"{GPU}/nuna"}, NUMA])
+    first, second = wanted.spec.devices.constraints
+    assert [near_attribute(one, given) for one in (first, second)] == [f"{GPU}/numa", ""]
+    detail = told([wanted], [Part(0, "constraint", 0)], given).detail
+    assert detail == f"{GPU}/nuna: not set (2), did you mean {GPU}/numa?"
+    right = with_attribute(wanted, 0, f"{GPU}/numa").spec.devices.constraints
+    assert [constraint_text(one) for one in right] == [
+        f"{kind} {GPU}/numa",
+        f"matchAttribute {GPU}/numa",
+    ]
+
+
+def test_a_constraint_can_be_empty() -> None:
+    assert constraint_text(DeviceConstraint()) == "without an attribute"
+    assert near_attribute(DeviceConstraint(), []) == ""

@@ -49,7 +49,8 @@ def test_a_class_that_may_not_be_read_is_no_missing_class() -> None:
     gap = NotRead(resource="deviceclasses", reason="forbidden", message="m")
     cluster = msgspec.structs.replace(state(), device_classes=(), not_read=(gap,))
     found, _ = explained(cluster, claim())
-    assert (found.problems, found.selectors) == ((), [])
+    told = CouldNotTell("forbidden", "device class gpu: m")
+    assert (found.problems, found.selectors) == ((told,), [])
 
 
 def test_features_of_devices_can_be_off() -> None:
@@ -134,7 +135,11 @@ def test_capacity_is_checked_by_name_policy_and_amount() -> None:
     ]
     cluster = state(resource_slice(listed))
     amounts = reasons(cluster, asking(memory="30Gi"))
-    assert amounts == [(), (CapacityTooSmall("memory", "30Gi", "80Gi"),)]
+    assert amounts == [(), (CapacityTooSmall("memory", "30Gi", "80Gi", "10Gi, 20Gi"),)]
+    assert str(amounts[1][0]) == "memory 30Gi is not allowed, valid: 10Gi, 20Gi"
+    small = device("c", capacity={"memory": {"value": "15Gi", "requestPolicy": policy}})
+    (rounded,) = reasons(state(resource_slice([small])), asking(memory="12Gi"))
+    assert rounded == (CapacityTooSmall("memory", "20Gi", "15Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(memoryy="1Gi"))
     assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(zzz="1Gi"))

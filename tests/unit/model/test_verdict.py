@@ -29,6 +29,14 @@ WORDS = [
     (verdict.HeldByClaim("ns/c", ("ns/p",)), "held by ns/c, used by ns/p"),
     (verdict.CapacityTooSmall("memory", "2Gi", "1Gi"), "memory 1Gi < 2Gi"),
     (verdict.CapacityTooSmall("memory", "2Gi"), "has no capacity memory"),
+    (
+        verdict.CapacityTooSmall("memory", "2Gi", "8Gi", "1Gi, 4Gi"),
+        "memory 2Gi is not allowed, valid: 1Gi, 4Gi",
+    ),
+    (
+        verdict.SelectorNeverMatches("request", 0, "p", "f", "h", ("q",)),
+        "no device meets all of p, q: f (h)",
+    ),
     (verdict.CapacityConsumed("memory", "2Gi", "1Gi"), "memory: 1Gi left < 2Gi"),
     (
         verdict.CapacityConsumed("memory", "2Gi", "1Gi", ("a", "b")),
