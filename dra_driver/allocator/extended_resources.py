@@ -28,7 +28,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, NotRead
+from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, ClusterState
 from dra_driver.model.verdict import ClassMissing, CouldNotTell, FeatureOff, Verdict
 
 GATE = "DRAExtendedResource"
@@ -64,27 +64,22 @@ def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
 
 
 def without_devices(
-    pod: Pod,
-    nodes: Iterable[Node],
-    classes: Mapping[str, str],
-    not_read: Iterable[NotRead],
-    *,
-    gate_off: str,
+    pod: Pod, nodes: Iterable[Node], state: ClusterState, *, gate_off: str
 ) -> dict[str, Verdict]:
     """Why no device can stand for a resource that no node offers itself, by the resource.
 
     `gate_off` names the feature gate that is off; "" where the scheduler makes claims.
     """
     there = list(nodes)
-    gaps = {gap.name: gap for gap in not_read if gap.resource == "deviceclasses"}
+    classes = classes_by_resource(state.device_classes)
     asked = (name for name, nanos in pod_requests(pod).items() if nanos and may_be_devices(name))
     nowhere = (name for name in sorted(asked) if all(on_node([name], node) for node in there))
-    reasons = ((name, _without_device(name, classes, gaps, gate_off)) for name in nowhere)
+    reasons = ((name, _without_device(name, classes, state, gate_off)) for name in nowhere)
     return {name: reason for name, reason in reasons if reason is not None}
 
 
 def _without_device(
-    resource: str, classes: Mapping[str, str], gaps: Mapping[str, NotRead], gate_off: str
+    resource: str, classes: Mapping[str, str], state: ClusterState, gate_off: str
 ) -> Verdict | None:
     missing = resource.removeprefix(DEVICE_CLASS_PREFIX)
     implicit = missing != resource
@@ -93,9 +88,9 @@ def _without_device(
         return FeatureOff(gate_off, f"extended resource {resource}") if off else None
     if resource in classes:
         return None
-    gap = gaps.get("") or (gaps.get(missing) if implicit else None)
+    gap = state.unread("deviceclasses", missing if implicit else "")
     if gap is not None:
-        return CouldNotTell(gap.reason, f"deviceclasses: {gap.message}")
+        return CouldNotTell(gap.reason, str(gap))
     if not implicit:
         return None
     return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))

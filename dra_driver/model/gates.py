@@ -25,8 +25,9 @@ DEFAULTS: Mapping[str, Mapping[int, bool]] = {
     "DRAPartitionableDevices": {33: OFF, 36: ON},
     "DRAPrioritizedList": {33: OFF, 34: ON},
     "DRAResourceClaimDeviceStatus": {32: OFF, 33: ON},
-    "DynamicResourceAllocation": {32: OFF, 34: ON},
 }
+ALLOCATION = "DynamicResourceAllocation"
+"""The gate of it all. A cluster that shows claims has it on, also in 1.32 and 1.33, where nobody gets it unasked."""
 _ALLOCATOR = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",
@@ -50,6 +51,8 @@ def is_on(gate: str, minor: int | None, known: Mapping[str, bool]) -> bool:
     """Whether a gate is on in a cluster of 1.`minor` (the newest, when unknown), of which some gates are `known`."""
     if gate in known:
         return known[gate]
+    if gate == ALLOCATION:
+        return True
     release = NEWEST if minor is None else minor
     if gate == "DRADeviceTaintRules" and release < _RULES_BEFORE:
         return is_on("DRADeviceTaints", release, known)

@@ -8,40 +8,26 @@ from typing import Any, TypeVar
 import msgspec
 
 from dra_driver.errors import Permanent
-from dra_driver.model.api.core import Node, Pod, PodResourceClaim
-from dra_driver.model.api.defaults import pod_with_defaults, with_defaults
+from dra_driver.model.api.core import Namespace, Node, Pod, PodResourceClaim
+from dra_driver.model.api.defaults import with_defaults
 from dra_driver.model.api.meta import ApiValue, ObjectMeta, OwnerReference
-from dra_driver.model.api.resource_claim import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.verdict import ClaimMissing, CouldNotTell, TemplateMissing, Verdict
+from dra_driver.services.manifest import KINDS, read_objects
 
 FROM_FILE = "a manifest"
-_KINDS: Mapping[str, type[ApiValue]] = {
-    "Pod": Pod,
-    "ResourceClaim": ResourceClaim,
-    "ResourceClaimTemplate": ResourceClaimTemplate,
-    "DeviceClass": DeviceClass,
-}
+IN_PLACE_OF = (
+    "a manifest, in place of the claim there, which has another spec and must be deleted first"
+)
 _FIELDS = {
     "ResourceClaim": "resource_claims",
     "ResourceClaimTemplate": "resource_claim_templates",
     "DeviceClass": "device_classes",
+    "Namespace": "namespaces",
 }
-_WORKLOADS = (
-    "Deployment",
-    "StatefulSet",
-    "DaemonSet",
-    "ReplicaSet",
-    "Job",
-    "ReplicationController",
-)
-_MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError)
-"""What YAML can say and JSON cannot, and what is no such object."""
 _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, Pod)
+_Applied = TypeVar("_Applied", ResourceClaim, Pod, Namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +116,10 @@ def _named(
     for one in objects:
         if (one.metadata.namespace, one.metadata.name) == (subject.namespace, subject.name):
             return one
-    gap = state.unread(f"{kind}s")
+    gap = state.unread(f"{kind}s", f"{subject.namespace}/{subject.name}")
     if gap is not None:
-        raise Permanent(f"cannot find {kind} {subject.namespace}/{subject.name}: {gap.message}")
+        verb = "read" if gap.name else "find"
+        raise Permanent(f"cannot {verb} {kind} {subject.namespace}/{subject.name}: {gap.message}")
     raise Permanent(
         f"there is no {kind} {subject.namespace}/{subject.name} in this cluster: look with "
         f"`kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
@@ -166,13 +153,15 @@ def _by_name(state: ClusterState, namespace: str, name: str) -> Wanted:
         if (claim.metadata.namespace, claim.metadata.name) == (namespace, name):
             return _existing(claim)
     full = f"{namespace}/{name}"
-    gap = state.unread("resourceclaims")
-    problem = CouldNotTell(gap.reason, gap.message) if gap else ClaimMissing(full, "does not exist")
+    gap = state.unread("resourceclaims", full)
+    problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
     return Wanted(full, verdicts=(problem,))
 
 
 def _existing(claim: ResourceClaim) -> Wanted:
-    return Wanted(_full(claim.metadata), claim, made=True)
+    """A claim of the cluster; a record that somebody wrote may lack what an API server fills in."""
+    whole = msgspec.structs.replace(claim, spec=with_defaults(claim.spec))
+    return Wanted(_full(claim.metadata), whole, made=True)
 
 
 def _from_template(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wanted:
@@ -186,8 +175,8 @@ def _from_template(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, li
             return Wanted(
                 _full(claim.metadata), claim, f"template {full}", own=True, verdicts=missing
             )
-    gap = state.unread("resourceclaimtemplates")
-    problem = CouldNotTell(gap.reason, gap.message) if gap else TemplateMissing(full)
+    gap = state.unread("resourceclaimtemplates", full)
+    problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)
     return Wanted(entry.name, origin=f"template {full}", verdicts=(problem,))
 
 
@@ -215,35 +204,87 @@ def _full(metadata: ObjectMeta) -> str:
 
 
 def _manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolved]:
-    try:
-        objects = [found for one in _flat(subject.documents) if (found := _read(one, subject))]
-    except RecursionError as error:
-        raise Permanent(f"{subject.source} has a List that contains itself: take it out") from error
+    before = state
+    objects = read_objects(subject.documents, subject.namespace, subject.source)
+    objects = [_reapplied(before, one) for one in objects]
     for kind, field in _FIELDS.items():
-        mine = tuple(one for one in objects if isinstance(one, _KINDS[kind]))
-        state = _with(state, field, mine)
+        state = _with(state, field, tuple(one for one in objects if isinstance(one, KINDS[kind])))
     pods = [one for one in objects if isinstance(one, Pod)]
     claims = [one for one in objects if isinstance(one, ResourceClaim)]
     templates = [one for one in objects if isinstance(one, ResourceClaimTemplate)]
+    fresh = {_full(one.metadata): _origin(before, one) for one in claims}
     if pods:
-        fresh = {_full(claim.metadata) for claim in claims}
         for pod in pods:
             resolved = _pod(state, pod, live=False)
-            wanted = tuple(
-                replace(one, made=False, origin=FROM_FILE) if one.name in fresh else one
-                for one in resolved.wanted
-            )
-            yield replace(resolved, wanted=wanted)
+            yield replace(resolved, wanted=tuple(_from_file(one, fresh) for one in resolved.wanted))
     elif claims:
         names = ", ".join(_full(claim.metadata) for claim in claims)
-        wanted = tuple(replace(_existing(one), made=False, origin=FROM_FILE) for one in claims)
-        yield Resolved(f"claim {names}", state, wanted)
+        yield Resolved(
+            f"claim {names}", state, tuple(_from_file(_existing(one), fresh) for one in claims)
+        )
     elif templates:
         yield from (_template(state, template) for template in templates)
     else:
         raise Permanent(
             f"{subject.source} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain"
         )
+
+
+def after(resolved: Resolved, state: ClusterState) -> Resolved:
+    """A pod of a manifest, once more before a cluster in which other pods have been served."""
+    if resolved.pod is None:
+        return replace(resolved, state=state)
+    before = {one.name: one for one in resolved.wanted}
+    again = _pod(state, resolved.pod, live=False)
+    wanted = tuple(
+        replace(one, made=before[one.name].made, origin=before[one.name].origin)
+        for one in again.wanted
+    )
+    return replace(again, wanted=wanted)
+
+
+def _reapplied(state: ClusterState, one: ApiValue) -> ApiValue:
+    """The object as it is after it was applied to the one of that name, if there is one."""
+    if isinstance(one, ResourceClaim):
+        known = _known(state.resource_claims, one)
+        return known if known is not None and _same_spec(known, one) else one
+    if isinstance(one, Pod):
+        pod = _known(state.pods, one)
+        if pod is None or pod.spec.resource_claims != one.spec.resource_claims:
+            return one
+        return msgspec.structs.replace(one, metadata=pod.metadata, status=pod.status)
+    if isinstance(one, Namespace):
+        before = _known(state.namespaces, one)
+        labels = {**((before and before.metadata.labels) or {}), **(one.metadata.labels or {})}
+        metadata = msgspec.structs.replace(one.metadata, labels=labels)
+        return Namespace(metadata=metadata)
+    return one
+
+
+def _known(objects: Iterable[_Applied], wanted: _Applied) -> _Applied | None:
+    name = (wanted.metadata.namespace, wanted.metadata.name)
+    return next(
+        (one for one in objects if (one.metadata.namespace, one.metadata.name) == name), None
+    )
+
+
+def _same_spec(known: ResourceClaim, one: ResourceClaim) -> bool:
+    """Whether nothing changes that decides about devices: a record does not keep parameters of drivers."""
+    ours, theirs = with_defaults(known.spec).devices, one.spec.devices
+    return (ours.requests, ours.constraints) == (theirs.requests, theirs.constraints)
+
+
+def _origin(before: ClusterState, claim: ResourceClaim) -> str:
+    """Where a claim of the manifest comes from; "" where it is in the cluster as it stands there."""
+    known = _known(before.resource_claims, claim)
+    if known is None:
+        return FROM_FILE
+    return "" if known is claim else IN_PLACE_OF
+
+
+def _from_file(one: Wanted, origins: Mapping[str, str]) -> Wanted:
+    origin = origins.get(one.name, "")
+    return replace(one, made=False, origin=origin) if origin else one
 
 
 def _with(state: ClusterState, field: str, mine: tuple[Any, ...]) -> ClusterState:
@@ -257,113 +298,12 @@ def _with(state: ClusterState, field: str, mine: tuple[Any, ...]) -> ClusterStat
     return msgspec.structs.replace(state, **{field: others + mine}) if mine else state
 
 
-def _flat(documents: Iterable[object]) -> Iterator[dict[str, Any]]:
-    for document in documents:
-        if not isinstance(document, dict):
-            raise Permanent(
-                f"a manifest is no object but {str(document)[:80]!r}: give YAML or JSON of the API"
-            )
-        if document.get("kind") == "List" and isinstance(document.get("items"), list):
-            yield from _flat(document["items"])
-        else:
-            yield document
-
-
-def _read(document: dict[str, Any], subject: ManifestSubject) -> ApiValue | None:
-    """One object, with what the API server would add; None where it does not matter here."""
-    kind = str(document.get("kind") or "")
-    if kind == "CronJob" or kind in _WORKLOADS:
-        kind, document = "Pod", _pod_of(document, kind)
-    if kind not in _KINDS:
-        return None
-    if str(document.get("apiVersion", "")).endswith("/v1beta1"):
-        document = _as_v1(document)
-    try:
-        found = msgspec.json.decode(msgspec.json.encode(document), type=_KINDS[kind])
-    except _MALFORMED as error:
-        raise Permanent(
-            f"{subject.source}: {kind} {_name_of(document)} is malformed: {error}; correct that place"
-        ) from error
-    return _completed(found, subject.namespace)
-
-
-def _name_of(document: dict[str, Any]) -> str:
-    name = _inside(document, "metadata").get("name")
-    return ascii(name)[1:-1] if isinstance(name, str) else "without a name"
-
-
-def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """An object in a document; whatever else stands there is none."""
-    found = document.get(field)
-    return found if isinstance(found, dict) else {}
-
-
-def _completed(found: ApiValue, namespace: str) -> ApiValue:
-    if isinstance(found, Pod):
-        pod = msgspec.structs.replace(found, metadata=_placed(found.metadata, namespace))
-        return pod_with_defaults(pod)
-    if isinstance(found, ResourceClaim):
-        spec = with_defaults(found.spec)
-        metadata = _placed(found.metadata, namespace)
-        return msgspec.structs.replace(found, metadata=metadata, spec=spec)
-    if isinstance(found, ResourceClaimTemplate):
-        return msgspec.structs.replace(found, metadata=_placed(found.metadata, namespace))
-    return found
-
-
-def _placed(metadata: ObjectMeta, namespace: str) -> ObjectMeta:
-    generated = "(generated)" if not metadata.name else metadata.name
-    return msgspec.structs.replace(
-        metadata,
-        name=generated,
-        namespace=metadata.namespace or namespace,
-        uid=metadata.uid or f"uid-of-{generated}",
-    )
-
-
-def _pod_of(workload: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A pod as the workload would make it."""
-    spec = _inside(workload, "spec")
-    if kind == "CronJob":
-        spec = _inside(_inside(spec, "jobTemplate"), "spec")
-    template = spec.get("template")
-    if not isinstance(template, dict):
-        raise Permanent(f"{kind} {_name_of(workload)} has no spec.template: correct the manifest")
-    outer = _inside(workload, "metadata")
-    metadata = {**_inside(template, "metadata"), "name": f"{outer.get('name', '')}-(pod)"}
-    if "namespace" in outer:
-        metadata["namespace"] = outer["namespace"]
-    return {**template, "metadata": metadata}
-
-
-def _as_v1(document: dict[str, Any]) -> dict[str, Any]:
-    """A claim or template of v1beta1: there the fields of `exactly` stood in the request itself."""
-    spec = document.get("spec")
-    if not isinstance(spec, dict):
-        return document
-    if isinstance(spec.get("spec"), dict):
-        return {**document, "spec": {**spec, "spec": _claim_as_v1(spec["spec"])}}
-    return {**document, "spec": _claim_as_v1(spec)}
-
-
-def _claim_as_v1(spec: dict[str, Any]) -> dict[str, Any]:
-    devices = spec.get("devices")
-    requests = devices.get("requests") if isinstance(devices, dict) else None
-    if not isinstance(devices, dict) or not isinstance(requests, list):
-        return spec
-    return {**spec, "devices": {**devices, "requests": [_request_as_v1(one) for one in requests]}}
-
-
-def _request_as_v1(request: object) -> object:
-    if not isinstance(request, dict) or "deviceClassName" not in request:
-        return request
-    exactly = {key: value for key, value in request.items() if key != "name"}
-    return {"name": request.get("name", ""), "exactly": exactly}
-
-
 def node_named(state: ClusterState, name: str) -> Node:
     """The node of that name. Raises Permanent."""
     for node in state.nodes:
         if node.metadata.name == name:
             return node
+    gap = state.unread("nodes", name)
+    if gap is not None:
+        raise Permanent(f"cannot {'read' if gap.name else 'find'} node {name}: {gap.message}")
     raise Permanent(f"there is no node {name} in this cluster: look with `kubectl get nodes`")

@@ -9,9 +9,12 @@ from dra_driver.allocator.extended_resources import (
     claim_for,
     classes_by_resource,
     on_node,
+    without_devices,
 )
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import DeviceClass
+from dra_driver.model.cluster import ClusterState, NotRead
+from dra_driver.model.verdict import ClassMissing, CouldNotTell, FeatureOff
 
 GPU = "example.com/gpu"
 
@@ -85,3 +88,47 @@ def test_the_claim_belongs_to_the_pod() -> None:
     owner = claim.metadata.owner_references[0]
     assert (claim.metadata.name, owner.kind, owner.uid) == (NAME, "Pod", "u")
     assert claim.spec.devices.requests[0].exactly.device_class_name == "gpu"
+
+
+def of(resource: str) -> Pod:
+    return pod({"name": "c", "resources": {"requests": {resource: "1"}}})
+
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpx"
+CLUSTER = ClusterState(device_classes=(device_class("gpu"),))
+
+
+def blind(**gap: str) -> ClusterState:
+    unread = NotRead(resource="deviceclasses", message="m", **gap)
+    return ClusterState(not_read=(unread,))
+
+
+def test_a_class_that_is_missing_is_what_keeps_its_resource_from_devices() -> None:
+    missing = without_devices(of(IMPLICIT), (), CLUSTER, gate_off="")
+    assert missing == {IMPLICIT: ClassMissing("gpx", "did you mean gpu?")}
+    for other in (GPU, "example.com/other", "cpu"):
+        assert without_devices(of(other), (), CLUSTER, gate_off="") == {}
+
+
+def test_a_node_that_offers_the_resource_itself_needs_no_devices() -> None:
+    plugin = msgspec.convert({"status": {"allocatable": {IMPLICIT: "1"}}}, Node)
+    assert without_devices(of(IMPLICIT), (plugin, Node()), CLUSTER, gate_off="") == {}
+    assert list(without_devices(of(IMPLICIT), (Node(),), CLUSTER, gate_off="")) == [IMPLICIT]
+
+
+def test_a_class_that_was_not_read_is_not_missing() -> None:
+    all_of_them = blind(reason="forbidden")
+    unknown = CouldNotTell("forbidden", "deviceclasses: m")
+    for resource in (IMPLICIT, GPU):
+        assert without_devices(of(resource), (), all_of_them, gate_off="") == {resource: unknown}
+    one = blind(reason="malformed", name="gpx")
+    spoiled = CouldNotTell("malformed", "deviceclasses gpx: m")
+    assert without_devices(of(IMPLICIT), (), one, gate_off="") == {IMPLICIT: spoiled}
+    assert without_devices(of(GPU), (), one, gate_off="") == {}
+
+
+def test_without_the_gate_only_what_a_class_stands_for_is_refused() -> None:
+    for resource in (GPU, IMPLICIT):
+        off = {resource: FeatureOff("G", f"extended resource {resource}")}
+        assert without_devices(of(resource), (), CLUSTER, gate_off="G") == off
+    assert without_devices(of("example.com/other"), (), CLUSTER, gate_off="G") == {}

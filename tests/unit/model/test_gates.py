@@ -18,6 +18,7 @@ from dra_driver.model.gates import BINDING, allocator_features, is_on
         ("DRADeviceTaintRules", 36, False),
         ("DRADeviceTaintRules", 37, True),
         ("DRANobodyKnows", 37, False),
+        ("DynamicResourceAllocation", 32, True),
     ],
 )
 def test_a_gate_follows_the_release(gate: str, minor: int | None, expected: bool) -> None:
@@ -25,6 +26,7 @@ def test_a_gate_follows_the_release(gate: str, minor: int | None, expected: bool
 
 
 def test_what_is_known_wins() -> None:
+    assert not is_on("DynamicResourceAllocation", 37, {"DynamicResourceAllocation": False})
     assert is_on("DRADeviceTaints", 33, {"DRADeviceTaints": True})
     assert is_on("DRADeviceTaintRules", 34, {"DRADeviceTaints": True})
 

@@ -214,9 +214,11 @@ def test_templates_and_older_versions_are_understood() -> None:
         "kind": "ResourceClaim",
         "metadata": {"name": "c"},
     }
-    spec = {"devices": {"requests": [flat, {"name": "x", "firstAvailable": []}]}}
-    report = explain(state(ONE), manifest({**old, "spec": spec}))
-    assert [one.asks for one in report.claims[0].requests] == ["1 x gpu"]
+    either = {"name": "x", "firstAvailable": [{"name": "y", "deviceClassName": "gpu"}]}
+    spec = {"devices": {"requests": [flat, either]}}
+    report = explain(state(resource_slice(devices(2))), manifest({**old, "spec": spec}))
+    assert [one.name for one in report.claims[0].requests] == ["gpu", "x/y"]
+    assert [one.asks for one in report.claims[0].requests] == ["1 x gpu", "1 x gpu"]
     nested = {
         **old,
         "kind": "ResourceClaimTemplate",

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would the API server refuse in a manifest? Unknown fields, and what no claim and no pod may say.
+
+Not all of its rules: those without which an answer would be about something else than what was meant. What a verdict
+says better (a class that is missing, an expression that does not compile) is left to it. Of pods only a part is known
+here, so a field there is refused only where it is nearly one of those that count.
+Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation; the fields of k8s.io/api v0.37.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import inspect
+
+from dra_driver.model.api import core
+from dra_driver.model.api.core import Namespace, Pod
+from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.resource_claim import (
+    DeviceClaim,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
+
+_MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
+_MODES = ("", "ExactCount", "All")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NEAR, _VERY_NEAR = 0.6, 0.8
+_NOT_LOOKED_INTO = (core.PodStatus, ResourceClaimStatus, Namespace)
+_METADATA = (
+    "generateName",
+    "selfLink",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "managedFields",
+)
+_PARTLY_KNOWN: Mapping[type, tuple[str, ...]] = {
+    core.PodSpec: (),
+    core.Container: ("restartPolicyRules",),
+    core.Affinity: ("podAffinity", "podAntiAffinity"),
+    core.NodeAffinity: ("preferredDuringSchedulingIgnoredDuringExecution",),
+}
+"""With the fields that nobody here looks at and that are nearly one of those that count."""
+
+
+def refusal(document: object, found: ApiValue) -> str:
+    """What the API server would say against an object, `document` as it is written; "" where nothing."""
+    return next(_refusals(document, found), "")
+
+
+def _refusals(document: object, found: ApiValue) -> Iterator[str]:
+    yield from _unnamed(document)
+    yield from _unknown(document, inspect.type_info(type(found)), "")
+    if isinstance(found, ResourceClaim):
+        yield from _claim(found.spec.devices, "spec.devices")
+    elif isinstance(found, ResourceClaimTemplate):
+        yield from _claim(found.spec.spec.devices, "spec.spec.devices")
+    elif isinstance(found, Pod):
+        yield from _pod(found)
+
+
+def _unnamed(document: object) -> Iterator[str]:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    named = isinstance(metadata, dict) and (metadata.get("name") or metadata.get("generateName"))
+    if not named:
+        yield "it has no metadata.name"
+
+
+# Fields
+
+
+def _unknown(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    """The fields that a type does not have, with where they stand."""
+    match kind:
+        case inspect.UnionType():
+            for one in kind.types:
+                yield from _unknown(value, one, path)
+        case inspect.ListType() if isinstance(value, list):
+            for index, one in enumerate(value):
+                yield from _unknown(one, kind.item_type, f"{path}[{index}]")
+        case inspect.StructType() if isinstance(value, dict) and kind.cls not in _NOT_LOOKED_INTO:
+            yield from _unknown_of(value, kind, path)
+
+
+def _unknown_of(value: Mapping[str, object], kind: inspect.StructType, path: str) -> Iterator[str]:
+    fields = {field.encode_name: field.type for field in kind.fields}
+    others = _others(kind.cls, path)
+    for name, inner in value.items():
+        if name not in fields:
+            if name not in others:
+                yield from _no_field(name, kind, path)
+        elif kind.cls is not ObjectMeta:
+            yield from _unknown(inner, fields[name], f"{path}.{name}" if path else name)
+
+
+def _others(cls: type, path: str) -> Sequence[str]:
+    if not path:
+        return ("apiVersion", "kind", "status")
+    return _METADATA if cls is ObjectMeta else _PARTLY_KNOWN.get(cls, ())
+
+
+def _no_field(name: str, kind: inspect.StructType, path: str) -> Iterator[str]:
+    fields = [field.encode_name for field in kind.fields]
+    partly_known = kind.cls in _PARTLY_KNOWN
+    cutoff = _VERY_NEAR if partly_known else _NEAR
+    lowered = {field.lower(): field for field in fields}
+    near = [lowered[one] for one in difflib.get_close_matches(name.lower(), lowered, 1, cutoff)]
+    if partly_known and not near:
+        return
+    inner = [] if near else [field.encode_name for field in kind.fields if _has(field.type, name)]
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    if inner:
+        hint = f" (it belongs into {inner[0]})"
+    yield f"{path or 'the object'} has no field {ascii(name)[1:-1]}{hint}"
+
+
+def _has(kind: inspect.Type, name: str) -> bool:
+    """Whether an object of the type has the field."""
+    if isinstance(kind, inspect.UnionType):
+        return any(_has(one, name) for one in kind.types)
+    if not isinstance(kind, inspect.StructType):
+        return False
+    return any(field.encode_name == name for field in kind.fields)
+
+
+# Values
+
+
+def _claim(devices: DeviceClaim, path: str) -> Iterator[str]:
+    requests = devices.requests or []
+    if len(requests) > _MOST_REQUESTS:
+        yield f"{path}.requests has {len(requests)} requests, at most {_MOST_REQUESTS} are allowed"
+    yield from _names([one.name for one in requests], f"{path}.requests")
+    for index, request in enumerate(requests):
+        yield from _request(request, f"{path}.requests[{index}]")
+    known = {name for request in requests for name in _names_of(request)}
+    for index, constraint in enumerate(devices.constraints or ()):
+        yield from _constraint(constraint, known, f"{path}.constraints[{index}]")
+
+
+def _names(names: Sequence[str], path: str) -> Iterator[str]:
+    for index, name in enumerate(names):
+        if not _LABEL.fullmatch(name):
+            said = f"is named {name!a}" if name else "has no name"
+            yield f"{path}[{index}] {said}: lower case letters, digits and '-' are allowed"
+        elif name in names[:index]:
+            yield f"{path}[{index}] has the name {name} of another one"
+
+
+def _request(request: DeviceRequest, path: str) -> Iterator[str]:
+    alternatives = request.first_available or []
+    if (request.exactly is None) == (not alternatives):
+        yield f"{path} needs one of exactly and firstAvailable"
+    if request.exactly is not None:
+        yield from _amount(request.exactly, f"{path}.exactly")
+    if len(alternatives) > _MOST_ALTERNATIVES:
+        yield f"{path}.firstAvailable has more than {_MOST_ALTERNATIVES} alternatives"
+    yield from _names([one.name for one in alternatives], f"{path}.firstAvailable")
+    for index, one in enumerate(alternatives):
+        yield from _amount(one, f"{path}.firstAvailable[{index}]")
+
+
+def _amount(body: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[str]:
+    mode, count = body.allocation_mode, body.count
+    if mode not in _MODES:
+        yield f"{path}.allocationMode is {mode!a}, it can be ExactCount or All"
+    elif mode == "All" and count:
+        yield f"{path}.count is {count}, but allocationMode All takes no count"
+    elif count < 0:
+        yield f"{path}.count is {count}, it must be at least 1"
+
+
+def _names_of(request: DeviceRequest) -> Iterator[str]:
+    yield request.name
+    for one in request.first_available or ():
+        yield f"{request.name}/{one.name}"
+
+
+def _constraint(constraint: DeviceConstraint, known: set[str], path: str) -> Iterator[str]:
+    attributes = (constraint.match_attribute, constraint.distinct_attribute)
+    given = [one for one in attributes if one is not None]
+    if len(given) != 1:
+        yield f"{path} needs one of matchAttribute and distinctAttribute"
+    elif "/" not in given[0]:
+        yield f"{path} is about {given[0]!a}: write the attribute as DOMAIN/NAME"
+    for name in constraint.requests or ():
+        if name not in known:
+            yield f"{path}.requests names {name!a}, and no request has that name"
+
+
+def _pod(pod: Pod) -> Iterator[str]:
+    entries = pod.spec.resource_claims or []
+    yield from _names([one.name for one in entries], "spec.resourceClaims")
+    for index, one in enumerate(entries):
+        if bool(one.resource_claim_name) == bool(one.resource_claim_template_name):
+            yield (
+                f"spec.resourceClaims[{index}] needs one of resourceClaimName and resourceClaimTemplateName"
+            )
+    known = {one.name for one in entries}
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        for claim in container.resources.claims or ():
+            if claim.name not in known:
+                yield (
+                    f"container {ascii(container.name)[1:-1]} uses the claim {claim.name!a}, which "
+                    "spec.resourceClaims does not have"
+                )

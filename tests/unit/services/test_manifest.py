@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests: what the API server would refuse, what it would make of them, and several pods in one file."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.model.api.core import Namespace, Pod
+from dra_driver.model.cluster import ClusterState, NotRead
+from dra_driver.model.report import Report
+from dra_driver.model.verdict import ClassMissing, CouldNotTell, FeatureOff, HeldByClaim
+from dra_driver.services.explain import ClaimSubject, ManifestSubject, explain
+from dra_driver.services.subject import FROM_FILE, IN_PLACE_OF
+from tests.e2e import fleet as words
+from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
+from tests.unit.allocator.clusters import holder, state
+
+ONE = resource_slice(devices(1))
+TWO = resource_slice(devices(2))
+ADMIN = {"resource.kubernetes.io/admin-access": "true"}
+
+
+def answer(cluster: ClusterState, *documents: Any) -> Report:
+    return explain(cluster, ManifestSubject(documents, "ns", "f.yaml"))
+
+
+def refused(*documents: Any) -> str:
+    with pytest.raises(Permanent) as raised:
+        answer(state(TWO), *documents)
+    return str(raised.value)
+
+
+# Fields
+
+
+def test_a_field_that_nobody_knows_is_named_with_its_place_and_what_was_meant() -> None:
+    typo = words.claim(request(selector=[{"cel": {"expression": "false"}}]))
+    assert refused(typo) == (
+        "f.yaml: the API server would refuse ResourceClaim mine: spec.devices.requests[0].exactly has no field "
+        "selector (did you mean selectors?); correct that place"
+    )
+
+
+def _changed(document: Any, *path: Any, **more: Any) -> Any:
+    place = document
+    for step in path:
+        place = place[step]
+    place.update(more)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            words.claim({"name": "a", "deviceClassName": "gpu"}),
+            "spec.devices.requests[0] has no field deviceClassName (it belongs into exactly)",
+        ),
+        (
+            _changed(words.claim(), "spec", constraints=[]),
+            "spec has no field constraints (it belongs into devices)",
+        ),
+        (_changed(words.claim(), xyz=1), "the object has no field xyz"),
+        (_changed(words.claim(), "metadata", label={}), "metadata has no field label"),
+        (
+            _changed(words.template(), "spec", "spec", "devices", request=[]),
+            "spec.spec.devices has no field request (did you mean requests?)",
+        ),
+        (
+            _changed(words.device_class(), "spec", selector=[]),
+            "spec has no field selector (did you mean selectors?)",
+        ),
+        (words.pod(resourceClaim=[]), "spec has no field resourceClaim (did you mean"),
+        (words.pod(NodeSelector={}), "spec has no field NodeSelector (did you mean nodeSelector?)"),
+        (
+            _changed(words.pod(), "spec", "resourceClaims", 0, claimName="x"),
+            "spec.resourceClaims[0] has no field claimName",
+        ),
+    ],
+)
+def test_a_typo_in_a_field_is_found_wherever_it_stands(document: Any, said: str) -> None:
+    assert said in refused(document)
+
+
+def test_fields_that_do_not_matter_here_are_no_typos() -> None:
+    pod = words.pod(
+        volumes=[], restartPolicy="Never", terminationGracePeriodSeconds=1, notYetInvented={}
+    )
+    container = pod["spec"]["containers"][0]
+    container |= {"env": [], "restartPolicyRules": [], "resizePolicy": []}
+    pod["spec"]["affinity"] = {"podAffinity": {}, "podAntiAffinity": {}}
+    pod["metadata"] |= {"generateName": "p-", "managedFields": [{"x": {}}], "finalizers": []}
+    pod["status"] = {"qosClass": "BestEffort"}
+    namespace = {"kind": "Namespace", "metadata": {"name": "ns"}, "spec": {"finalizers": []}}
+    assert answer(state(ONE), namespace, words.claim(), pod).exit_code == 0
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        (words.claim(request(count=-1)), "requests[0].exactly.count is -1, it must be at least 1"),
+        (
+            words.claim(request(count=2, allocationMode="All")),
+            "requests[0].exactly.count is 2, but allocationMode All takes no count",
+        ),
+        (
+            words.claim(request(allocationMode="Some")),
+            "requests[0].exactly.allocationMode is 'Some', it can be ExactCount or All",
+        ),
+        (words.claim(request("")), "requests[0] has no name"),
+        (words.claim(request("A b")), "requests[0] is named 'A b'"),
+        (words.claim(request("a"), request("a")), "requests[1] has the name a of another one"),
+        (words.claim({"name": "a"}), "requests[0] needs one of exactly and firstAvailable"),
+        (
+            words.claim({**request("a"), "firstAvailable": [{"name": "b"}]}),
+            "requests[0] needs one of exactly and firstAvailable",
+        ),
+        (
+            words.claim({"name": "a", "firstAvailable": [{"name": "b", "count": -3}]}),
+            "requests[0].firstAvailable[0].count is -3",
+        ),
+        (
+            words.claim({"name": "a", "firstAvailable": [{"name": f"n{n}"} for n in range(9)]}),
+            "requests[0].firstAvailable has more than 8 alternatives",
+        ),
+        (words.claim(*(request(f"n{n}") for n in range(33))), "has 33 requests, at most 32"),
+        (words.claim(constraints=[{}]), "constraints[0] needs one of matchAttribute and"),
+        (
+            words.claim(constraints=[{"matchAttribute": "numa"}]),
+            "constraints[0] is about 'numa': write the attribute as DOMAIN/NAME",
+        ),
+        (
+            words.claim(constraints=[{"matchAttribute": f"{GPU}/numa", "requests": ["x"]}]),
+            "constraints[0].requests names 'x', and no request has that name",
+        ),
+        (words.claim(name=""), "ResourceClaim without a name: it has no metadata.name"),
+        (
+            words.pod(of={"resourceClaimName": "a", "resourceClaimTemplateName": "b"}),
+            "spec.resourceClaims[0] needs one of resourceClaimName and resourceClaimTemplateName",
+        ),
+        (
+            words.pod(resourceClaims=[]),
+            "container main uses the claim 'devices', which spec.resourceClaims does not have",
+        ),
+    ],
+)
+def test_what_the_api_server_refuses_is_not_judged(claim: Any, said: str) -> None:
+    assert said in refused(claim)
+
+
+def test_a_constraint_may_name_alternatives() -> None:
+    alternatives = [{"name": name, "deviceClassName": "gpu"} for name in "ab"]
+    constraint = {"matchAttribute": f"{GPU}/numa", "requests": ["one", "two/a"]}
+    two = {"name": "two", "firstAvailable": alternatives}
+    assert (
+        answer(state(TWO), words.claim(request("one"), two, constraints=[constraint])).exit_code
+        == 0
+    )
+
+
+def test_a_name_may_be_left_to_the_api_server() -> None:
+    first, second = words.claim(name=""), words.claim(name="")
+    first["metadata"]["generateName"] = second["metadata"]["generateName"] = "c-"
+    report = answer(state(TWO), first, second)
+    assert [one.name for one in report.claims] == ["ns/(generated)", "ns/(generated)"]
+
+
+# What is there already
+
+
+def test_of_two_objects_with_one_name_the_later_counts() -> None:
+    report = answer(state(ONE), words.claim(request(count=5)), words.claim())
+    assert [one.asks for claim in report.claims for one in claim.requests] == ["1 x gpu"]
+
+
+def test_a_claim_that_is_applied_again_keeps_its_devices() -> None:
+    cluster = state(ONE, holder("gpu-0", name=words.MINE))
+    (claim,) = answer(cluster, words.claim()).claims
+    assert ([str(one) for one in claim.allocated], claim.origin) == ([f"{GPU}/{HOME}/gpu-0"], "")
+    other = answer(cluster, words.claim(name="other"))
+    assert (other.exit_code, other.claims[0].origin) == (1, FROM_FILE)
+    changed = answer(cluster, words.claim(request(count=2)))
+    assert (changed.exit_code, changed.claims[0].origin) == (1, IN_PLACE_OF)
+
+
+def test_nobody_applies_a_status() -> None:
+    report = answer(state(ONE), holder("gpu-0"))
+    assert (report.exit_code, report.claims[0].allocated) == (0, ())
+
+
+def test_a_pod_that_is_applied_again_keeps_its_claims() -> None:
+    of = {"resourceClaimTemplateName": words.MINE}
+    made = holder("gpu-0", name="made")
+    made["metadata"]["ownerReferences"] = [{"uid": "u", "controller": True}]
+    there = words.pod(of=of)
+    there["metadata"] |= {"namespace": "ns", "uid": "u"}
+    status = {"resourceClaimStatuses": [{"name": "devices", "resourceClaimName": "made"}]}
+    pods = (msgspec.convert({**there, "status": status}, Pod),)
+    cluster = msgspec.structs.replace(state(ONE, made), pods=pods)
+    again = answer(cluster, words.template(), words.pod(of=of))
+    assert ([one.name for one in again.claims], again.exit_code) == (["ns/made"], 0)
+    other = answer(cluster, words.claim(name="other"), words.pod(of={"resourceClaimName": "other"}))
+    assert ([one.name for one in other.claims], other.exit_code) == (["ns/other"], 1)
+
+
+def test_a_record_may_lack_what_an_api_server_fills_in() -> None:
+    cluster = state(ONE)
+    bare = words.claim()
+    bare["metadata"]["namespace"] = "ns"
+    whole = msgspec.convert({"resourceClaims": [bare]}, ClusterState)
+    cluster = msgspec.structs.replace(cluster, resource_claims=whole.resource_claims)
+    report = explain(cluster, ClaimSubject("ns", words.MINE))
+    assert (report.exit_code, report.claims[0].requests[0].asks) == (0, "1 x gpu")
+
+
+def test_a_namespace_of_the_manifest_counts_with_its_labels() -> None:
+    namespace = {"kind": "Namespace", "metadata": {"name": "ns", "labels": ADMIN}}
+    claim = words.claim(request(adminAccess=True))
+    assert answer(state(ONE), claim).exit_code == 1
+    assert answer(state(ONE), namespace, claim).exit_code == 0
+    gap = NotRead(resource="namespaces", reason="forbidden", message="m")
+    blind = msgspec.structs.replace(state(ONE), not_read=(gap,))
+    assert (answer(blind, claim).exit_code, answer(blind, namespace, claim).exit_code) == (2, 0)
+    there = msgspec.convert({"metadata": {"name": "ns", "labels": ADMIN}}, Namespace)
+    labelled = msgspec.structs.replace(state(ONE), namespaces=(there,))
+    plain = {"kind": "Namespace", "metadata": {"name": "ns", "labels": {"a": "b"}}}
+    assert answer(labelled, plain, claim).exit_code == 0
+
+
+# Several pods
+
+
+def test_pods_that_fit_together_are_served_one_after_the_other() -> None:
+    report = answer(state(TWO), *words.user("a"), *words.user("b"))
+    assert (report.exit_code, report.subject) == (0, "pod ns/a")
+    assert report.summary.startswith("all 2 pods of the file fit together, this is one: ")
+
+
+def test_pods_that_fit_one_by_one_but_not_together_could_not_be_told() -> None:
+    report = answer(state(ONE), *words.user("a"), *words.user("b"))
+    assert (report.exit_code, report.outcome, report.subject) == (2, "could not tell", "pod ns/b")
+    assert report.summary.startswith("each of the pods ns/a, ns/b fits alone, but no order was")
+    (group,) = report.claims[0].requests[0].devices
+    assert (group.verdict, report.changes) == (HeldByClaim("ns/a", ("ns/a",)), ())
+
+
+def test_a_pod_that_is_left_out_is_served_first() -> None:
+    big, small = device("gpu-0"), device("gpu-1", memory="40Gi")
+    expression = f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0'
+    picky = [words.claim(request(cel=expression), name="b"), words.pod("b")]
+    report = answer(state(resource_slice([big, small])), *words.user("a"), *picky)
+    assert report.exit_code == 0
+
+
+def test_pods_may_share_a_claim_and_take_from_templates() -> None:
+    shared = [words.claim(), words.pod("a", of={"resourceClaimName": words.MINE})]
+    second = words.pod("b", of={"resourceClaimName": words.MINE})
+    assert answer(state(ONE), *shared, second).exit_code == 0
+    of = {"resourceClaimTemplateName": words.MINE}
+    made = [words.template(), words.pod("a", of=of), words.pod("b", of=of)]
+    assert answer(state(TWO), *made).exit_code == 0
+    assert answer(state(ONE), *made).exit_code == 2
+
+
+def test_extended_resources_of_several_pods_add_up() -> None:
+    assert answer(state(TWO), extended("a", "gpu"), extended("b", "gpu")).exit_code == 0
+    assert answer(state(ONE), extended("a", "gpu"), extended("b", "gpu")).exit_code == 2
+
+
+def test_one_of_several_says_so() -> None:
+    short = [words.claim(request(count=9), name="b"), words.pod("b")]
+    report = answer(state(ONE), *words.user("a"), *short)
+    assert (report.exit_code, report.subject) == (1, "pod ns/b")
+    assert report.summary.startswith("this is number 2 of 2 in the file: ")
+    templates = answer(state(ONE), words.template(), words.template(name="t"))
+    assert templates.summary.startswith("this is number 1 of 2 in the file: ")
+
+
+# Extended resources
+
+
+def extended(name: str, device_class: str) -> dict[str, Any]:
+    resource = f"deviceclass.resource.kubernetes.io/{device_class}"
+    container = {"name": "c", "resources": {"requests": {resource: "1"}}}
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def test_an_extended_resource_whose_class_is_missing_says_so() -> None:
+    report = answer(state(ONE), extended("p", "gpx"))
+    (claim,) = report.claims
+    assert (report.exit_code, claim.name) == (1, "ns/<extended-resources>")
+    assert claim.verdicts == (ClassMissing("gpx", "did you mean gpu?"),)
+    assert {group.devices for group in report.nodes} <= {claim.verdicts}
+    gap = NotRead(resource="deviceclasses", reason="malformed", name="gpx", message="m")
+    spoiled = answer(msgspec.structs.replace(state(ONE), not_read=(gap,)), extended("p", "gpx"))
+    assert spoiled.exit_code == 2
+    assert isinstance(spoiled.claims[0].verdicts[0], CouldNotTell)
+
+
+def test_an_extended_resource_needs_its_gate() -> None:
+    resource = "deviceclass.resource.kubernetes.io/gpu"
+    report = answer(state(ONE, kubernetesVersion="v1.34.0"), extended("p", "gpu"))
+    off = FeatureOff("DRAExtendedResource", f"extended resource {resource}")
+    assert (report.exit_code, report.claims[0].verdicts) == (1, (off,))
+
+
+def test_without_device_allocation_no_claim_gets_anything() -> None:
+    cluster = state(ONE, featureGates={"DynamicResourceAllocation": False})
+    off = FeatureOff("DynamicResourceAllocation", "a claim")
+    report = answer(cluster, words.claim())
+    assert (report.exit_code, report.claims[0].verdicts) == (1, (off,))
+    assert answer(cluster, extended("p", "gpu")).exit_code == 1
