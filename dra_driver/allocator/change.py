@@ -113,7 +113,10 @@ def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
 
 
 def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
-    """The request without the run-time errors: with the names that may have been meant, or only asking devices that have them."""
+    """The request without the run-time errors: with the names that may have been meant, or only asking devices that have them.
+
+    Where no device would be left then, without the conditions that fail.
+    """
     failing = dict.fromkeys(one for device in devices for one in request.judged(device).failing)
     if not failing or any(chosen.source != _REQUEST for chosen, _ in failing):
         return
@@ -134,6 +137,13 @@ def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> It
         for chosen, parts in paths.items()
     }
     if all(missing for parts in paths.values() for missing in parts.values()):
+        yield _rewritten(request.asked, words, texts)
+    if all(request.judged(device).verdicts for device in devices):
+        words = [f"leave out {part}" for parts in paths.values() for part in parts]
+        texts = {
+            chosen.index: chosen.explained.without([FalsePart(part, "") for part in parts])
+            for chosen, parts in paths.items()
+        }
         yield _rewritten(request.asked, words, texts)
 
 
@@ -156,10 +166,12 @@ def _corrected(
 
 
 def _rewritten(asked: Asked, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
-    """The request with other texts of some selectors."""
-    selectors = list(asked.body.selectors or ())
-    for index, text in texts.items():
-        selectors[index] = DeviceSelector(cel=CELDeviceSelector(expression=text))
+    """The request with other texts of some selectors; without those of which nothing is left."""
+    selectors = [
+        DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
+        for index, old in enumerate(asked.body.selectors or ())
+        if texts.get(index) != ""
+    ]
     return Proposal(
         f"request {asked.name}: {'; '.join(words)}",
         changed(asked, lambda body: msgspec.structs.replace(body, selectors=selectors)),

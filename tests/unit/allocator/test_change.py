@@ -165,12 +165,15 @@ def test_a_name_that_no_device_has_is_corrected_or_guarded() -> None:
             f'request gpu: put {guard} && before {A}.modle == "x"',
             ["true", f'{guard} && {A}.modle == "x"'],
         ),
+        (f'request gpu: leave out {A}.modle == "x"', ["true"]),
     ]
     assert from_failing([device("a")], "true") == []
-    assert from_failing([device("a")], f"{A}.numa / 0 == 1") == []
+    assert from_failing([device("a")], f"{A}.numa / 0 == 1 && {A}.numa == 0") == [
+        (f"request gpu: leave out {A}.numa / 0 == 1", [f"{A}.numa == 0"])
+    ]
     lacking = [device("a"), device("b", attributes={"numa": {"int": 0}})]
-    assert [what for what, _ in from_failing(lacking, f'{A}.model == "x"')] == [
-        f'request gpu: put has({A}.model) && before {A}.model == "x"'
+    assert [what for what, _ in from_failing(lacking, f'{A}.model == "H100"')] == [
+        f'request gpu: put has({A}.model) && before {A}.model == "H100"'
     ]
 
 

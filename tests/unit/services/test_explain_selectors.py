@@ -120,7 +120,10 @@ def test_a_mistyped_name_is_corrected() -> None:
     report = asking(state(resource_slice([device("gpu-0")])), f'{A}.modle == "H100"')
     (told,) = verdicts(report)
     assert told.hint.endswith("it has: model, numa; did you mean model?")
-    assert changes(report) == [f"request gpu: write {A}.model instead of {A}.modle on {HOME}"]
+    assert changes(report) == [
+        f"request gpu: write {A}.model instead of {A}.modle on {HOME}",
+        f'request gpu: leave out {A}.modle == "H100" on {HOME}',
+    ]
 
 
 def test_a_guard_is_left_out_with_what_it_guards() -> None:
