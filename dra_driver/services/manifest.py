@@ -20,7 +20,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_driver.services.manifest_checks import refusal
+from dra_driver.services.manifest_checks import OF_A_WORKLOAD, refusal
 
 GENERATED = "(generated)"
 KINDS: Mapping[str, type[ApiValue]] = {
@@ -141,7 +141,8 @@ def _pod_of(workload: dict[str, Any], kind: str) -> dict[str, Any]:
     if not isinstance(template, dict):
         raise Permanent(f"{kind} {_name_of(workload)} has no spec.template: correct the manifest")
     outer = _inside(workload, "metadata")
-    metadata = {**_inside(template, "metadata"), "name": f"{outer.get('name', '')}-(pod)"}
+    name = str(outer.get("name") or outer.get("generateName") or "").rstrip("-")
+    metadata = {**_inside(template, "metadata"), "name": f"{name}{OF_A_WORKLOAD}"}
     if "namespace" in outer:
         metadata["namespace"] = outer["namespace"]
     return {**template, "metadata": metadata}

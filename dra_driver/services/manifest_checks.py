@@ -27,9 +27,13 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 
+OF_A_WORKLOAD = "-(pod)"
+"""What the name of a pod ends with that a workload would make."""
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
 _MODES = ("", "ExactCount", "All")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_LONGEST_NAME = 253
 _NEAR, _VERY_NEAR = 0.6, 0.8
 _NOT_LOOKED_INTO = (core.PodStatus, ResourceClaimStatus, Namespace)
 _METADATA = (
@@ -66,9 +70,12 @@ def _refusals(document: object, found: ApiValue) -> Iterator[str]:
 
 def _unnamed(document: object) -> Iterator[str]:
     metadata = document.get("metadata") if isinstance(document, dict) else None
-    named = isinstance(metadata, dict) and (metadata.get("name") or metadata.get("generateName"))
-    if not named:
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name = str(metadata.get("name") or "").removesuffix(OF_A_WORKLOAD)
+    if not name and not metadata.get("generateName"):
         yield "it has no metadata.name"
+    elif name and not (len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name)):
+        yield "metadata.name may have lower case letters, digits, '-' and '.'"
 
 
 # Fields

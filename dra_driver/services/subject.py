@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.asked import Body, asked_of
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Node, Pod, PodResourceClaim
 from dra_driver.model.api.defaults import with_defaults
@@ -270,8 +272,22 @@ def _known(objects: Iterable[_Applied], wanted: _Applied) -> _Applied | None:
 
 def _same_spec(known: ResourceClaim, one: ResourceClaim) -> bool:
     """Whether nothing changes that decides about devices: a record does not keep parameters of drivers."""
-    ours, theirs = with_defaults(known.spec).devices, one.spec.devices
-    return (ours.requests, ours.constraints) == (theirs.requests, theirs.constraints)
+    whole = msgspec.structs.replace(known, spec=with_defaults(known.spec))
+    return _deciding(whole) == _deciding(one)
+
+
+def _deciding(claim: ResourceClaim) -> tuple[object, ...]:
+    """What a claim asks for; the API server writes quantities in its own way."""
+    requests = [
+        (asked.name, msgspec.structs.replace(asked.body, capacity=None), _capacity(asked.body))
+        for asked in asked_of(claim)
+    ]
+    return requests, claim.spec.devices.constraints or []
+
+
+def _capacity(body: Body) -> dict[str, int]:
+    requests = body.capacity.requests if body.capacity else None
+    return {name: amount(text).nanos for name, text in (requests or {}).items()}
 
 
 def _origin(before: ClusterState, claim: ResourceClaim) -> str:

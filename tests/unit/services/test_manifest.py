@@ -139,6 +139,8 @@ def test_fields_that_do_not_matter_here_are_no_typos() -> None:
             "constraints[0].requests names 'x', and no request has that name",
         ),
         (words.claim(name=""), "ResourceClaim without a name: it has no metadata.name"),
+        (words.claim(name="A"), "metadata.name may have lower case letters, digits, '-' and '.'"),
+        (words.claim(name="a" * 254), "metadata.name may have lower case letters"),
         (
             words.pod(of={"resourceClaimName": "a", "resourceClaimTemplateName": "b"}),
             "spec.resourceClaims[0] needs one of resourceClaimName and resourceClaimTemplateName",
@@ -168,6 +170,9 @@ def test_a_name_may_be_left_to_the_api_server() -> None:
     first["metadata"]["generateName"] = second["metadata"]["generateName"] = "c-"
     report = answer(state(TWO), first, second)
     assert [one.name for one in report.claims] == ["ns/(generated)", "ns/(generated)"]
+    spec = {"template": {"spec": words.pod()["spec"]}}
+    job = {"kind": "Job", "metadata": {"generateName": "train-"}, "spec": spec}
+    assert answer(state(ONE), words.claim(), job).subject == "pod ns/train-(pod)"
 
 
 # What is there already
@@ -184,6 +189,10 @@ def test_a_claim_that_is_applied_again_keeps_its_devices() -> None:
     assert ([str(one) for one in claim.allocated], claim.origin) == ([f"{GPU}/{HOME}/gpu-0"], "")
     other = answer(cluster, words.claim(name="other"))
     assert (other.exit_code, other.claims[0].origin) == (1, FROM_FILE)
+    written = words.claim(request(capacity={"requests": {"memory": "1Gi"}}))
+    stored = holder("gpu-0", name=words.MINE) | {"spec": written["spec"]}
+    same = words.claim(request(capacity={"requests": {"memory": "1024Mi"}}))
+    assert answer(state(ONE, stored), same).claims[0].origin == ""
     changed = answer(cluster, words.claim(request(count=2)))
     assert (changed.exit_code, changed.claims[0].origin) == (1, IN_PLACE_OF)
 
