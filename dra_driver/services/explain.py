@@ -70,6 +70,7 @@ __all__ = [
     "explain",
 ]
 
+_NO_ALLOCATION = FeatureOff(ALLOCATION, "a claim")
 _LABELS_SINCE = 33
 """The release from which on admin access needs a label of the namespace."""
 
@@ -133,7 +134,7 @@ class _Explanation:
                 yield from binding(claim)
             return
         if not self._fleet.is_on(ALLOCATION):
-            yield FeatureOff(ALLOCATION, "a claim")
+            yield _NO_ALLOCATION
         yield from _without_kind(claim)
         requests = list(asked_of(claim))
         least = sum(min(counts) for counts in _counts(requests).values())
@@ -223,7 +224,8 @@ class _Explanation:
             if one.claim and _is_allocated(one.claim)
             for reason in elsewhere(one.claim, node)
         )
-        return (*self._extended.refused, *allocated)
+        off = bool(self._new) and not self._fleet.is_on(ALLOCATION)
+        return (*((_NO_ALLOCATION,) if off else ()), *self._extended.refused, *allocated)
 
     def fatal_elsewhere(self) -> str:
         """The error that stops the pod on all nodes and that the scheduler meets on a node that is not looked at."""

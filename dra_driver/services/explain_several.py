@@ -21,6 +21,7 @@ from dra_driver.model.cluster import ClusterState
 from dra_driver.model.report import Report
 from dra_driver.services.subject import Resolved, after
 
+MOST_ROUNDS = 4
 Placed = Sequence[tuple[ResourceClaim, AllocationResult]]
 
 
@@ -41,7 +42,7 @@ def together(pods: Sequence[Resolved], alone: Sequence[Report], explain: Explain
     """The report of the first pod where all are served; else of one that is left out."""
     order = list(pods)
     left: Report | None = None
-    for _ in pods:
+    for _ in pods[:MOST_ROUNDS]:
         out, report = _serve(order, explain)
         if out is None or report is None:
             return _told(alone[0], f"all {len(pods)} pods of the file fit together, this is one")
@@ -80,7 +81,8 @@ def _serve(order: Sequence[Resolved], explain: Explain) -> tuple[Resolved | None
 
 def _chosen(state: ClusterState, report: Report) -> Iterator[Node]:
     """The node that the report shows as the first where the pod fits."""
-    return (node for node in state.nodes if node.metadata.name == report.nodes[0].nodes[0])
+    names = {group.nodes[0] for group in report.nodes[:1]}
+    return (node for node in state.nodes if node.metadata.name in names)
 
 
 def _served(state: ClusterState, one: Resolved, node: Node, placed: Placed) -> ClusterState:

@@ -323,4 +323,7 @@ def test_without_device_allocation_no_claim_gets_anything() -> None:
     off = FeatureOff("DynamicResourceAllocation", "a claim")
     report = answer(cluster, words.claim())
     assert (report.exit_code, report.claims[0].verdicts) == (1, (off,))
+    assert [group.devices for group in report.nodes] == [(off,)]
+    allocated = state(ONE, holder("gpu-0"), featureGates={"DynamicResourceAllocation": False})
+    assert explain(allocated, ClaimSubject("ns", "holder")).exit_code == 0
     assert answer(cluster, extended("p", "gpu")).exit_code == 1
