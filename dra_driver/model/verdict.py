@@ -51,9 +51,10 @@ class SelectorFalse(_Case, frozen=True):
 
 
 class SelectorNeverMatches(_Case, frozen=True):
-    """`part` is false for every device of the whole cluster (where selectors name a driver: of that driver's), whatever its state.
+    """`part` is false for every device of the whole cluster, or of the drivers that the selectors mean, whatever its state.
 
-    With `others`, some devices meet `part`, but none meets all of these conditions.
+    With `others`, some devices meet `part`, but none meets all of these conditions. `drivers` are those that are meant, where
+    there are devices of more.
     """
 
     source: str
@@ -62,11 +63,13 @@ class SelectorNeverMatches(_Case, frozen=True):
     found: str
     hint: str = ""
     others: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        what = f"no device can ever match {self.part}"
+        who = f"no device of {', '.join(self.drivers)}" if self.drivers else "no device"
+        what = f"{who} can ever match {self.part}"
         if self.others:
-            what = f"no device meets all of {', '.join((self.part, *self.others))}"
+            what = f"{who} meets all of {', '.join((self.part, *self.others))}"
         return f"{what}: {self.found}" + (f" ({self.hint})" if self.hint else "")
 
 
@@ -388,14 +391,16 @@ class NodeUnschedulable(_Case, frozen=True):
 
 
 class NodeResources(_Case, frozen=True):
-    """The node has not enough left of an ordinary resource."""
+    """The node has not enough left of an ordinary resource; of several nodes, the least and the most that is free."""
 
     resource: str
     needed: str
     free: str
+    least: str = ""
 
     def __str__(self) -> str:
-        return f"{self.resource}: {self.needed} needed, {self.free} free"
+        free = f"{self.least} to {self.free}" if self.least else self.free
+        return f"{self.resource}: {self.needed} needed, {free} free"
 
 
 class SchedulingGated(_Case, frozen=True):

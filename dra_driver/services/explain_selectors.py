@@ -50,6 +50,7 @@ def never(
         "; ".join(found for found, _ in told),
         next((hint for _, hint in told if hint), ""),
         tuple(one.false.part for one in others),
+        tuple(sorted({one.id.driver for one in ours})) if len(ours) < len(devices) else (),
     )
 
 

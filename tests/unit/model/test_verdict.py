@@ -37,6 +37,10 @@ WORDS = [
         verdict.SelectorNeverMatches("request", 0, "p", "f", "h", ("q",)),
         "no device meets all of p, q: f (h)",
     ),
+    (
+        verdict.SelectorNeverMatches("request", 0, "p", "f", drivers=("d", "e")),
+        "no device of d, e can ever match p: f",
+    ),
     (verdict.CapacityConsumed("memory", "2Gi", "1Gi"), "memory: 1Gi left < 2Gi"),
     (
         verdict.CapacityConsumed("memory", "2Gi", "1Gi", ("a", "b")),
@@ -83,6 +87,7 @@ WORDS = [
     (verdict.NodeTainted("t"), "the node has taint t"),
     (verdict.NodeUnschedulable(), "the node is cordoned"),
     (verdict.NodeResources("cpu", "2", "1"), "cpu: 2 needed, 1 free"),
+    (verdict.NodeResources("cpu", "2", "1", "0"), "cpu: 2 needed, 0 to 1 free"),
     (verdict.SchedulingGated(("a", "b")), "the pod has scheduling gates a, b"),
     (verdict.OtherCondition("Unschedulable", "m"), "Unschedulable: m"),
     (verdict.OtherCondition("no nodes", ""), "no nodes"),

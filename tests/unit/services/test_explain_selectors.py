@@ -57,7 +57,8 @@ def test_a_condition_that_all_devices_of_the_driver_fail_is_to_blame() -> None:
     mig = f'device.driver == "{GPU}" && {A}.model == "X" && {A}.numa == 7'
     cluster = state(resource_slice([device("a")]), OTHERS, device_class("mig", expression=mig))
     report = asking(cluster, deviceClassName="mig")
-    told = SelectorNeverMatches("class mig", 0, f'{A}.model == "X"', 'model is "H100" (1)')
+    part, found = f'{A}.model == "X"', 'model is "H100" (1)'
+    told = SelectorNeverMatches("class mig", 0, part, found, drivers=(GPU,))
     assert verdicts(report) == (told,)
     assert report.claims[0].requests[0].nearest.device == f"{GPU}/{HOME}/a"
 
