@@ -50,9 +50,11 @@ def choice(device: SliceDevice) -> Choice:
 
 def described(device: SliceDevice) -> str:
     """The nodes that a device is for, in words."""
-    name, _, selector = choice(device)
+    name, everywhere, selector = choice(device)
     if name:
         return f"node {name}"
+    if everywhere:
+        return "all nodes"
     return selector_text(selector) if selector else "no node"
 
 

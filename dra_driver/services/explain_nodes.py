@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from dra_driver.allocator import conflict
+from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.claim_state import full_name
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import RequestExplained
@@ -132,7 +133,9 @@ class NodesExplained:
         for one in alike.nodes:
             reasons = self._filters.reasons(one) if self._filters else ()
             key = tuple(map(_kind, reasons))
-            filtered.setdefault(key, (reasons, []))[1].append(one)
+            known, nodes = filtered.get(key, (reasons, []))
+            nodes.append(one)
+            filtered[key] = (_of_both(known, reasons), nodes)
         return Asked(alike, claims, self._asking.elsewhere(node), answer, filtered)
 
     @property
@@ -196,7 +199,7 @@ class NodesExplained:
                         count=len(together),
                         nodes=together,
                         devices=devices,
-                        pod=reasons,
+                        pod=_of_both(known.pod if known else reasons, reasons),
                         placement=self._placement_on(one, nodes[0]) if one.fits else (),
                     )
         return tuple(sorted(found.values(), key=_first_what_fits))
@@ -357,6 +360,20 @@ def told_of(answer: Answer) -> Verdict:
 def _kind(reason: Verdict) -> object:
     """Nodes with more or less of a resource are told together."""
     return (NodeResources, reason.resource) if isinstance(reason, NodeResources) else reason
+
+
+def _of_both(ones: Sequence[Verdict], others: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Reasons of the same kinds, true of the nodes of both."""
+    return tuple(map(_range, ones, others)) if ones != others else tuple(ones)
+
+
+def _range(one: Verdict, other: Verdict) -> Verdict:
+    if not (isinstance(one, NodeResources) and isinstance(other, NodeResources)):
+        return one
+    free = [text for part in (one, other) for text in (part.least or part.free, part.free)]
+    free.sort(key=lambda text: amount(text).nanos)
+    least = free[0] if amount(free[0]).nanos != amount(free[-1]).nanos else ""
+    return NodeResources(one.resource, one.needed, free[-1], least)
 
 
 def _first_what_fits(group: NodeGroup) -> tuple[bool, bool, int]:

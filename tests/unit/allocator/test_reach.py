@@ -31,7 +31,7 @@ def selector(operator: str, *values: str, key: str = "zone") -> dict[str, Any]:
     [
         ({"nodeName": HOME}, {HOME}, f"node {HOME}"),
         ({"nodeName": "gone"}, set(), "node gone"),
-        ({"allNodes": True}, None, "no node"),
+        ({"allNodes": True}, None, "all nodes"),
         ({"nodeSelector": selector("In", "a")}, {"m"}, "nodes with zone=a"),
         ({"nodeSelector": selector("In", "a", "b")}, {"m"}, "nodes with zone In (a, b)"),
         ({"nodeSelector": selector("Exists")}, {"m"}, "nodes with zone Exists"),

@@ -19,6 +19,7 @@ from dra_driver.model.verdict import (
     CountersUsedUp,
     FeatureOff,
     HeldByClaim,
+    NodeResources,
     NotEnoughDevices,
     OtherCondition,
     Tainted,
@@ -196,6 +197,25 @@ def test_a_request_in_the_shape_of_an_older_version_says_what_it_lacks() -> None
     lacks = "request gpu of claim ns/mine has neither exactly nor firstAvailable"
     assert report.exit_code == 2
     assert report.claims[0].verdicts == (CouldNotTell("malformed", lacks),)
+
+
+def test_nodes_with_more_or_less_of_a_resource_are_told_with_both_ends() -> None:
+    cpus = {"a": "2", "b": "500m", "c": "1", "d": "2"}
+    nodes = tuple(
+        msgspec.convert(
+            words.node(name) | {"status": {"allocatable": {"cpu": cpu, "pods": "9"}}}, Node
+        )
+        for name, cpu in cpus.items()
+    )
+    slices = [resource_slice(devices(1), pool=name) for name in "ab"]
+    cluster = msgspec.structs.replace(state(*slices), nodes=nodes)
+    subject = ManifestSubject((words.claim(), words.pod(cpu="4")), "ns", "f.yaml")
+    report = explain(cluster, subject)
+    told = {group.nodes: group.pod for group in report.nodes}
+    assert told == {
+        ("a", "b"): (NodeResources("cpu", "4", "2", "500m"),),
+        ("c", "d"): (NodeResources("cpu", "4", "2", "1"),),
+    }
 
 
 def test_without_nodes_nobody_is_told_to_ask_for_fewer() -> None:
