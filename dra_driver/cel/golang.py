@@ -10,6 +10,8 @@ import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from dra_driver.cel.unicode_classes import is_printable
+
 _ESCAPES = {
     "\a": "\\a",
     "\b": "\\b",
@@ -133,7 +135,7 @@ def quote(text: str) -> str:
 def _quoted(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
-    if character.isprintable():
+    if is_printable(character):
         return character
     code = ord(character)
     if code in _ESCAPED_BYTES:

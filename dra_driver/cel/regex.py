@@ -3,23 +3,35 @@
 
 google-re2 runs them, so that the time is linear in the text whatever the pattern is; Python's `re` is never used for a
 pattern of an expression. It and Go are two implementations of one language and differ in little: `\\C` is refused here,
-names of Unicode classes may be written in Go's ways, matches that are empty are counted as Go counts them, and errors
-get Go's words.
+classes of characters have Go's names and Go's members (but `(?i)` brings U+0345 into `\\p{LC}`), matches that are empty are
+counted as Go counts them, and errors get Go's words. Go has no limit of memory or time: what needs too much of them is
+refused here, which is said in words of our own.
 Source: Go's packages regexp and regexp/syntax.
 """
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Protocol
 
 import re2
 
-from dra_driver.cel import golang
+from dra_driver.cel import golang, unicode_classes
 from dra_driver.cel.failures import EvaluationError
 
-_MEMORY = 64 << 20  # bytes that a pattern may take; Go has no limit, an expression has 10 KiB
+_MEMORY = 64 << 20  # bytes that a pattern may take
+_USUAL_MEMORY = (
+    8 << 20
+)  # enough for most; more makes the search slow where it does not suffice either
+_TOO_LARGE = "pattern too large"
+_MOST_STEPS = 10**8  # bytes of a text times instructions of a pattern: at worst some seconds
+_ALWAYS_SEARCHED = 64  # bytes: the longest string of a device
 _NO_MATCH = -1
+
+
+class PatternTooLargeError(EvaluationError):
+    """Go takes the pattern, but it needs more memory than one may take here."""
 
 
 class _Match(Protocol):
@@ -31,13 +43,19 @@ class _Match(Protocol):
 class Pattern:
     """A compiled pattern."""
 
-    __slots__ = ("_search_bytes",)
+    __slots__ = ("_longest", "_search_bytes")
 
-    def __init__(self, search: Callable[[bytes, int], _Match | None]) -> None:
+    def __init__(self, search: Callable[[bytes, int], _Match | None], size: int) -> None:
         self._search_bytes = search
+        self._longest = max(_MOST_STEPS // size, _ALWAYS_SEARCHED)
 
     def _search(self, content: bytes, position: int) -> _Match | None:
         """The next match; RE2 may find an empty one between the bytes of a character, which is none for Go."""
+        if len(content) > self._longest:
+            raise EvaluationError(
+                f"the pattern is too large to be searched in {len(content)} bytes: "
+                f"it may be searched in {self._longest}"
+            )
         match = self._search_bytes(content, position)
         while match is not None and _inside_character(content, *match.span()):
             match = self._search_bytes(content, match.span()[0] + 1)
@@ -94,89 +112,84 @@ def _width(content: bytes, position: int) -> int:
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Pattern:
     """Read a pattern; raises EvaluationError with Go's text."""
+    translated = golang.utf8(_TOKENS.sub(_translated, pattern))
+    try:
+        compiled = _in_little_memory(translated)
+    except re2.error as error:
+        if _text(error).startswith(_TOO_LARGE):
+            raise PatternTooLargeError(
+                f"the pattern takes more than {_MEMORY >> 20} MiB, the most that one may take "
+                "here: repeat less, or shorter parts"
+            ) from error
+        raise EvaluationError(f"error parsing regexp: {_in_go(error, pattern)}") from error
+    if any(token[0] == r"\C" for token in _TOKENS.finditer(pattern)):
+        raise EvaluationError(r"error parsing regexp: invalid escape sequence: `\C`")
+    return compiled
+
+
+def _in_little_memory(pattern: bytes) -> Pattern:
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _MEMORY
+    options.never_capture = True  # the search is faster, and groups are not asked for
+    options.max_mem = _USUAL_MEMORY
     try:
-        compiled = re2.compile(golang.utf8(_TOKENS.sub(_translated, pattern)), options)
+        compiled = re2.compile(pattern, options)
     except re2.error as error:
-        raise EvaluationError(f"error parsing regexp: {_in_go(error, pattern)}") from error
-    if r"\C" in _TOKENS.findall(pattern):
-        raise EvaluationError(r"error parsing regexp: invalid escape sequence: `\C`")
-    return Pattern(compiled.search)
+        if not _text(error).startswith(_TOO_LARGE):
+            raise
+        options.max_mem = _MEMORY
+        compiled = re2.compile(pattern, options)
+    return Pattern(compiled.search, compiled.programsize)
+
+
+def _text(error: re2.error) -> str:
+    (message,) = error.args
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
 
 
 def check(pattern: str) -> None:
-    """Raise EvaluationError if Go refuses the pattern."""
-    compile_pattern(pattern)
+    """Raise EvaluationError if Go refuses the pattern; one that is too large is refused where the program is made."""
+    with suppress(PatternTooLargeError):
+        compile_pattern(pattern)
 
 
 # --- what RE2 and Go write differently --------------------------------------------------------------------------------
 
-_TOKENS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\[pP]\{\^?[^{}]*\}|\\.", re.DOTALL)
-_CATEGORIES = {
-    "other": "C",
-    "control": "Cc",
-    "format": "Cf",
-    "privateuse": "Co",
-    "surrogate": "Cs",
-    "letter": "L",
-    "lowercaseletter": "Ll",
-    "modifierletter": "Lm",
-    "otherletter": "Lo",
-    "titlecaseletter": "Lt",
-    "uppercaseletter": "Lu",
-    "mark": "M",
-    "combiningmark": "M",
-    "spacingmark": "Mc",
-    "enclosingmark": "Me",
-    "nonspacingmark": "Mn",
-    "number": "N",
-    "decimalnumber": "Nd",
-    "digit": "Nd",
-    "letternumber": "Nl",
-    "othernumber": "No",
-    "punctuation": "P",
-    "punct": "P",
-    "connectorpunctuation": "Pc",
-    "dashpunctuation": "Pd",
-    "closepunctuation": "Pe",
-    "finalpunctuation": "Pf",
-    "initialpunctuation": "Pi",
-    "otherpunctuation": "Po",
-    "openpunctuation": "Ps",
-    "symbol": "S",
-    "currencysymbol": "Sc",
-    "modifiersymbol": "Sk",
-    "mathsymbol": "Sm",
-    "othersymbol": "So",
-    "separator": "Z",
-    "lineseparator": "Zl",
-    "paragraphseparator": "Zp",
-    "spaceseparator": "Zs",
-}
+_UNICODE = r"\\[pP](?:\{\^?[^}]*\}|[A-Za-z])"
+# Within brackets: [:alpha:], a class, or a character with or without the end of a range.
+_MEMBER = rf"\[:\^?\w+:\]|{_UNICODE}|\\[dDsSwW]|(?:\\.|[^\\\]])(?:-(?!\])(?:\\.|[^\\]))?+"
+_MEMBERS = re.compile(rf"(?:{_MEMBER}|\])", re.DOTALL)
+_TOKENS = re.compile(
+    rf"\\Q.*?(?:\\E|\Z)|{_UNICODE}|\\.|(?P<opening>\[\^?+)(?P<members>\]?+(?:{_MEMBER})*+)",
+    re.DOTALL,
+)
 
 
-def _translated(match: re.Match[str]) -> str:
-    token = match[0]
-    if not token.startswith((r"\p{", r"\P{")):
-        return token
-    name = token[3:-1].removeprefix("^")
-    plain = name.translate(_SEPARATORS).lower()
-    known = _CATEGORIES.get(plain) or ("Any" if plain == "any" else _script(name))
-    return token.replace(name, known) if name else token
+def _translated(token: re.Match[str]) -> str:
+    if token["opening"]:
+        inside = _MEMBERS.sub(lambda member: _class(member[0]) or member[0], token["members"])
+        return token["opening"] + inside
+    members = _class(token[0])
+    if members is None or _UNKNOWN in members:
+        return members or token[0]
+    return f"[{members}]"
 
 
-_SEPARATORS = str.maketrans("", "", " _-")
-_LONGEST_CATEGORY = 2
+_UNKNOWN = "{\0"
+"""Begins the name of a class that Go has not, so that RE2 has it neither."""
 
 
-def _script(name: str) -> str:
-    """Greek, Old_Italic, Lu: with capitals at the beginnings of words."""
-    if len(name) <= _LONGEST_CATEGORY:
-        return name[:1].upper() + name[1:].lower()
-    parts = re.split(r"[ _-]", name)
-    return "_".join(part[:1].upper() + part[1:] for part in parts) if name.islower() else name
+def _class(token: str) -> str | None:
+    """What stands between brackets for \\p{...}; None for what is no class."""
+    if not re.fullmatch(_UNICODE, token, re.DOTALL):
+        return None
+    is_single = token[2] != "{"
+    name = token[2:] if is_single else token[3:-1]
+    negated = token[1] == "P"
+    if name.startswith("^"):
+        name, negated = name[1:], not negated
+    members = unicode_classes.members(name, negated=negated)
+    return members or (None if is_single else token[:2] + _UNKNOWN + token[3:])
 
 
 _IN_GO = (
@@ -196,14 +209,26 @@ _IN_GO = (
 
 def _in_go(error: re2.error, pattern: str) -> str:
     """The text of an error in Go's words; RE2 quotes the same part of the pattern."""
-    (message,) = error.args
-    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    text = _text(error).replace(_UNKNOWN, "{")
     if text.startswith("trailing "):
         return "trailing backslash at end of expression: ``"
     if text.endswith((": (?<=", ": (?<!")):
         rest = pattern[pattern.index(text[-len("(?<=") :]) :]
         return f"invalid named capture: `{rest[: rest.find('>') + 1 or None]}`"
+    if text.startswith(("missing ): ", "unexpected ): ")):
+        text = f"{text[: text.index(':')]}: {pattern}"
+    if text.startswith("missing ]: "):
+        text = f"missing ]: {_unclosed(pattern)}"
     for ours, theirs in _IN_GO:
         if text.startswith(ours):
             return f"{theirs}: `{text.removeprefix(ours)}`"
     return text
+
+
+def _unclosed(pattern: str) -> str:
+    """The brackets that are not closed, to the end."""
+    return next(
+        pattern[token.start() :]
+        for token in _TOKENS.finditer(pattern)
+        if token["opening"] and pattern[token.end() : token.end() + 1] != "]"
+    )
