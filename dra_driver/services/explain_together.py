@@ -45,7 +45,7 @@ class _Given:
 
 
 def together(requests: Sequence[RequestExplained], nodes: Sequence[Asked]) -> Iterator[Combined]:
-    """Changes that concern more than one device, for the nodes that miss least."""
+    """What has to change on the nodes that miss least, each with all of it in one change."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for request in requests:
         mains.setdefault((full_name(request.asked.claim), request.asked.indices[0]), []).append(
@@ -62,10 +62,9 @@ def together(requests: Sequence[RequestExplained], nodes: Sequence[Asked]) -> It
             found.append((sum(one.distance for one in given), given, asked))
     found.sort(key=lambda one: one[0])
     for _, given, asked in found[:MOST_NODES]:
-        if sum(bool(miss.reasons) for one in given for miss in one.misses) > 1:
-            combined = _combined(given, asked)
-            if combined is not None:
-                yield combined
+        combined = _combined(given, asked)
+        if combined is not None and combined.what:
+            yield combined
 
 
 def _given(

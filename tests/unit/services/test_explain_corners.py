@@ -23,7 +23,7 @@ from dra_driver.services.explain import ManifestSubject, TemplateSubject, explai
 from dra_driver.services.explain_nodes import MOST_CONFLICTS
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
-from tests.unit.allocator.clusters import state
+from tests.unit.allocator.clusters import holder, state
 
 ONE = resource_slice(devices(1))
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
@@ -116,6 +116,9 @@ def test_more_matching_devices_than_a_claim_holds_are_too_many() -> None:
     report = asking(request(allocationMode="All"), cluster=state(resource_slice(devices(40))))
     assert report.claims[0].requests[0].verdicts == (TooManyDevices(40),)
     assert report.nodes[0].devices == (TooManyDevices(40),)
+    some = state(resource_slice(devices(40)), holder("gpu-0"))
+    used = asking(request(allocationMode="All"), cluster=some)
+    assert used.nodes[0].devices == (TooManyDevices(40),)
     both = asking(
         request(allocationMode="All"),
         request("more", count=20),

@@ -116,15 +116,24 @@ def test_no_change_is_made_up_for_devices_that_are_not_there() -> None:
 
 
 def test_the_nodes_that_miss_least_are_tried() -> None:
-    tainted = [resource_slice(devices(2, taints=[TAINT]), pool=name) for name in FLEET[::2]]
+    tainted = [resource_slice(devices(2, taints=[TAINT]), pool=name) for name in FLEET[:2]]
     held = [
         holder(f"gpu-{number}", f"h-{name}-{number}", pool=name)
         for name in FLEET
         for number in range(2)
     ]
     nodes = [words.node(name) for name in FLEET if name != HOME]
-    report = asking(state(*nodes, TWO, *tainted, *held), request(count=2))
-    assert changes(report) == [("end claims ns/h-fleet-1-0, ns/h-fleet-1-1", HOME)]
+    last = resource_slice(devices(2), pool="fleet-2")
+    report = asking(state(*nodes, *tainted, last, *held), request(count=2))
+    assert changes(report) == [("end claims ns/h-fleet-2-0, ns/h-fleet-2-1", "fleet-2")]
+
+
+def test_a_node_where_one_device_is_free_needs_only_one_claim_to_end() -> None:
+    held = [holder(f"gpu-{number}", f"h{number}", pool="fleet-0") for number in range(2)]
+    first = resource_slice(devices(2), pool="fleet-0")
+    cluster = state(words.node("fleet-0"), first, TWO, *held, holder("gpu-1", "mine-alone"))
+    report = asking(cluster, request("a"), request("b"))
+    assert changes(report) == [("end claim ns/mine-alone", HOME)]
 
 
 def test_of_more_devices_than_can_be_looked_at_none_is_proposed(
