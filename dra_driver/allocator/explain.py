@@ -27,6 +27,7 @@ from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import (
     ADMIN_ACCESS,
     BINDING_CONDITIONS,
+    CONSUMABLE_CAPACITY,
     DERIVED_ATTRIBUTES,
     OPTIONAL_NODE_OPERATIONS,
     PARTITIONABLE,
@@ -116,6 +117,9 @@ class RequestExplained:
         admin = isinstance(body, ExactDeviceRequest) and body.admin_access is not None
         if admin and not self._fleet.rules.admin_access:
             yield FeatureOff(ADMIN_ACCESS, "adminAccess of the request")
+        rules = self._fleet.rules
+        if body.capacity and rules.newer_than_stable and not rules.consumable_capacity:
+            yield FeatureOff(CONSUMABLE_CAPACITY, "capacity of the request")
         if "/" in self.asked.name and not self._fleet.rules.prioritized_list:
             yield FeatureOff(PRIORITIZED_LIST, "firstAvailable")
         device_class = self._fleet.classes.get(body.device_class_name)

@@ -167,6 +167,15 @@ def test_admin_access_that_the_cluster_does_not_know_is_a_feature_that_is_off() 
     assert by_node(report) == {HOME: (off,)}
 
 
+def test_capacity_that_the_scheduler_refuses_is_a_feature_that_is_off() -> None:
+    cluster = state(ONE, featureGates={"DRAConsumableCapacity": False})
+    report = asking(cluster, request(capacity={"requests": {"memory": "1Gi"}}))
+    off = FeatureOff("DRAConsumableCapacity", "capacity of the request")
+    assert (report.exit_code, by_node(report)) == (1, {HOME: (off,)})
+    older = msgspec.structs.replace(state(ONE), kubernetes_version="v1.33.0")
+    assert asking(older, request(capacity={"requests": {"memory": "1Gi"}})).exit_code == 0
+
+
 def test_a_device_that_no_api_server_takes_could_not_be_told() -> None:
     capacity = {"memory": {"value": "80 gigs"}}
     odd = device("gpu-0", capacity=capacity)
