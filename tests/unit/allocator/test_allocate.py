@@ -112,6 +112,26 @@ def test_a_share_says_who_it_is_and_what_it_takes() -> None:
     assert allocator.allocate(NODE, [three]) is None
 
 
+@pytest.mark.parametrize(
+    ("policy", "requests", "problem"),
+    [
+        ({"validRange": {"min": "0", "step": "0"}}, None, "is not positive"),
+        ({"validRange": {"step": "5"}}, {"memory": "3"}, "has a step and no minimum"),
+        (None, {"memory": "-1"}, "capacity value is negative"),
+    ],
+)
+def test_a_capacity_that_cannot_be_checked_names_the_request_and_the_device(
+    policy: dict[str, Any] | None, requests: dict[str, str] | None, problem: str
+) -> None:
+    capacity = {"memory": {"value": "80", "requestPolicy": policy}}
+    allocator = an_allocator(a_slice(*gpus(1, allowMultipleAllocations=True, capacity=capacity)))
+    asked = a_claim({"exactly": exactly(capacity={"requests": requests})})
+    with pytest.raises(AllocationError, match=problem) as caught:
+        allocator.allocate(NODE, [asked])
+    said = f"claim ns/claim, request r0: checking capacity for device {DRIVER}/pool-1/gpu-0: "
+    assert str(caught.value).startswith(said)
+
+
 def test_all_devices_are_those_of_the_node_that_is_asked_about() -> None:
     other = a_slice({"name": "gpu-9"}, name="slice-2", nodeName="node-2", pool={"name": "pool-2"})
     allocator = an_allocator(a_slice(*gpus(2)), other)
