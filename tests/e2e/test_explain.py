@@ -117,7 +117,7 @@ class Play:
         self.cluster.create(*self.case.given, namespace=self.namespace)
         for thing in self.case.given:
             if thing["kind"] == "Pod":
-                wait_until(partial(self.node_of, thing["metadata"]["name"]), "a pod's place")
+                self.wait_placed(thing["metadata"]["name"])
         self.subject.write_text(yaml.safe_dump_all(self.case.subject))
         if self.case.without_right:
             self.kubeconfig = self._restricted(self.case.without_right)
@@ -206,16 +206,29 @@ class Play:
         """Where the pod was placed, "" if it was not."""
         return str(self._pod(name)["spec"].get("nodeName", ""))
 
-    def wait_placed(self) -> str:
+    def wait_placed(self, name: str = fleet.MINE) -> str:
         """Where the pod is placed at last; a failure shows what the scheduler says."""
         try:
-            return wait_until(self.node_of, "the pod's place")
+            return wait_until(partial(self._place, name), "the pod's place")
         except TestBedError as error:
-            raise AssertionError(f"{error}\n{self.message()}\n{self.events()}") from error
+            raise AssertionError(f"{error}\n{self.message(name)}\n{self.events()}") from error
 
-    def message(self) -> str:
+    def _place(self, name: str) -> str:
+        """Where the pod was placed; where it was refused, the scheduler is made to look again.
+
+        A device whose binding the scheduler waits for stays in flight up to five seconds after its
+        claim is gone. What ends it is no event: a pod that was refused meanwhile is left alone for
+        five minutes, unless something else changes.
+        """
+        node = self.node_of(name)
+        if not node and self.message(name):
+            looked = f"looked-at={time.monotonic_ns()}"
+            self.cluster.kubectl("annotate", "deviceclass", fleet.CLASS, looked, "--overwrite")
+        return node
+
+    def message(self, name: str = fleet.MINE) -> str:
         """What the scheduler said last about the pod."""
-        conditions = self._pod(fleet.MINE).get("status", {}).get("conditions", [])
+        conditions = self._pod(name).get("status", {}).get("conditions", [])
         refused = [entry for entry in conditions if entry["type"] == "PodScheduled"]
         said = [str(entry.get("message", "")) for entry in refused if entry["status"] == "False"]
         return "".join(said)
