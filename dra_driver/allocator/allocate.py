@@ -14,7 +14,7 @@ from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import Eligibility, Holdings
-from dra_driver.allocator.failures import AllocationError, NodeAllocationError, TooManyAsked
+from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, TooManyAsked
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
 from dra_driver.allocator.pools import Pool, Slices
 from dra_driver.allocator.requests import Choice, Request, Requests, object_name
@@ -210,7 +210,7 @@ class _Asked:
         for pool in self._pools:
             if not pool.usable:
                 state = "being updated" if pool.incomplete else "invalid"
-                raise AllocationError(
+                raise PoolUnusable(
                     f"{request}: asks for all devices, but resource pool {pool.id}"
                     f" is currently {state}"
                 )

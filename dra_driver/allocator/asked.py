@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dra_driver.allocator.claim_state import full_name
 from dra_driver.model.api.resource_claim import (
     DeviceClaim,
     DeviceRequest,
@@ -31,6 +32,11 @@ class Asked:
     name: str
     body: Body
     indices: tuple[int, int | None]
+
+    @property
+    def main(self) -> tuple[str, int]:
+        """The same for all alternatives of one request: its claim, and where it stands there."""
+        return full_name(self.claim), self.indices[0]
 
     @property
     def all_devices(self) -> bool:

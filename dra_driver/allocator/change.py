@@ -56,7 +56,7 @@ class Miss:
     device: SliceDevice
     reasons: tuple[Verdict, ...]
     parts: tuple[tuple[Chosen, FalsePart], ...]
-    foreign: bool = False
+    foreign: bool
 
     @property
     def distance(self) -> tuple[bool, int]:
@@ -69,15 +69,25 @@ class Miss:
         return self.foreign, parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
 
 
+def missed(request: RequestExplained, device: SliceDevice) -> Miss:
+    """What the device misses."""
+    parts = request.judged(device).parts
+    return Miss(device, request.reasons(device), parts, request.foreign(device))
+
+
+def relaxed(request: RequestExplained, miss: Miss) -> Miss:
+    """The same, each false condition with the nearest one that the device meets."""
+    return replace(miss, parts=request.relaxed(miss.device))
+
+
 def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
     """The device that misses least; the first of several. None where one misses nothing, or there is none."""
     best: Miss | None = None
     for device in devices:
-        parts = request.judged(device).parts
-        miss = Miss(device, request.reasons(device), parts, request.foreign(device))
+        miss = missed(request, device)
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss
-    return best and Miss(best.device, best.reasons, request.relaxed(best.device))
+    return best and relaxed(request, best)
 
 
 def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:

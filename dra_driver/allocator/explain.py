@@ -196,6 +196,10 @@ class RequestExplained:
         """Whether the device is of a driver that is not meant."""
         return any(part.path == _DRIVER for _, part in self.judged(device).parts)
 
+    def meant(self, devices: Sequence[SliceDevice]) -> Sequence[SliceDevice]:
+        """Those of the drivers that are meant; all, where there is none of them."""
+        return [one for one in devices if not self.foreign(one)] or devices
+
     def relaxed(self, device: SliceDevice) -> tuple[tuple[Chosen, FalsePart], ...]:
         """The false conditions again, each with the nearest one that the device meets."""
         return self._judge(device, relax=True).parts

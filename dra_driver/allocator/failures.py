@@ -16,6 +16,14 @@ class TooManyAsked(AllocationError):
         self.needed = needed
 
 
+class PoolUnusable(AllocationError):
+    """A request for all devices cannot be answered: a pool is incomplete or invalid."""
+
+
+class ConstraintBroken(AllocationError):
+    """A device that a request for all of them has to get does not meet a constraint."""
+
+
 class NodeAllocationError(Permanent):
     """This node is out; others may do."""
 

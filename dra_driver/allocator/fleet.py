@@ -21,7 +21,7 @@ from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
-from dra_driver.model.gates import allocator_features, is_on
+from dra_driver.model.gates import TAINT_RULES, allocator_features, is_on
 from dra_driver.model.verdict import PoolIncomplete, PoolInvalid
 
 
@@ -35,7 +35,7 @@ class Fleet:
         self.classes: Mapping[str, DeviceClass] = {
             device_class.metadata.name: device_class for device_class in state.device_classes
         }
-        rules = state.device_taint_rules if self.is_on("DRADeviceTaintRules") else ()
+        rules = state.device_taint_rules if self.is_on(TAINT_RULES) else ()
         tainted = with_taint_rules(state.resource_slices, rules)
         self.slices: tuple[ResourceSlice, ...] = tainted[0]
         self.rule_names: RuleNames = tainted[1]

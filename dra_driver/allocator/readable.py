@@ -12,6 +12,7 @@ import msgspec
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.requests import object_name
 from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
 from dra_driver.model.api.resource_claim import (
@@ -57,8 +58,9 @@ def bad_quantity(thing: ApiValue) -> str:
 
 
 def _gap(resource: str, metadata: ObjectMeta, problem: str) -> NotRead:
-    name = "/".join(part for part in (metadata.namespace, metadata.name) if part)
-    return NotRead(resource=resource, reason="malformed", name=name, message=problem)
+    return NotRead(
+        resource=resource, reason="malformed", name=object_name(metadata), message=problem
+    )
 
 
 def _of_node(node: Node) -> Found:

@@ -23,7 +23,7 @@ from dra_driver.allocator.capacity import Consumed, exhausted_capacity
 from dra_driver.allocator.constraints import AnyConstraint
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import Verdicts
-from dra_driver.allocator.failures import AllocationCancelled, AllocationError
+from dra_driver.allocator.failures import AllocationCancelled, ConstraintBroken
 from dra_driver.allocator.interchange import Interchange, Taken
 from dra_driver.allocator.requests import Choice, Request
 
@@ -278,7 +278,7 @@ class Search:
                 constraint.held.append(held)
                 undo.append(constraint.held.pop)
             elif request.wants_all:
-                raise AllocationError(
+                raise ConstraintBroken(
                     f"{request}: cannot add device {device.id}"
                     " because a claim constraint would not be satisfied"
                 )

@@ -34,14 +34,15 @@ Signature = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`results` where the claims fit; `error` and whether it stops the pod on all nodes (`fatal`) or nobody knows (`cancelled`).
+    """`results` where the claims fit; else `error`, or that nobody knows (`cancelled`).
 
-    `too_many` is how many devices a claim asks for that asks for more than it can hold.
+    `failure` is the kind of an error that stops the pod on all nodes, `too_many` how many devices a claim asks for that asks
+    for more than it can hold.
     """
 
     results: Sequence[AllocationResult] | None = None
     error: str = ""
-    fatal: bool = False
+    failure: type[AllocationError] | None = None
     cancelled: bool = False
     too_many: int = 0
 
@@ -51,9 +52,9 @@ class Answer:
         return self.results is not None
 
     @property
-    def breaks_constraint(self) -> bool:
-        """Whether a device that a request for all of them has to get does not meet a constraint."""
-        return self.fatal and "a claim constraint would not be satisfied" in self.error
+    def fatal(self) -> bool:
+        """Whether the error stops the pod on all nodes."""
+        return self.failure is not None
 
 
 @dataclass(slots=True)
@@ -82,10 +83,9 @@ def ask(
         return Answer(error="the search took too long", cancelled=True)
     except NodeAllocationError as error:
         return Answer(error=str(error))
-    except TooManyAsked as error:
-        return Answer(error=str(error), fatal=True, too_many=error.needed)
     except AllocationError as error:
-        return Answer(error=str(error), fatal=True)
+        needed = error.needed if isinstance(error, TooManyAsked) else 0
+        return Answer(error=str(error), failure=type(error), too_many=needed)
 
 
 class Alikeness:

@@ -14,7 +14,7 @@ from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.paths import Path, domain_of, names, path_of, paths, value_at
+from dra_driver.cel.paths import Path, names, path_of, paths, value_at
 from dra_driver.cel.rewrite import guard, presence, renamed
 from dra_driver.cel.similar import likely, question
 from dra_driver.cel.unparse import literal, unparse
@@ -317,10 +317,10 @@ class _Seen:
         return unparse(self._texts.parsed, _with(part, bound, new))
 
     def _test(self, part: Expr) -> FalsePart | None:
+        path = presence(part)
+        if path is not None:
+            return self.absent(path)
         match part:
-            case Select(test_only=True):
-                path = path_of(replace(part, test_only=False))
-                return self.absent(path) if path else None
             case Call(function="@in", args=(item, container), target=None):
                 return self._membership(item, container)
             case Call(function=function, args=(argument,), target=target) if (
@@ -334,10 +334,6 @@ class _Seen:
         return None
 
     def _membership(self, item: Expr, container: Expr) -> FalsePart | None:
-        domain = domain_of(container)
-        if domain is not None and isinstance(item, Constant) and isinstance(item.value, str):
-            path = Path(domain[0], domain[1], item.value)
-            return self.absent(path)
         operand = self._operand(item)
         if operand.path is None:
             return None
@@ -362,7 +358,7 @@ class _Seen:
     def _negation(self, part: Expr) -> FalsePart | None:
         match part:
             case Call(function="!_", args=(Select(test_only=True) as test,)):
-                path = path_of(replace(test, test_only=False))
+                path = presence(test)
                 return FalsePart("", f"has {path.shown(self._driver)}") if path else None
             case Call(function="!_", args=(Call(function=sign) as inner,)) if sign in _OPPOSITES:
                 return self._comparison(replace(inner, function=_OPPOSITES[sign]))

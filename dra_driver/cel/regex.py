@@ -21,9 +21,8 @@ from dra_driver.cel import golang, unicode_classes
 from dra_driver.cel.failures import EvaluationError
 
 _MEMORY = 64 << 20  # bytes that a pattern may take
-_USUAL_MEMORY = (
-    8 << 20
-)  # enough for most; more makes the search slow where it does not suffice either
+_USUAL_MEMORY = 8 << 20
+"""Enough for most patterns; more makes the search slow where it does not suffice either."""
 _TOO_LARGE = "pattern too large"
 _MOST_STEPS = 10**8  # bytes of a text times instructions of a pattern: at worst some seconds
 _ALWAYS_SEARCHED = 64  # bytes: the longest string of a device

@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, Mapping[int, bool]] = {
 }
 ALLOCATION = "DynamicResourceAllocation"
 """The gate of it all. A cluster that shows claims has it on, also in 1.32 and 1.33, where nobody gets it unasked."""
+TAINT_RULES = "DRADeviceTaintRules"
 _ALLOCATOR = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",
@@ -54,7 +55,7 @@ def is_on(gate: str, minor: int | None, known: Mapping[str, bool]) -> bool:
     if gate == ALLOCATION:
         return True
     release = NEWEST if minor is None else minor
-    if gate == "DRADeviceTaintRules" and release < _RULES_BEFORE:
+    if gate == TAINT_RULES and release < _RULES_BEFORE:
         return is_on("DRADeviceTaints", release, known)
     defaults = [on for since, on in DEFAULTS.get(gate, {}).items() if since <= release]
     return defaults[-1] if defaults else False

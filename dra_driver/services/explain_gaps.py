@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.model.cluster import ClusterState, NotRead
+from dra_driver.model.gates import TAINT_RULES
 from dra_driver.model.verdict import CouldNotTell
 
-TAINT_RULES = "DRADeviceTaintRules"
 _WHOLE_KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 
 

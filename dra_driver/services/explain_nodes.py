@@ -16,6 +16,7 @@ from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.claim_state import full_name
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import RequestExplained
+from dra_driver.allocator.failures import ConstraintBroken, PoolUnusable
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.pod_filters import PodFilters
 from dra_driver.allocator.trial import Alike, Alikeness, Answer, ask
@@ -164,18 +165,21 @@ class NodesExplained:
         """Whether an answer is missing."""
         return any(one.answer.cancelled for one in self.asked)
 
+    @property
+    def stopping(self) -> list[Asked]:
+        """Where the scheduler meets an error that stops the pod on all nodes."""
+        return [one for one in self.asked if one.answer.fatal and one.takes_the_pod]
+
     @cached_property
     def fatal(self) -> str:
         """The error that stops the pod on all nodes, if the scheduler meets one."""
-        errors = (one for one in self.asked if one.answer.fatal and one.takes_the_pod)
-        first = next((one.answer.error for one in errors), "")
+        first = next((one.answer.error for one in self.stopping), "")
         return first or self._asking.fatal_elsewhere()
 
     @cached_property
     def malformed(self) -> str:
         """The error that stops the pod everywhere because an object is none that an API server would take."""
-        stopped = (one for one in self.asked if one.answer.fatal and one.takes_the_pod)
-        return next((one.answer.error for one in stopped if self._is_malformed(one)), "")
+        return next((one.answer.error for one in self.stopping if self._is_malformed(one)), "")
 
     def _is_malformed(self, asked: Asked) -> bool:
         told = self.in_the_way(asked)
@@ -251,7 +255,7 @@ class NodesExplained:
             return
         requests = self._asking.requests_of(asked.claims)
         found = _counting(asked, requests, asked.alike.devices)
-        if not found and asked.answer.error and not asked.answer.breaks_constraint:
+        if not found and asked.answer.error and asked.answer.failure is not ConstraintBroken:
             found = [told_of(asked.answer)]
         yield from found or [self._conflict(asked, requests)]
 
@@ -300,9 +304,7 @@ def _alone(
     """Why requests cannot be served on a node with these devices, each looked at alone."""
     by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
     for request in requests:
-        asked = request.asked
-        main = (full_name(asked.claim), asked.indices[0])
-        by_main.setdefault(main, []).append(list(lacking(request, devices)))
+        by_main.setdefault(request.asked.main, []).append(list(lacking(request, devices)))
     for alternatives in by_main.values():
         if all(alternatives):
             for reasons in alternatives:
@@ -314,8 +316,7 @@ def lacking(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterat
     if request.problems:
         yield from request.problems
         return
-    meant = [one for one in devices if not request.foreign(one)] or devices
-    firsts = [request.first(one) for one in meant]
+    firsts = [request.first(one) for one in request.meant(devices)]
     errors = [one for one in firsts if isinstance(one, SelectorError)]
     if errors:
         yield errors[0]
@@ -352,7 +353,7 @@ def told_of(answer: Answer) -> Verdict:
     """What an error of the allocator means, where no request and no device accounts for it."""
     if answer.too_many:
         return TooManyDevices(answer.too_many)
-    if answer.fatal and "all devices" in answer.error:
+    if answer.failure is PoolUnusable:
         return AllUnsatisfied(answer.error)
     return CouldNotTell(MALFORMED if answer.fatal else "failed", answer.error)
 

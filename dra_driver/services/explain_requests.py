@@ -115,10 +115,10 @@ class RequestsExplained:
 
     def _error(self, request: RequestExplained) -> SelectorError | None:
         """The run-time error that stops the pod, or that leaves no device even where the pod does not go."""
-        asked = [one for one in self._nodes.asked if one.answer.fatal and one.takes_the_pod]
+        stopping = self._nodes.stopping
         devices: Iterable[SliceDevice] = self._devices
-        if asked:
-            devices = (device for one in asked for device in one.alike.devices)
+        if stopping:
+            devices = (device for one in stopping for device in one.alike.devices)
         elif self._nodes.fatal:  # on nodes that are not looked at
             devices = self._fleet.devices.values()
         elif not all(

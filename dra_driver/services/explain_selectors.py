@@ -39,7 +39,7 @@ def never(
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
         return
-    ours = [one for one in devices if not request.foreign(one)] or devices
+    ours = request.meant(devices)
     blamed = _blamed(request, ours, miss)
     told = [_told(one, ours, miss.device.id.driver, alone=len(blamed) == 1) for one in blamed]
     first, *others = blamed

@@ -8,7 +8,7 @@ miss least, every request is given the devices that miss least there, and all th
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dra_driver.allocator.change import Miss, from_miss
+from dra_driver.allocator.change import Miss, from_miss, missed, relaxed
 from dra_driver.allocator.claim_state import full_name
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import RequestExplained
@@ -48,9 +48,7 @@ def together(requests: Sequence[RequestExplained], nodes: Sequence[Asked]) -> It
     """What has to change on the nodes that miss least, each with all of it in one change."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for request in requests:
-        mains.setdefault((full_name(request.asked.claim), request.asked.indices[0]), []).append(
-            request
-        )
+        mains.setdefault(request.asked.main, []).append(request)
     found: list[tuple[int, list[_Given], Asked]] = []
     looked_at = 0
     for asked in nodes:
@@ -92,11 +90,7 @@ def _given(
 def _nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> _Given | None:
     if request.problems:
         return None
-    misses = [
-        Miss(one, request.reasons(one), request.judged(one).parts)
-        for one in devices
-        if not request.foreign(one)
-    ]
+    misses = [missed(request, one) for one in devices if not request.foreign(one)]
     if request.asked.all_devices:
         misses = [one for one in misses if not _unselected(one)]
         return _Given(request, misses) if misses else None
@@ -127,8 +121,7 @@ def _combined(given: Sequence[_Given], asked: Asked) -> Combined | None:
         mine = one.request.asked
         name = full_name(mine.claim)
         mine = replace(mine, claim=claims.get(name, mine.claim))
-        relaxed = Miss(worst.device, worst.reasons, one.request.relaxed(worst.device))
-        proposal = next(from_miss(mine, relaxed), None)
+        proposal = next(from_miss(mine, relaxed(one.request, worst)), None)
         if proposal is None:
             return None
         claims[name] = proposal.claim
@@ -150,4 +143,4 @@ def _users(miss: Miss) -> Iterator[str]:
 def _without_users(miss: Miss) -> Miss:
     """What the device misses even if nobody used it."""
     reasons = tuple(one for one in miss.reasons if not isinstance(one, _IN_USE))
-    return Miss(miss.device, reasons, miss.parts)
+    return replace(miss, reasons=reasons)

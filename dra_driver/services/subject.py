@@ -28,8 +28,7 @@ _FIELDS = {
     "DeviceClass": "device_classes",
     "Namespace": "namespaces",
 }
-_Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, Pod)
-_Applied = TypeVar("_Applied", ResourceClaim, Pod, Namespace)
+_Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +114,24 @@ def _named(
     kind: str,
     state: ClusterState,
 ) -> _Object:
-    for one in objects:
-        if (one.metadata.namespace, one.metadata.name) == (subject.namespace, subject.name):
-            return one
-    gap = state.unread(f"{kind}s", f"{subject.namespace}/{subject.name}")
+    found = _find(objects, subject.namespace, subject.name)
+    if found is None:
+        look = f"`kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
+        raise _not_there(state, kind, f"{subject.namespace}/{subject.name}", look)
+    return found
+
+
+def _find(objects: Iterable[_Object], namespace: str, name: str) -> _Object | None:
+    wanted = namespace, name
+    found = (one for one in objects if (one.metadata.namespace, one.metadata.name) == wanted)
+    return next(found, None)
+
+
+def _not_there(state: ClusterState, kind: str, name: str, look: str) -> Permanent:
+    gap = state.unread(f"{kind}s", name)
     if gap is not None:
-        verb = "read" if gap.name else "find"
-        raise Permanent(f"cannot {verb} {kind} {subject.namespace}/{subject.name}: {gap.message}")
-    raise Permanent(
-        f"there is no {kind} {subject.namespace}/{subject.name} in this cluster: look with "
-        f"`kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
-    )
+        return Permanent(f"cannot {'read' if gap.name else 'find'} {kind} {name}: {gap.message}")
+    return Permanent(f"there is no {kind} {name} in this cluster: look with {look}")
 
 
 def _pod(state: ClusterState, pod: Pod, *, live: bool) -> Resolved:
@@ -151,9 +157,9 @@ def _entry(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
 
 
 def _by_name(state: ClusterState, namespace: str, name: str) -> Wanted:
-    for claim in state.resource_claims:
-        if (claim.metadata.namespace, claim.metadata.name) == (namespace, name):
-            return _existing(claim)
+    claim = _find(state.resource_claims, namespace, name)
+    if claim is not None:
+        return _existing(claim)
     full = f"{namespace}/{name}"
     gap = state.unread("resourceclaims", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
@@ -169,14 +175,12 @@ def _existing(claim: ResourceClaim) -> Wanted:
 def _from_template(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wanted:
     name = entry.resource_claim_template_name or ""
     full = f"{pod.metadata.namespace}/{name}"
-    for template in state.resource_claim_templates:
-        if (template.metadata.namespace, template.metadata.name) == (pod.metadata.namespace, name):
-            claim = _made_from(template, pod, entry.name)
-            late = "was not made from its template yet: look at the events of the pod"
-            missing = (ClaimMissing(f"{full} ({entry.name})", late),) if live else ()
-            return Wanted(
-                _full(claim.metadata), claim, f"template {full}", own=True, verdicts=missing
-            )
+    template = _find(state.resource_claim_templates, pod.metadata.namespace, name)
+    if template is not None:
+        claim = _made_from(template, pod, entry.name)
+        late = "was not made from its template yet: look at the events of the pod"
+        missing = (ClaimMissing(f"{full} ({entry.name})", late),) if live else ()
+        return Wanted(_full(claim.metadata), claim, f"template {full}", own=True, verdicts=missing)
     gap = state.unread("resourceclaimtemplates", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)
     return Wanted(entry.name, origin=f"template {full}", verdicts=(problem,))
@@ -263,11 +267,8 @@ def _reapplied(state: ClusterState, one: ApiValue) -> ApiValue:
     return one
 
 
-def _known(objects: Iterable[_Applied], wanted: _Applied) -> _Applied | None:
-    name = (wanted.metadata.namespace, wanted.metadata.name)
-    return next(
-        (one for one in objects if (one.metadata.namespace, one.metadata.name) == name), None
-    )
+def _known(objects: Iterable[_Object], wanted: _Object) -> _Object | None:
+    return _find(objects, wanted.metadata.namespace, wanted.metadata.name)
 
 
 def _same_spec(known: ResourceClaim, one: ResourceClaim) -> bool:
@@ -319,7 +320,4 @@ def node_named(state: ClusterState, name: str) -> Node:
     for node in state.nodes:
         if node.metadata.name == name:
             return node
-    gap = state.unread("nodes", name)
-    if gap is not None:
-        raise Permanent(f"cannot {'read' if gap.name else 'find'} node {name}: {gap.message}")
-    raise Permanent(f"there is no node {name} in this cluster: look with `kubectl get nodes`")
+    raise _not_there(state, "node", name, "`kubectl get nodes`")

@@ -31,9 +31,8 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         _answer_all(chosen.what, minor=RELEASES[chosen.release])
-    except (
-        BrokenPipeError
-    ):  # whoever asked has gone; what is still unwritten must not fail at the exit either
+    except BrokenPipeError:
+        # Whoever asked has gone; what is still unwritten must not fail at the exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
