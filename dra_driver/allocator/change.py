@@ -15,7 +15,7 @@ from dra_driver.allocator.asked import Asked, Body, changed
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import Chosen, RequestExplained
-from dra_driver.cel.explain import FalsePart
+from dra_driver.cel.conditions import FalsePart
 from dra_driver.cel.paths import Path
 from dra_driver.cel.rewrite import guard, written
 from dra_driver.model.api.resource_claim import (

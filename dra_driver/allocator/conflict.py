@@ -13,7 +13,7 @@ import msgspec
 
 from dra_driver.allocator.asked import asked_of, with_devices
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.explain import shown
+from dra_driver.cel.conditions import shown
 from dra_driver.cel.similar import likely, question
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 from dra_driver.model.verdict import ConstraintConflict

@@ -36,8 +36,9 @@ from dra_driver.allocator.features import (
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.allocator.reach import Reach, described
 from dra_driver.allocator.taints import tolerates
+from dra_driver.cel.conditions import FailingPart, FalsePart
 from dra_driver.cel.errors import CompileError as BadExpression
-from dra_driver.cel.explain import ExplainedSelector, FailingPart, FalsePart
+from dra_driver.cel.explain import ExplainedSelector
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.paths import Path, value_at
 from dra_driver.cel.similar import meant, question

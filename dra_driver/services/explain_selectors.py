@@ -10,7 +10,8 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.explain import Chosen, RequestExplained
 from dra_driver.allocator.fleet import Fleet
 from dra_driver.cel.ast import Call, Constant, Expr
-from dra_driver.cel.explain import FalsePart, conjuncts, shown
+from dra_driver.cel.conditions import FalsePart, shown
+from dra_driver.cel.explain import conjuncts
 from dra_driver.cel.paths import Path, path_of, value_at
 from dra_driver.cel.similar import meant
 from dra_driver.model.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict

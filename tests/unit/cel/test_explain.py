@@ -4,8 +4,9 @@
 import pytest
 
 from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.conditions import FailingPart, FalsePart, shown
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.explain import ExplainedSelector, FailingPart, FalsePart, shown
+from dra_driver.cel.explain import ExplainedSelector
 from dra_driver.cel.paths import Path
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
