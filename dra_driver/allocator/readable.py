@@ -78,8 +78,9 @@ def _of_pod(pod: Pod) -> Found:
 
 def _of_containers(field: str, containers: Iterable[Container]) -> Found:
     for container in containers:
-        place = f"{field}[{container.name}].resources.requests"
-        yield from _named(place, container.resources.requests)
+        place, resources = f"{field}[{container.name}].resources", container.resources
+        yield from _named(f"{place}.requests", resources.requests)
+        yield from _named(f"{place}.limits", resources.limits)  # requests, where those are silent
 
 
 def _of_slice(published: ResourceSlice) -> Found:

@@ -95,7 +95,7 @@ def _nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> _Give
         misses = [one for one in misses if not _unselected(one)]
         return _Given(request, misses) if misses else None
     misses.sort(key=_missed)
-    count = request.asked.body.count
+    count = max(request.asked.body.count, 0)  # less is only in records that somebody wrote
     return _Given(request, misses[:count]) if len(misses) >= count else None
 
 
@@ -115,8 +115,8 @@ def _combined(given: Sequence[_Given], asked: Asked) -> Combined | None:
     for one in given:
         for miss in one.misses:
             ended.update(dict.fromkeys(_users(miss)))
-        worst = max(map(_without_users, one.misses), key=_missed)
-        if not worst.reasons:
+        worst = max(map(_without_users, one.misses), key=_missed, default=None)
+        if worst is None or not worst.reasons:
             continue
         mine = one.request.asked
         name = full_name(mine.claim)

@@ -90,7 +90,7 @@ def _read(document: dict[str, Any], namespace: str, source: str) -> ApiValue | N
         raise Permanent(
             f"{source}: {kind} {_name_of(document)} is malformed: {error}; correct that place"
         ) from error
-    problem = refusal(msgspec.json.decode(written), found) or bad_quantity(found)
+    problem = bad_quantity(found) or refusal(msgspec.json.decode(written), found)
     if problem:
         raise Permanent(
             f"{source}: the API server would refuse {kind} {_name_of(document)}: {problem}; correct that place"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import inspect
 
+from dra_driver.allocator.amounts import amount
 from dra_driver.model.api import core
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
@@ -53,7 +54,7 @@ _PARTLY_KNOWN: Mapping[type, tuple[str, ...]] = {
 
 
 def refusal(document: object, found: ApiValue) -> str:
-    """What the API server would say against an object, `document` as it is written; "" where nothing."""
+    """What the API server would say against an object whose quantities can be read, `document` as it is written; "" where nothing."""
     return next(_refusals(document, found), "")
 
 
@@ -210,9 +211,19 @@ def _pod(pod: Pod) -> Iterator[str]:
             )
     known = {one.name for one in entries}
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        yield from _resources(container)
         for claim in container.resources.claims or ():
             if claim.name not in known:
                 yield (
                     f"container {ascii(container.name)[1:-1]} uses the claim {claim.name!a}, which "
                     "spec.resourceClaims does not have"
                 )
+
+
+def _resources(container: core.Container) -> Iterator[str]:
+    resources = container.resources
+    for name, text in {**(resources.limits or {}), **(resources.requests or {})}.items():
+        if amount(text).nanos < 0:
+            yield (
+                f"container {ascii(container.name)[1:-1]} asks for {text} of {ascii(name)[1:-1]}, less than nothing"
+            )

@@ -10,7 +10,7 @@ from dra_driver.model.cluster import ClusterState
 from dra_driver.model.report import Report
 from dra_driver.model.verdict import NotEnoughDevices
 from dra_driver.services import explain_together
-from dra_driver.services.explain import ManifestSubject, explain
+from dra_driver.services.explain import ClaimSubject, ManifestSubject, explain
 from tests.e2e import fleet as words
 from tests.e2e.fleet import FLEET, GPU, HOME, device, devices, request, resource_slice
 from tests.unit.allocator.clusters import holder, state
@@ -113,6 +113,14 @@ def test_no_change_is_made_up_for_devices_that_are_not_there() -> None:
     assert all("end" not in what for what, _ in changes(asking(state(TWO, *HELD), never)))
     lost = resource_slice(devices(2, numa=1), slices=2)
     assert asking(state(lost, *HELD), request(count=2)).changes == ()
+
+
+def test_a_recorded_request_for_less_than_no_device_misses_none() -> None:
+    """As it can stand in a record that somebody wrote."""
+    odd = words.claim(request("a", count=-1), request("b", count=2))
+    odd["metadata"]["namespace"] = "ns"
+    report = explain(state(TWO, *HELD, odd), ClaimSubject("ns", words.MINE))
+    assert changes(report) == BOTH
 
 
 def test_the_nodes_that_miss_least_are_tried() -> None:

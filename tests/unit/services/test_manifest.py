@@ -100,6 +100,12 @@ def test_fields_that_do_not_matter_here_are_no_typos() -> None:
 # Values
 
 
+def asking(**resources: Any) -> Any:
+    made = words.pod()
+    made["spec"]["containers"][0]["resources"] |= resources
+    return made
+
+
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
@@ -148,6 +154,15 @@ def test_fields_that_do_not_matter_here_are_no_typos() -> None:
         (
             words.pod(resourceClaims=[]),
             "container main uses the claim 'devices', which spec.resourceClaims does not have",
+        ),
+        (
+            asking(requests={"example.com/gpu": -1}),
+            "container main asks for -1 of example.com/gpu, less than nothing",
+        ),
+        (asking(limits={"cpu": "-1m"}), "container main asks for -1m of cpu, less than nothing"),
+        (
+            asking(limits={"cpu": "much"}),
+            "spec.containers[main].resources.limits[cpu]: 'much' is no quantity",
         ),
     ],
 )
