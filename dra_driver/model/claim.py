@@ -11,6 +11,7 @@ from dra_driver.model.ids import (
     DeviceKey,
     DeviceName,
     DriverName,
+    PodUid,
     PoolName,
     ShareId,
 )
@@ -78,11 +79,20 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim and its allocation; `results` is None while the claim is not allocated."""
+    """A claim and its allocation; `results` is None while the claim is not allocated.
+
+    `reserved_for` are the pods of `status.reservedFor`; `unnamed_users` says that it names something that is no pod and whose
+    pods are therefore not known. `sole_pod` is the pod that owns the claim as its controller: it was made of a template,
+    and nobody else may use it.
+    """
 
     ref: ClaimRef
     results: tuple[AllocationResult, ...] | None = None
     configs: tuple[OpaqueConfig, ...] = ()
+    reserved_for: tuple[PodUid, ...] = ()
+    sole_pod: PodUid | None = None
+    unnamed_users: bool = False
+    allocation_timestamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)

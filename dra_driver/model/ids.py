@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 ClaimUid = NewType("ClaimUid", str)
+PodUid = NewType("PodUid", str)
 DeviceName = NewType("DeviceName", str)
 PoolName = NewType("PoolName", str)
 DriverName = NewType("DriverName", str)
