@@ -2,16 +2,16 @@
 """Decisions about a claim, as values that `dra_driver.services.execute` carries out in order.
 
 The order of the steps is the crash-safety argument. Prepare reserves before it acts and says Prepared last; unprepare
-takes the CDI file away first and forgets last. A process that dies between two steps leaves a state that names
-everything that may exist on disk, so that the next start can finish or undo it.
+takes the CDI file away first, touches a device only when it is shown that nothing uses it, and forgets last. A process that dies
+between two steps leaves a state that names everything that may exist on disk, so that the next start can finish or undo it.
 """
 
 from dataclasses import dataclass
 
 from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.device import Device
-from dra_driver.model.ids import ClaimUid, DeviceName
-from dra_driver.model.state import PreparedClaim, PreparedDevice
+from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
+from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, PreparedDevice, Users
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,11 @@ class MarkStarted:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureDevice:
-    """Let the backend set the device up for this claim. May take long; runs outside any transaction."""
+    """Let the backend set the device, or one share of it, up for this claim. May take long; runs outside any transaction."""
 
     device: Device
     config: DeviceConfig
+    share_id: ShareId = NO_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,30 @@ class RemoveCdiSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkHeld:
+    """The claim is needed no more: nobody is answered from its row, which keeps its devices. Commits.
+
+    `users` are pods that are known only now.
+    """
+
+    claim_uid: ClaimUid
+    held: Held
+    users: Users = NOBODY_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ShowUnused:
+    """Show that no process of any pod that used the claim is left on this node; the plan ends here where that cannot be shown."""
+
+    claim: PreparedClaim
+
+
+@dataclass(frozen=True, slots=True)
 class ResetDevice:
-    """Let the backend undo what ConfigureDevice did; a device without any setting is fine."""
+    """Let the backend undo what ConfigureDevice did; a device or share without any setting is fine."""
 
     device: DeviceName
+    share_id: ShareId = NO_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +98,9 @@ Step = (
     | ConfigureDevice
     | WriteCdiSpec
     | MarkPrepared
+    | MarkHeld
     | RemoveCdiSpec
+    | ShowUnused
     | ResetDevice
     | MarkStartedAgain
     | Forget
@@ -102,7 +125,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A device of the claim is owned by another one, which may or may not be gone."""
+    """A device of the claim is owned by another one, which may or may not be gone; or by the claim's own earlier allocation."""
 
     claim: ClaimRef
     owner: ClaimRef

@@ -12,6 +12,7 @@ from dra_driver.model.ids import (
     DeviceKey,
     DeviceName,
     DriverName,
+    PodUid,
     PoolName,
     ShareId,
 )
@@ -46,29 +47,73 @@ class PreparedDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The kubelet, or the cluster, needs the claim no more, and its devices are not shown to be unused yet.
+
+    `since` is a time in UTC for people. `unasked` says that the API server has not yet said which pods used the claim; `by_admin`
+    that a person vouches for it that none does.
+    """
+
+    reason: str
+    since: str
+    unasked: bool = False
+    by_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Every pod that ever could use the claim on this node, as far as `pods` are known; None: not known at all.
+
+    `sole` says that no other pod may ever use it: the claim was made for one pod. `unnamed` says that somebody used it whose pods
+    have no names here.
+    """
+
+    pods: tuple[PodUid, ...] | None = None
+    sole: bool = False
+    unnamed: bool = False
+
+    def joined(self, other: "Users") -> "Users":
+        """Those of both, each once, in the order in which they came."""
+        if other.pods is None:
+            return self
+        known = self.pods or ()
+        return Users(
+            (*known, *(pod for pod in other.pods if pod not in known)),
+            other.sole,
+            self.unnamed or other.unnamed,
+        )
+
+
+NOBODY_KNOWN = Users()
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A row of the state: the claim, how far it is, in which boot, its answer and its CDI document's text."""
+    """A row of the state: the claim, how far it is, in which boot, its answer and its CDI document's text.
+
+    `held` rows are Started: nobody is answered from them, and they keep their devices until these are shown to be unused.
+    """
 
     ref: ClaimRef
     phase: Phase
     boot_id: str
     devices: tuple[PreparedDevice, ...]
     cdi_spec: str
+    users: Users = NOBODY_KNOWN
+    held: Held | None = None
 
     @property
     def owned(self) -> tuple[DeviceKey, ...]:
         """The keys that this claim alone may hold."""
         return tuple(device.key for device in self.devices if not device.admin_access)
 
-    @property
-    def whole_devices(self) -> tuple[DeviceName, ...]:
-        """The devices that nobody else can be using: owned, and not only a share of them."""
-        return tuple(key.device for key in self.owned if not key.share)
-
-
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The part of the state that a decision needs: some claims, and the owners of some keys."""
+    """The part of the state that a decision needs: some claims, and who stands in the way of some keys.
+
+    In the way of a whole device are all owners of its shares, in the way of a share is who has the device whole. Of several, one
+    is named that is none of `claims`.
+    """
 
     boot_id: str
     claims: Mapping[ClaimUid, PreparedClaim] = field(default_factory=dict)

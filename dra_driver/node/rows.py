@@ -4,6 +4,8 @@
 SQLite notices a damaged page, not a changed byte inside a text. A bit that turned over in a claim's row would hand a container
 another device, so each row carries a digest of all that never changes in it; the phase, which does, is one of two words.
 The digest stands beside each device, where drivers that do not know it pass over it; their rows have none and are not compared.
+Who used the claim, and why it is held, change later: each of these texts carries a digest of its own, and is NULL where drivers
+that know nothing of it wrote the row.
 """
 
 import json
@@ -13,11 +15,13 @@ from hashlib import blake2b
 from typing import Any
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceName, PoolName, ShareId
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
+from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, PreparedDevice, Users
 
-Row = tuple[str, str, str, str, str, str, str]
-COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
+Row = tuple[str, str, str, str, str, str, str, str | None, str | None]
+COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held"
+OLDER_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, NULL, NULL"
+"""Of a file of a schema below 3."""
 _DIGEST_BYTES = 16
 
 
@@ -35,18 +39,43 @@ def dump_claim(claim: PreparedClaim) -> Row:
         claim.boot_id,
         devices,
         claim.cdi_spec,
+        dump_users(ref.uid, claim.users),
+        dump_held(ref.uid, claim.held),
     )
+
+
+def dump_users(uid: ClaimUid, users: Users) -> str | None:
+    """The text of the column `users`; NULL when nobody is known."""
+    if users == NOBODY_KNOWN:
+        return None
+    return _sealed(uid, {"pods": users.pods, "sole": users.sole, "unnamed": users.unnamed})
+
+
+def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
+    """The text of the column `held`; NULL for a claim that is not."""
+    if held is None:
+        return None
+    entry = {"reason": held.reason, "since": held.since}
+    return _sealed(uid, entry | {"unasked": held.unasked, "by_admin": held.by_admin})
 
 
 def load_claim(row: Row) -> PreparedClaim:
     """The claim of a row. Raises sqlite3.DatabaseError, as for a damaged page, when it is not what was written."""
-    uid, namespace, name, phase, boot_id, devices, cdi_spec = row
+    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
         entries = json.loads(devices)
         digests = {entry.pop("digest", "") for entry in entries} - {""}
         loaded = tuple(map(_device, entries))
-        claim = PreparedClaim(ref, Phase(phase), boot_id, loaded, cdi_spec)
+        claim = PreparedClaim(
+            ref,
+            Phase(phase),
+            boot_id,
+            loaded,
+            cdi_spec,
+            NOBODY_KNOWN if users is None else _users(_opened(ref.uid, users)),
+            None if held is None else _held(_opened(ref.uid, held)),
+        )
         # Over the entries as they stand: a newer driver may have written more into them.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -68,6 +97,32 @@ def _digest(ref: ClaimRef, boot_id: str, entries: Sequence[object], cdi_spec: st
         [ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec], sort_keys=True
     )
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _sealed(uid: ClaimUid, entry: Mapping[str, object]) -> str:
+    return json.dumps({**entry, "digest": _seal(uid, entry)})
+
+
+def _opened(uid: ClaimUid, text: str) -> Mapping[str, Any]:
+    entry: dict[str, Any] = json.loads(text)
+    if entry.pop("digest") != _seal(uid, entry):
+        raise ValueError(f"{text[:200]} is not as it was written")
+    return entry
+
+
+def _seal(uid: ClaimUid, entry: Mapping[str, object]) -> str:
+    text = json.dumps([uid, entry], sort_keys=True)
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _users(entry: Mapping[str, Any]) -> Users:
+    pods = entry["pods"]
+    known = None if pods is None else tuple(map(PodUid, pods))
+    return Users(known, entry["sole"], entry["unnamed"])
+
+
+def _held(entry: Mapping[str, Any]) -> Held:
+    return Held(entry["reason"], entry["since"], entry["unasked"], entry["by_admin"])
 
 
 def _entry(device: PreparedDevice) -> dict[str, object]:

@@ -4,7 +4,8 @@
 Rules that this file keeps:
 
 * A commit is the only moment at which anything counts; it is on disk when it returns (synchronous=FULL).
-* The table `owners` has one row for each (pool, device, share): SQLite itself refuses a second owner.
+* The table `owners` has one row for each (pool, device, share): SQLite itself refuses a second owner, and an owner of a share beside
+  one of the whole device.
 * Costs of a call do not depend on how many claims are prepared: everything is read by key.
 * Migrations only add: tables, columns that may be NULL, indices, triggers. `user_version` is the newest schema that wrote
   the file, `min_reader` the oldest driver schema that may still read it, so that a rolled-back driver goes on working.
@@ -18,24 +19,42 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PodUid, PoolName
 from dra_driver.model.slices import PublishedDevice
-from dra_driver.model.state import NodeState, Phase, PreparedClaim
+from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.files import never, translated
 from dra_driver.node.lock import leads_to, try_lock
 from dra_driver.node.published import dump_published, load_published
-from dra_driver.node.rows import COLUMNS, damaged, dump_claim, load_claim
+from dra_driver.node.rows import (
+    COLUMNS,
+    OLDER_COLUMNS,
+    damaged,
+    dump_claim,
+    dump_held,
+    dump_users,
+    load_claim,
+)
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
-SCHEMA = 2
+SCHEMA = 3
+_SCHEMA_OF_USERS = 3
 BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
-COMMITS = ("started", "prepared", "releasing", "released", "recovered", "published")
+COMMITS = (
+    "started",
+    "prepared",
+    "joined",
+    "releasing",
+    "held",
+    "released",
+    "recovered",
+    "published",
+)
 FAILPOINTS = (
     *(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after")),
     "rename.damaged.before",
@@ -64,6 +83,16 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (pool, position)
         ) WITHOUT ROWID""",
     ),
+    # Who used a claim, and that its devices are held until nobody does. A whole device and its shares exclude each other.
+    (
+        "ALTER TABLE claims ADD COLUMN users TEXT",
+        "ALTER TABLE claims ADD COLUMN held TEXT",
+        """CREATE TRIGGER owners_whole_or_shares BEFORE INSERT ON owners
+            WHEN EXISTS (
+                SELECT 1 FROM owners WHERE pool = NEW.pool AND device = NEW.device AND (share = '') <> (NEW.share = '')
+            )
+            BEGIN SELECT RAISE(ABORT, 'a whole device and its shares exclude each other'); END""",
+    ),
 )
 # What SQLite's result codes mean for whoever must act.
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -75,14 +104,17 @@ _PASSING = (*_LOCKED, *_DISK, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT)
 class StateTransaction:
     """One transaction: what is decided inside it holds until it commits."""
 
-    def __init__(self, connection: sqlite3.Connection, boot_id: str) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, boot_id: str, *, columns: str = COLUMNS
+    ) -> None:
         self._db = connection
         self._boot_id = boot_id
+        self._columns = columns
 
     def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
-        """These claims and the owners of these keys, as far as there are any."""
+        """These claims and who stands in the way of these keys, as far as there are any."""
         claims = {uid: claim for uid in uids if (claim := self._claim(uid)) is not None}
-        owners = {key: owner for key in keys if (owner := self._owner(key)) is not None}
+        owners = {key: owner for key in keys if (owner := self._owner(key, claims)) is not None}
         return NodeState(self._boot_id, claims, owners)
 
     def start(self, claim: PreparedClaim) -> None:
@@ -95,18 +127,48 @@ class StateTransaction:
                     (key.pool, key.device, key.share, claim.ref.uid),
                 )
             except sqlite3.IntegrityError as error:
+                owner = self._owner(key, (claim.ref.uid,))
                 raise Permanent(
-                    f"device {key} of claim {claim.ref} is owned by claim {self._owner(key)}"
+                    f"device {key} of claim {claim.ref} is owned by claim {owner}"
                 ) from error
         # Columns by name: a newer driver may have added others.
         self._db.execute(
-            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
+            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             dump_claim(claim),
         )
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Move a claim between Started and Prepared; an unknown one is left unknown."""
         self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
+
+    def hold(self, uid: ClaimUid, held: Held, users: Users = NOBODY_KNOWN) -> None:
+        """Nobody is answered from the claim any more, and it keeps its devices; an unknown one is left unknown."""
+        self.add_users(uid, users)
+        self._db.execute(
+            "UPDATE claims SET phase = ?, held = ? WHERE uid = ?",
+            (Phase.STARTED.value, dump_held(uid, held), uid),
+        )
+
+    def add_users(self, uid: ClaimUid, users: Users) -> None:
+        """Remember who may use the claim, besides those that are known; an unknown claim is left unknown."""
+        row = self._claim(uid)
+        if row is not None and (joined := row.users.joined(users)) != row.users:
+            self._db.execute(
+                "UPDATE claims SET users = ? WHERE uid = ?", (dump_users(uid, joined), uid)
+            )
+
+    def add_pods(self, uid: ClaimUid, pods: Iterable[PodUid], *, unnamed: bool = False) -> None:
+        """Remember pods that may use the claim by now, and whether somebody may whose pods have no names."""
+        row = self._claim(uid)
+        if row is not None:
+            self.add_users(uid, Users(tuple(pods), row.users.sole, unnamed))
+
+    def held_claims(self) -> tuple[PreparedClaim, ...]:
+        """Every claim whose devices are held, by UID."""
+        rows = self._db.execute(
+            f"SELECT {COLUMNS} FROM claims WHERE held IS NOT NULL ORDER BY uid"  # noqa: S608  a constant
+        )
+        return tuple(load_claim(row) for row in rows)
 
     def forget(self, uid: ClaimUid) -> None:
         """Release the claim's devices and drop its row; an unknown claim is fine."""
@@ -115,7 +177,7 @@ class StateTransaction:
 
     def all_claims(self) -> tuple[PreparedClaim, ...]:
         """Every claim, by UID; for the start and for tools, never for a kubelet's call."""
-        rows = self._db.execute(f"SELECT {COLUMNS} FROM claims ORDER BY uid")  # noqa: S608  a constant
+        rows = self._db.execute(f"SELECT {self._columns} FROM claims ORDER BY uid")  # noqa: S608  a constant
         return tuple(load_claim(row) for row in rows)
 
     def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
@@ -149,12 +211,16 @@ class StateTransaction:
         ).fetchone()
         return load_claim(row) if row else None
 
-    def _owner(self, key: DeviceKey) -> ClaimRef | None:
-        row = self._db.execute(
-            "SELECT namespace, name, uid FROM owners JOIN claims ON uid = claim_uid WHERE pool = ? AND device = ? AND share = ?",
-            (key.pool, key.device, key.share),
-        ).fetchone()
-        return ClaimRef(row[0], row[1], ClaimUid(row[2])) if row else None
+    def _owner(self, key: DeviceKey, asking: Container[ClaimUid] = ()) -> ClaimRef | None:
+        # The devices of one node have few owners each, so that no index but the primary key is needed.
+        rows = self._db.execute(
+            """SELECT namespace, name, uid FROM owners JOIN claims ON uid = claim_uid
+            WHERE pool = ? AND device = ? AND (share = ? OR share = '' OR ? = '') ORDER BY share""",
+            (key.pool, key.device, key.share, key.share),
+        )
+        owners = [ClaimRef(namespace, name, ClaimUid(uid)) for namespace, name, uid in rows]
+        others = [owner for owner in owners if owner.uid not in asking]
+        return next(iter(others or owners), None)
 
 
 class StateStore:
@@ -265,7 +331,7 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
             _check_reader(db, path)
             _check(db)
-            return StateTransaction(db, "").all_claims() if _version(db) else ()
+            return _every_claim(db) if _version(db) else ()
     except sqlite3.Error as error:
         raise _driver_error(error, path, BUSY_SECONDS) from error
 
@@ -302,7 +368,7 @@ def _check(db: sqlite3.Connection) -> None:
     if not _version(db):
         return  # nothing in it yet
     db.execute("BEGIN")  # both tables of one moment
-    claims = StateTransaction(db, "").all_claims()
+    claims = _every_claim(db)
     owners = set(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
     db.execute("COMMIT")
     owed = {
@@ -310,6 +376,12 @@ def _check(db: sqlite3.Connection) -> None:
     }
     if owners != owed and _version(db) <= SCHEMA:  # a newer driver's claims may own more
         raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
+
+
+def _every_claim(db: sqlite3.Connection) -> tuple[PreparedClaim, ...]:
+    """Of a file of any schema, before it is migrated."""
+    columns = OLDER_COLUMNS if _version(db) < _SCHEMA_OF_USERS else COLUMNS
+    return StateTransaction(db, "", columns=columns).all_claims()
 
 
 def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:

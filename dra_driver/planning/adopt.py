@@ -9,10 +9,12 @@ in use. The API server need not know the claim, and may be wrong about it: it ma
 import json
 from collections.abc import Collection, Mapping
 
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.allocation import allocation_digest, cdi_name, own_results
 from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
+from dra_driver.planning.prepare import NodePlace, users_of
 
 
 def plan_adoption(
@@ -32,9 +34,11 @@ def plan_adoption(
             pool=device.pool,
             device=device.device,
             cdi_ids=device.cdi_ids,
-            uuid=_value(variables, device, device_variable(device.device, device.share_id)),
+            uuid=_value(
+                variables, device.cdi_ids, device_variable(device.device, device.share_id)
+            ),
             share_id=device.share_id,
-            admin_access=_value(variables, device, ADMIN_VARIABLE) == "true",
+            admin_access=_value(variables, device.cdi_ids, ADMIN_VARIABLE) == "true",
         )
         for device in sorted(set(held), key=lambda device: (device.device, device.share_id))
     )
@@ -42,8 +46,47 @@ def plan_adoption(
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
 
 
-def _value(variables: Mapping[str, Mapping[str, str]], device: HeldDevice, name: str) -> str:
-    found = (variables[cdi_id].get(name, "") for cdi_id in device.cdi_ids)
+def plan_adoption_of(
+    claim: Claim, text: str, *, place: NodePlace, boot_id: str
+) -> Plan | Refusal:
+    """The row, as a plan of two marks, from an allocated claim and the CDI document that stands on this node.
+
+    The document is the last thing that a preparation makes: all that it describes was set up, and may be in use. So it counts as it
+    stands, if it describes just the devices that the claim is allocated.
+    """
+    variables = _variables_by_device(text)
+    results = own_results(claim, place.driver)
+    for allocation in (allocation_digest(claim, place.driver), ""):
+        names = [
+            f"{place.cdi_kind}={cdi_name(claim.ref.uid, allocation, result)}" for result in results
+        ]
+        if names and sorted(names) == sorted(variables):
+            break
+    else:
+        return Refusal(
+            f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, which is not what it is "
+            f"allocated now; delete its pods when they can be spared"
+        )
+    devices = tuple(
+        PreparedDevice(
+            request_names=(result.base_request,),
+            pool=result.pool,
+            device=result.device,
+            cdi_ids=(name,),
+            uuid=_value(variables, (name,), device_variable(result.device, result.share_id)),
+            share_id=result.share_id,
+            admin_access=result.admin_access,
+        )
+        for result, name in zip(results, names, strict=True)
+    )
+    row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
+    return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
+
+
+def _value(
+    variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str], name: str
+) -> str:
+    found = (variables[cdi_id].get(name, "") for cdi_id in cdi_ids)
     return next(filter(None, found), "")
 
 

@@ -4,8 +4,8 @@
 The steps reserve first (MarkStarted), act (ConfigureDevice, WriteCdiSpec) and say Prepared last. Whoever crashes after
 MarkStarted leaves a row that names the devices and the CDI document, so that the next start knows what may exist.
 
-Only this driver's results are looked at. A key (pool, device, share) has one owner; admin access neither owns nor
-conflicts.
+Only this driver's results are looked at. A device has one owner, or one for each of its shares; admin access neither owns nor
+conflicts. A row of another allocation of the claim is taken back before the claim is planned anew.
 """
 
 import re
@@ -26,7 +26,13 @@ from dra_driver.model.plan import (
     Refusal,
     WriteCdiSpec,
 )
-from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.planning.allocation import (
+    allocation_digest,
+    cdi_name,
+    is_allocation_of,
+    own_results,
+)
 from dra_driver.planning.config import BadConfig, config_for
 from dra_driver.planning.edits import container_edits
 
@@ -54,7 +60,14 @@ def is_safe_uid(uid: str) -> bool:
 
 def own_keys(claim: Claim, place: NodePlace) -> tuple[DeviceKey, ...]:
     """The keys whose owners `plan_prepare` has to know."""
-    return tuple(result.key for result in claim.results or () if result.driver == place.driver)
+    return tuple(result.key for result in own_results(claim, place.driver))
+
+
+def users_of(claim: Claim) -> Users:
+    """The pods that the claim names. The pod that it was made for is among them, whatever becomes of its reservation."""
+    sole = claim.sole_pod
+    pods = claim.reserved_for if sole is None else (sole, *claim.reserved_for)
+    return Users(tuple(dict.fromkeys(pods)), sole is not None, claim.unnamed_users)
 
 
 def plan_prepare(
@@ -62,23 +75,24 @@ def plan_prepare(
 ) -> Decision:
     """The plan for `claim`, the refusal that the pod's events will show, or the conflict to look into.
 
-    `requested` is what the kubelet asked for, `claim` what the API server has under that name; `state` holds the
-    owners of `own_keys`. A claim that is Prepared in this boot is the caller's to answer.
+    `requested` is what the kubelet asked for, `claim` what the API server has under that name; `state` holds the claim's
+    row, if there is one, and the owners of `own_keys`. A claim that is Prepared in this boot is the caller's to answer.
     """
     found = _own_results(requested, claim, place) or _missing_device(claim, place, inventory)
     if isinstance(found, Refusal):
         return found
-    results = [result for result in claim.results or () if result.driver == place.driver]
+    results = own_results(claim, place.driver)
     configured = _configure(results, claim, place, inventory)
     if isinstance(configured, Refusal):
         return configured
+    row = state.claims.get(requested.uid)
+    if row is not None and not is_allocation_of(row, claim, place.driver, place.cdi_kind):
+        return Conflict(requested, row.ref, row.devices[0].device)
     for result in results:
         owner = state.owners.get(result.key)
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
             return Conflict(requested, owner, result.device)
-    return _steps(
-        requested, results, configured, place=place, inventory=inventory, boot_id=state.boot_id
-    )
+    return _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
 def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal | None:
@@ -96,22 +110,28 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
         return Refusal(
             f"{asked} is not allocated; the scheduler allocates it again, delete the pod if it stays so"
         )
-    own = [result for result in claim.results if result.driver == place.driver]
+    own = own_results(claim, place.driver)
     if not own:
         drivers = ", ".join(sorted({result.driver for result in claim.results})) or "none"
         return Refusal(f"{asked} has no device of driver {place.driver}, only of: {drivers}")
+    if not claim.unnamed_users and not users_of(claim).pods:
+        # The kubelet looked before it called. Nobody could show later that this pod has ended.
+        return Refusal(
+            f"{asked} is reserved for no pod (any more); delete the pod if it stays so, its successor is scheduled anew"
+        )
     return _unusable(asked, own)
 
 
 def _unusable(asked: str, own: Sequence[AllocationResult]) -> Refusal | None:
     keys = [result.key for result in own]
+    whole = {(key.pool, key.device) for key in keys if not key.share}
     for key in keys:
         if key.share and not is_safe_uid(key.share):
             return Refusal(
                 f"{asked}: share ID {key.share[:80]!a} of device {key.device} is none of the scheduler's; "
                 f"delete and create the claim again"
             )
-        if keys.count(key) > 1:
+        if keys.count(key) > 1 or (key.share and (key.pool, key.device) in whole):
             return Refusal(f"{asked} names device {key} twice; delete and create the claim again")
     return None
 
@@ -150,20 +170,21 @@ def _configure(
 
 
 def _steps(
-    ref: ClaimRef,
-    results: Sequence[AllocationResult],
+    claim: Claim,
     configs: Sequence[DeviceConfig],
     *,
     place: NodePlace,
     inventory: Inventory,
-    boot_id: str,
+    state: NodeState,
 ) -> Plan:
+    ref = claim.ref
     chosen = [
         (result, inventory.by_name[result.device], config)
-        for result, config in zip(results, configs, strict=True)
+        for result, config in zip(own_results(claim, place.driver), configs, strict=True)
     ]
+    allocation = allocation_digest(claim, place.driver)
     cdi_devices = [
-        CdiDevice(_cdi_name(ref, result), container_edits(device, result, config))
+        CdiDevice(cdi_name(ref.uid, allocation, result), container_edits(device, result, config))
         for result, device, config in chosen
     ]
     spec = CdiSpec(place.cdi_kind, tuple(cdi_devices))
@@ -180,9 +201,10 @@ def _steps(
         for (result, device, _), cdi_device in zip(chosen, cdi_devices, strict=True)
     )
     text = spec.to_json()
-    started = PreparedClaim(ref, Phase.STARTED, boot_id, answers, text)
+    users = _known_users(ref, state).joined(users_of(claim))
+    started = PreparedClaim(ref, Phase.STARTED, state.boot_id, answers, text, users)
     settings = [
-        ConfigureDevice(device, config)
+        ConfigureDevice(device, config, result.share_id)
         for result, device, config in chosen
         if not result.admin_access
     ]
@@ -193,7 +215,7 @@ def _steps(
     )
 
 
-def _cdi_name(ref: ClaimRef, result: AllocationResult) -> str:
-    # A claim's UID is never used again, so neither is the name: no runtime can meet a stale device under it.
-    share = f"-{result.share_id}" if result.share_id else ""
-    return f"{ref.uid}-{result.device}{share}"
+def _known_users(ref: ClaimRef, state: NodeState) -> Users:
+    """Who used the same allocation before: containers of theirs may still run, unless the node was booted since."""
+    row = state.claims.get(ref.uid)
+    return Users() if row is None or row.boot_id != state.boot_id else row.users

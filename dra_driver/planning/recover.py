@@ -8,8 +8,10 @@ Three things can have happened while nobody looked:
   the whole plan.
 * a crash in the middle of a call (Started in this boot). The CDI file is the last thing that a prepare makes and the
   first that an unprepare takes away: where it stands whole, nothing else is missing, and the claim is Prepared. (It may even
-  be in use: the write that said so can be lost with a damaged -wal.) Else no container can use the claim; what may be half
-  done is undone, and it keeps its devices until the kubelet prepares or unprepares it.
+  be in use: the write that said so can be lost with a damaged -wal.) Else no container can be started with the claim; what may be
+  half done is undone if none runs from before, and it keeps its devices until the kubelet prepares or unprepares it.
+* an unprepare took place, or began (held): the file goes, and the devices stay held until they are shown to be unused
+  (`dra_driver.services.held`).
 * somebody edited or removed a file of a Prepared claim: it is written again, byte for byte, from the state.
 
 A file that no row knows is not decided here: whose claim it was has to be asked (`dra_driver.services.recover`).
@@ -23,11 +25,12 @@ from dra_driver.model.plan import (
     MarkStartedAgain,
     Plan,
     RemoveCdiSpec,
-    ResetDevice,
+    ShowUnused,
     Step,
     WriteCdiSpec,
 )
 from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.planning.unprepare import resets
 
 
 def plan_recovery(
@@ -43,6 +46,8 @@ def plan_recovery(
 
 def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, ...]:
     uid = claim.ref.uid
+    if claim.held is not None:
+        return (RemoveCdiSpec(uid),) if file is not None else ()
     if claim.boot_id != boot_id:
         drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
         again: tuple[Step, ...] = (MarkStartedAgain(uid),) if claim.phase is Phase.PREPARED else ()
@@ -50,5 +55,5 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
     if claim.phase is Phase.STARTED and file == claim.cdi_spec:
         return (MarkPrepared(uid),)
     if claim.phase is Phase.STARTED:
-        return (RemoveCdiSpec(uid), *(ResetDevice(device) for device in claim.whole_devices))
+        return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))
     return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)
