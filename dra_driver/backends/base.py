@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import Device
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 
 ENTRY_POINT_GROUP = "dra_driver.backends"
@@ -39,15 +39,20 @@ class Backend(Protocol):
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield whenever `scan` would answer something else; return when `stop` is set, or at once if nothing ever changes."""
 
-    def configure(self, device: Device, config: DeviceConfig, /) -> None:
-        """Set a device up for a claim, before the claim's container starts.
+    def configure(
+        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+    ) -> None:
+        """Set a device, or with a `share_id` one share of it, up for a claim, before the claim's containers start.
 
-        Must be idempotent: after a crash it is called again. Raises Temporary (tried again inside the kubelet's call) or
-        Permanent (the claim fails with this message).
+        Must be idempotent: after a crash it is called again for the same claim. Raises Temporary (tried again inside the kubelet's
+        call) or Permanent (the claim fails with this message).
         """
 
-    def reset(self, device: DeviceName, /) -> None:
-        """Undo `configure`, after the claim's last pod is gone. Must be idempotent, also for a device that vanished."""
+    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
+        """Undo `configure` for this claim and share, when no process of the claim's pods is left.
+
+        Must be idempotent, also for a device that vanished and for a share that was never set up.
+        """
 
 
 BackendFactory = Callable[[BackendContext], Backend]

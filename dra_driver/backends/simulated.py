@@ -24,7 +24,7 @@ from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import AttributeValue, Device
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 
@@ -91,7 +91,9 @@ class SimulatedBackend:
             if changed:
                 yield
 
-    def configure(self, device: Device, _config: DeviceConfig, /) -> None:
+    def configure(
+        self, device: Device, _config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+    ) -> None:
         """Nothing to set up, unless the fault file says that it fails."""
         with self._mutex:
             fault = self._reload().get(device.name, SOUND)
@@ -101,7 +103,7 @@ class SimulatedBackend:
                 f"simulated device {device.name} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
             )
 
-    def reset(self, _device: DeviceName, /) -> None:
+    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
         """Nothing to undo."""
 
     def _with_health(self, device: Device, faults: Mapping[str, Fault]) -> Device:

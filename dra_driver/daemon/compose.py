@@ -29,11 +29,14 @@ from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_held
 from dra_driver.services.execute import Executor, Hands
+from dra_driver.services.held import HeldDevices
 from dra_driver.services.inventory import InventoryFeed
-from dra_driver.services.prepare import NodeParts, PrepareClaims
+from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
+from dra_driver.services.prepare import PrepareClaims
 from dra_driver.services.publish import Publisher, PublisherInputs
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
+from dra_driver.services.tell import Teller
 from dra_driver.services.unprepare import UnprepareClaims
 
 FETCHERS = 8
@@ -58,12 +61,14 @@ class Daemon:
 def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> Daemon:
     """Make all parts; nothing runs yet. Raises Fatal when a part cannot be made."""
     metrics = Metrics()
-    ground = lay_ground(settings, log, _both(log_events(log), metrics), point)
+    teller = Teller(log)
+    ground = lay_ground(settings, log, _each(log_events(log), metrics, teller), point)
     # Two pools: claims that are being read never wait for a device that takes its time.
     fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="fetch")
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
-    parts = _node_parts(ground, workers)
+    parts = _node_parts(ground, fetchers, workers)
     publisher = _publisher(ground)
+    keeper = HeldDevices(parts, ground.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, ground.observe)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
@@ -78,7 +83,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         checks=checks,
         log=log,
     )
-    duties = leaders_duties(ground, parts, publisher, membership)
+    duties = leaders_duties(ground, parts, publisher, membership, keeper)
 
     def lead() -> None:
         for name, duty in duties.items():
@@ -98,6 +103,11 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     def close() -> None:
         for pool in (fetchers, workers):
             pool.shutdown(wait=False, cancel_futures=True)
+        if unfinished := parts.executor.unfinished():
+            # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
+            # locks is given up by its end.
+            log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
+            return
         ground.store.close()
         leadership.end()
         membership.leave()
@@ -112,6 +122,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             "inventory": ground.inventory.run,
             "registration": kubelet.run,
             "leadership": leadership.run,
+            "events": lambda stop: teller.run(stop, ground.kube.emit_event),
         },
         recover=recover_local,
         hang_up=ground.kube.close,
@@ -119,17 +130,21 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     )
 
 
-def _node_parts(ground: Ground, workers: ThreadPoolExecutor) -> NodeParts:
+def _node_parts(
+    ground: Ground, fetchers: ThreadPoolExecutor, workers: ThreadPoolExecutor
+) -> NodeParts:
     settings = ground.settings
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return ground.locks.held(names, until=until, purpose=purpose)
 
     backend = ground.backend
+    usage = Usage(ground.store, _presence(ground))
     hands = Hands(
         cdi=ground.cdi,
         configure=backend.configure,
         reset=backend.reset,
+        still_used=usage,
         lock=lock,
         point=ground.point,
     )
@@ -140,10 +155,21 @@ def _node_parts(ground: Ground, workers: ThreadPoolExecutor) -> NodeParts:
         store=ground.store,
         cdi=ground.cdi,
         executor=Executor(hands, workers),
-        releasable=Releasable(ground.place.driver, pods, ground.kube.get_claim),
+        releasable=Releasable(ground.place, pods, ground.kube.get_claim),
         lock=lock,
+        ask=ClaimReader(ground.kube.get_claim, fetchers),
+        usage=usage,
         observe=ground.observe,
     )
+
+
+def _presence(ground: Ground) -> PresenceOf | None:
+    """What shows that pods have ended; None where the admin chose to believe the kubelet's unprepare call."""
+    ground.log.warning(
+        "unprepare_is_believed",
+        consequence="a device can reach its next pod while containers of a pod that was deleted by force still use it",
+    )
+    return None
 
 
 def _publisher(ground: Ground) -> Publisher:
@@ -205,7 +231,7 @@ def _sockets(settings: Settings) -> KubeletSockets:
     )
 
 
-def _both(*observers: Observer) -> Observer:
+def _each(*observers: Observer) -> Observer:
     def observe(event: DriverEvent) -> None:
         for observer in observers:
             observer(event)

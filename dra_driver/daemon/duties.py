@@ -11,8 +11,9 @@ from dra_driver.daemon.ground import Ground
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.services.held import HeldDevices
 from dra_driver.services.neighbours import NeighbourWatch
-from dra_driver.services.prepare import NodeParts
+from dra_driver.services.parts import NodeParts
 from dra_driver.services.publish import Publisher
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.services.sweep import Sweep
@@ -23,7 +24,11 @@ Duty = Callable[[Event], None]
 
 
 def leaders_duties(
-    ground: Ground, parts: NodeParts, publisher: Publisher, membership: Membership
+    ground: Ground,
+    parts: NodeParts,
+    publisher: Publisher,
+    membership: Membership,
+    keeper: HeldDevices,
 ) -> Mapping[str, Duty]:
     """The duties by the names of their threads."""
     log, cdi, socket = ground.log, ground.cdi, ground.settings.kubelet.pod_resources_socket
@@ -44,6 +49,7 @@ def leaders_duties(
     return {
         "publish": publisher.run,
         "watch": publisher.watch,
+        "held-devices": keeper.run,
         "sweep": lambda stop: _sweep(sweep, stop, log),
         "cdi-files": files.run,
         "neighbours": neighbours.run,

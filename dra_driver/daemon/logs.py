@@ -13,18 +13,24 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DevicesFreed,
+    DevicesHeld,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    HeldCounted,
     Leading,
     Observer,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StillHeld,
     ThreadFailed,
+    WorkEnded,
 )
 
 
@@ -73,6 +79,18 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
                 if error
                 else (logging.INFO, "claim_unprepared")
             )
+        case WorkEnded(error=error):
+            return logging.WARNING if error else logging.INFO, "late_work_ended"
+        case DevicesHeld():
+            return logging.INFO, "devices_held"
+        case StillHeld():
+            return logging.WARNING, "devices_still_held"
+        case DevicesFreed():
+            return logging.INFO, "devices_freed"
+        case HeldCounted():
+            return logging.INFO, "held_claims"
+        case SecondOwnerRefused():
+            return logging.WARNING, "second_owner_refused"
         case SliceWritten():
             return logging.INFO, "slice_written"
         case SliceLost():
@@ -103,9 +121,9 @@ def _pairs(event: DriverEvent) -> dict[str, object]:
         value = getattr(event, field.name)
         if isinstance(value, ClaimRef):
             pairs |= {
-                "claim_namespace": value.namespace,
-                "claim_name": value.name,
-                "claim_uid": value.uid,
+                f"{field.name}_namespace": value.namespace,
+                f"{field.name}_name": value.name,
+                f"{field.name}_uid": value.uid,
             }
         elif isinstance(value, float):
             pairs[field.name] = round(value, 4)

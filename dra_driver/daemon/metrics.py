@@ -8,17 +8,23 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DevicesFreed,
+    DevicesHeld,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    HeldCounted,
     Leading,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StillHeld,
     ThreadFailed,
+    WorkEnded,
 )
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 35)
@@ -31,8 +37,27 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._claims = {
             ClaimPrepared: self._claim_metrics("prepare", "NodePrepareResources"),
-            ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources and sweeps"),
+            ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources"),
         }
+        self._late = self._counter(
+            "late_work", "Work on devices that outlived its call, by how it ended", "result"
+        )
+        self._holds = self._counter(
+            "devices_held",
+            "Claims whose devices could not be given back when the claim was needed no more",
+        )
+        self._freed = self._counter(
+            "devices_freed",
+            "Claims that gave their devices back without or after an unprepare call",
+        )
+        self._held = Gauge(
+            "dra_driver_held_claims",
+            "Claims that nobody needs and whose devices are not shown to be unused yet",
+            registry=self.registry,
+        )
+        self._refusals = self._counter(
+            "second_owners_refused", "Claims that were allocated a device of another claim"
+        )
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
@@ -72,6 +97,18 @@ class Metrics:
                 total, seconds = self._claims[type(event)]
                 total.labels("error" if event.error else "success").inc()
                 seconds.observe(event.seconds)
+            case WorkEnded(error=error):
+                self._late.labels("error" if error else "success").inc()
+            case DevicesHeld():
+                self._holds.inc()
+            case StillHeld():
+                pass
+            case DevicesFreed():
+                self._freed.inc()
+            case HeldCounted(claims):
+                self._held.set(claims)
+            case SecondOwnerRefused():
+                self._refusals.inc()
             case SliceWritten(action=action):
                 self._writes.labels(action).inc()
             case SliceLost():

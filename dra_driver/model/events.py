@@ -20,11 +20,64 @@ class ClaimPrepared:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUnprepared:
-    """One claim of a NodeUnprepareResources call, or one that a sweep released; `error` is empty when it succeeded."""
+    """One claim of a NodeUnprepareResources call; `error` is empty when it succeeded, also when its devices stay held."""
 
     claim: ClaimRef
     seconds: float
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEnded:
+    """Work on a claim's devices that outlived its call came to its end; `error` is empty when it succeeded."""
+
+    claim: ClaimRef
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesHeld:
+    """A claim is needed no more, and its devices go to nobody else yet; `reason` says why."""
+
+    claim: ClaimRef
+    devices: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StillHeld:
+    """Devices have been held for so long that somebody should look."""
+
+    claim: ClaimRef
+    devices: str
+    since: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesFreed:
+    """A claim that nobody unprepares, or whose devices were held, gave its devices back; `held_since` is empty if they were not."""
+
+    claim: ClaimRef
+    devices: str
+    held_since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCounted:
+    """How many claims hold devices that nobody needs any more; told when it changes."""
+
+    claims: int
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOwnerRefused:
+    """A claim was allocated a device that another claim owns on this node, and did not get it."""
+
+    claim: ClaimRef
+    owner: ClaimRef
+    device: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +164,12 @@ class ThreadFailed:
 DriverEvent = (
     ClaimPrepared
     | ClaimUnprepared
+    | WorkEnded
+    | DevicesHeld
+    | StillHeld
+    | DevicesFreed
+    | HeldCounted
+    | SecondOwnerRefused
     | SliceWritten
     | SliceLost
     | PublishFailed

@@ -13,11 +13,13 @@ class Inventory:
     """All devices of one scan, in the backend's order, which is the order the scheduler tries them in.
 
     `config_kinds` names opaque configuration kinds that this backend's devices understand besides the driver's own
-    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
+    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means. Without `scanned` it
+    stands for hardware that nobody has read yet, and its emptiness means nothing.
     """
 
     devices: tuple[Device, ...] = ()
     config_kinds: frozenset[str] = frozenset()
+    scanned: bool = True
     by_name: Mapping[DeviceName, Device] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -107,6 +107,7 @@ class PreparedClaim:
         """The keys that this claim alone may hold."""
         return tuple(device.key for device in self.devices if not device.admin_access)
 
+
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """The part of the state that a decision needs: some claims, and who stands in the way of some keys.

@@ -50,7 +50,6 @@ COMMITS = (
     "prepared",
     "joined",
     "releasing",
-    "held",
     "released",
     "recovered",
     "published",

@@ -34,9 +34,7 @@ def plan_adoption(
             pool=device.pool,
             device=device.device,
             cdi_ids=device.cdi_ids,
-            uuid=_value(
-                variables, device.cdi_ids, device_variable(device.device, device.share_id)
-            ),
+            uuid=_value(variables, device.cdi_ids, device_variable(device.device, device.share_id)),
             share_id=device.share_id,
             admin_access=_value(variables, device.cdi_ids, ADMIN_VARIABLE) == "true",
         )
@@ -46,9 +44,7 @@ def plan_adoption(
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
 
 
-def plan_adoption_of(
-    claim: Claim, text: str, *, place: NodePlace, boot_id: str
-) -> Plan | Refusal:
+def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str) -> Plan | Refusal:
     """The row, as a plan of two marks, from an allocated claim and the CDI document that stands on this node.
 
     The document is the last thing that a preparation makes: all that it describes was set up, and may be in use. So it counts as it
@@ -83,9 +79,7 @@ def plan_adoption_of(
     return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
 
 
-def _value(
-    variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str], name: str
-) -> str:
+def _value(variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str], name: str) -> str:
     found = (variables[cdi_id].get(name, "") for cdi_id in cdi_ids)
     return next(filter(None, found), "")
 

@@ -44,9 +44,7 @@ def cdi_name(uid: ClaimUid, allocation: str, result: AllocationResult) -> str:
     return "-".join(part for part in parts if part)
 
 
-def is_allocation_of(
-    row: PreparedClaim, claim: Claim, driver: DriverName, cdi_kind: str
-) -> bool:
+def is_allocation_of(row: PreparedClaim, claim: Claim, driver: DriverName, cdi_kind: str) -> bool:
     """Whether the row is what the claim is allocated now. Of older rows, whose names do not tell, the devices are compared."""
     found = sorted((device.key, device.admin_access, device.cdi_ids) for device in row.devices)
     return any(

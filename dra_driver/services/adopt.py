@@ -5,17 +5,25 @@ No API server is needed: it may be away, or restored to yesterday and giving the
 of the requests, is filled in when it knows the claim.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
+from dra_driver.model.plan import (
+    Conflict,
+    MarkPrepared,
+    MarkStarted,
+    Plan,
+    Refusal,
+    WriteCdiSpec,
+)
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
-from dra_driver.planning.adopt import plan_adoption
+from dra_driver.planning.adopt import plan_adoption, plan_adoption_of
+from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare
 from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts
+from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import Documents, WholeStore
 from dra_driver.services.release import HeldClaims, is_of
 
@@ -73,25 +81,82 @@ def lacks_requests(claim: PreparedClaim) -> bool:
 
 
 def name_requests(parts: NodeParts, claim: Claim) -> None:
-    """Fill in the names of the requests, if the claim's devices and edits are those that its containers have."""
+    """Fill in the names of the requests and the pods, if the claim's devices are those that its containers have."""
     until = parts.clock() + CALL_SECONDS
+    place = parts.place
     with (
         parts.lock([f"claim-{claim.ref.uid}"], until, "naming its requests"),
         parts.store.transaction("recovered") as transaction,
     ):
-        keys = own_keys(claim, parts.place)
-        state = transaction.read(uids=[claim.ref.uid], keys=keys)
+        state = transaction.read(uids=[claim.ref.uid])
         row = state.claims.get(claim.ref.uid)
-        plan = plan_prepare(
-            claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
-        )
-        if row is None or not lacks_requests(row) or not isinstance(plan, Plan):
+        if row is None or row.held is not None or not lacks_requests(row):
             return
-        marks = [step for step in plan.steps if isinstance(step, MarkStarted | MarkPrepared)]
-        if any(
-            step.claim.cdi_spec == row.cdi_spec for step in marks if isinstance(step, MarkStarted)
-        ):
-            parts.executor.mark(transaction, marks)
+        if is_allocation_of(row, claim, place.driver, place.cdi_kind):
+            plan = plan_adoption_of(claim, row.cdi_spec, place=place, boot_id=row.boot_id)
+            if isinstance(plan, Plan):
+                parts.executor.mark(transaction, plan.steps)
+                transaction.add_users(claim.ref.uid, row.users)
+
+
+def take_up_allocated(
+    parts: NodeParts, claim: Claim, held: Callable[[], Collection[HeldDevice]]
+) -> str:
+    """Take up an allocated claim that no row knows, and that has a file or a pod; answers why it could not be, or nothing.
+
+    Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now.
+    """
+    until = parts.clock() + CALL_SECONDS
+    uid, place = claim.ref.uid, parts.place
+    with (
+        parts.lock([f"claim-{uid}"], until, "taking it up"),
+        parts.store.transaction("recovered") as transaction,
+    ):
+        text = parts.cdi.read(uid)
+        state = transaction.read(uids=[uid], keys=own_keys(claim, place))
+        if uid in state.claims:
+            return ""  # the kubelet prepared it meanwhile
+        plan = (
+            None
+            if text is None
+            else plan_adoption_of(claim, text, place=place, boot_id=state.boot_id)
+        )
+        names = {name for device in held() for name in device.cdi_ids}
+        if names and not isinstance(plan, Plan):
+            plan = _file_again(
+                plan_prepare(
+                    claim.ref, claim, place=place, inventory=parts.inventory(), state=state
+                ),
+                names,
+            )
+        if not isinstance(plan, Plan):
+            return "" if plan is None else plan.reason  # without file and pod: unprepared meanwhile
+        parts.executor.mark(transaction, plan.steps)
+        for step in plan.steps:
+            if isinstance(step, WriteCdiSpec):
+                # Under the row that is about to be committed; a file without one is found by the next start.
+                parts.cdi.write(uid, step.text)
+    return ""
+
+
+def _file_again(decision: Plan | Refusal | Conflict, names: Collection[str]) -> Plan | Refusal:
+    """Of what a preparation would do: the row and the file, if the file describes what the kubelet names."""
+    if isinstance(decision, Refusal):
+        return decision
+    if isinstance(decision, Conflict):
+        return Refusal(f"its device {decision.device} is prepared for claim {decision.owner}")
+    described = {name for device in decision.devices for name in device.cdi_ids}
+    if not described.issuperset(names):
+        return Refusal(
+            f"its CDI file is gone or damaged, and the kubelet names {', '.join(sorted(names))}, which is not what it is allocated now; "
+            f"delete the pod when it can be spared"
+        )
+    steps = (MarkStarted, WriteCdiSpec, MarkPrepared)
+    return Plan(
+        decision.claim,
+        tuple(step for step in decision.steps if isinstance(step, steps)),
+        decision.devices,
+    )
 
 
 def not_taken_up(ref: ClaimRef, reason: str) -> str:

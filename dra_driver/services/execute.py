@@ -5,8 +5,9 @@ A plan's steps are of two kinds. *Marks* change the state and belong to a transa
 share: two commits for a prepare call however many claims it has. *Work* happens outside any transaction, claim by
 claim and in parallel: a claim that fails neither delays nor undoes another.
 
-Work that takes longer than the kubelet waits goes on; the next call for that claim gets its result. While a backend
-sets a device up or resets it, the device's lock is held, against a second driver process too.
+Work that takes longer than the kubelet waits goes on. Whoever asked for it hands over what the claim's lock holds off, and what
+is to be said in the state when the work ends; nothing is remembered here, for another process may have gone on with the claim
+since. While a backend sets a device up or resets it, the device's lock is held, against a second driver process too.
 
 A failpoint stands before and after every step.
 """
@@ -24,36 +25,59 @@ from threading import Lock
 from typing import Protocol, TypeVar, assert_never
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.device import Device
-from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.plan import (
     ConfigureDevice,
     Forget,
+    MarkHeld,
     MarkPrepared,
     MarkStarted,
     MarkStartedAgain,
     Plan,
     RemoveCdiSpec,
     ResetDevice,
+    ShowUnused,
     Step,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.model.state import Held, Phase, PreparedClaim, Users
 
 CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
 QUICK_SECONDS = 0.005  # work that takes longer does not hold up the other plans of its call
 PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 Done = TypeVar("Done")
-Mark = MarkStarted | MarkPrepared | MarkStartedAgain | Forget
-Work = ConfigureDevice | WriteCdiSpec | RemoveCdiSpec | ResetDevice
+Mark = MarkStarted | MarkPrepared | MarkStartedAgain | MarkHeld | Forget
+Work = ConfigureDevice | WriteCdiSpec | RemoveCdiSpec | ShowUnused | ResetDevice
+Late = Callable[[Plan], Callable[[DriverError | None], None]]
 
 FAILPOINTS = tuple(
     f"step.{kind.__name__}.{when}"
     for kind in (*Mark.__args__, *Work.__args__)
     for when in ("before", "after")
 )
+
+
+class StillUsed(Permanent):
+    """It could not be shown that nothing uses a claim's devices any more: they stay held, and nothing failed."""
+
+
+class Configure(Protocol):
+    """How a backend sets a device, or a share of it, up for a claim."""
+
+    def __call__(
+        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+    ) -> None:
+        """Raises DriverError."""
+
+
+class Reset(Protocol):
+    """How a backend undoes it."""
+
+    def __call__(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
+        """Raises DriverError."""
 
 
 class Marks(Protocol):
@@ -64,6 +88,9 @@ class Marks(Protocol):
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Move on."""
+
+    def hold(self, uid: ClaimUid, held: Held, users: Users) -> None:
+        """Nobody needs it; keep its devices."""
 
     def forget(self, uid: ClaimUid) -> None:
         """Release."""
@@ -84,11 +111,15 @@ class CdiFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What work is done with. `lock(names, until, purpose)` holds locks; times are those of `clock`."""
+    """What work is done with. `lock(names, until, purpose)` holds locks; times are those of `clock`.
+
+    `still_used` answers why a claim's devices cannot be given to others, or nothing.
+    """
 
     cdi: CdiFiles
-    configure: Callable[[Device, DeviceConfig], None]
-    reset: Callable[[DeviceName], None]
+    configure: Configure
+    reset: Reset
+    still_used: Callable[[PreparedClaim], str]
     lock: Callable[[Iterable[str], float, str], AbstractContextManager[None]]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -96,14 +127,13 @@ class Hands:
 
 
 class Executor:
-    """Carries out plans. One for the process: it remembers work that outlived its call."""
+    """Carries out plans. One for the process. Whoever calls `work` holds the locks of the plans' claims."""
 
     def __init__(self, hands: Hands, pool: ThreadPoolExecutor) -> None:
         self._hands = hands
         self._pool = pool
         self._mutex = Lock()
-        # By claim, oldest first: what runs, and results that no call has fetched yet.
-        self._unfinished: dict[ClaimUid, list[tuple[Plan, Future[None]]]] = {}
+        self._unfinished: dict[Future[None], ClaimRef] = {}
 
     def mark(self, marks: Marks, steps: Iterable[Step]) -> None:
         """Apply the marks among `steps` to an open transaction."""
@@ -111,10 +141,13 @@ class Executor:
             if isinstance(step, Mark):
                 self._around(step, partial(_apply, step, marks))
 
-    def work(self, plans: Sequence[Plan], *, until: float) -> Mapping[ClaimUid, DriverError | None]:
+    def work(
+        self, plans: Sequence[Plan], *, until: float, late: Late
+    ) -> Mapping[ClaimUid, DriverError | None]:
         """Do the work of each plan, side by side, and answer what went wrong with each by `until` (a time of the clock).
 
-        Quick work is done by one other thread, for waking one for each plan costs more than that; what takes longer gets its own.
+        What goes on then is answered as Temporary, and `late(plan)` is told with how it ended, on the thread that did it. Quick work
+        is done by one other thread, for waking one for each plan costs more than that; what takes longer gets its own.
         """
         waiting: deque[Callable[[], None]] = deque()
         running = [(plan, self._start(plan, until, waiting)) for plan in plans]
@@ -125,52 +158,49 @@ class Executor:
             wait([future for _, future in running], timeout=QUICK_SECONDS)
             for _ in range(len(waiting)):
                 self._pool.submit(_do_all, waiting)
-        return {plan.claim.uid: self._result(plan, future, until) for plan, future in running}
+        return {plan.claim.uid: self._result(plan, future, until, late) for plan, future in running}
 
-    def remembers(self, uid: ClaimUid) -> bool:
-        """Whether work for the claim outlived its call and no later one fetched its result."""
+    def unfinished(self) -> tuple[ClaimRef, ...]:
+        """The claims that this process is at work on, whether or not a call still waits for it."""
         with self._mutex:
-            return uid in self._unfinished
+            return tuple(self._unfinished.values())
 
     def _start(self, plan: Plan, until: float, waiting: deque[Callable[[], None]]) -> Future[None]:
+        future: Future[None] = Future()
         with self._mutex:
-            known = self._unfinished.get(plan.claim.uid, [])
-            if known and known[-1][0] == plan:
-                return known[-1][1]
-            running = [(other, future) for other, future in known if not future.done()]
-            earlier = [future for _, future in running]
-            future: Future[None] = Future()
-            waiting.append(partial(_settle, future, partial(self._do, plan, until, earlier)))
-            self._unfinished[plan.claim.uid] = [*running, (plan, future)]
-            return future
+            self._unfinished[future] = plan.claim
+        waiting.append(partial(_settle, future, partial(self._do, plan, until)))
+        return future
 
-    def _fetched(self, plan: Plan, future: Future[None]) -> None:
-        uid = plan.claim.uid
+    def _finished(self, future: Future[None]) -> None:
         with self._mutex:
-            left = [entry for entry in self._unfinished.pop(uid, []) if entry[1] is not future]
-            if left:
-                self._unfinished[uid] = left
+            del self._unfinished[future]
 
-    def _result(self, plan: Plan, future: Future[None], until: float) -> DriverError | None:
+    def _result(
+        self, plan: Plan, future: Future[None], until: float, late: Late
+    ) -> DriverError | None:
         try:
             error = future.exception(timeout=max(0.0, until - self._hands.clock()))
         except FutureTimeoutError:
+            future.add_done_callback(partial(self._end, plan, late(plan)))
             return Temporary(
-                f"claim {plan.claim}: setting up its devices takes longer than {CALL_SECONDS} s and goes on; "
-                f"the kubelet's next try gets the result"
+                f"claim {plan.claim}: the work on its devices takes longer than a call may take and goes on; "
+                f"the kubelet tries again and gets what has become of it"
             )
-        self._fetched(plan, future)
-        if error is None or isinstance(error, DriverError):
-            return error
-        if isinstance(error, Exception):
-            return _unforeseen(plan, error)
+        self._finished(future)
+        if error is None or isinstance(error, Exception):
+            return _driver_error(plan, error)
         raise error
 
-    def _do(self, plan: Plan, until: float, earlier: Sequence[Future[None]]) -> None:
-        if wait(earlier, timeout=max(0.0, until - self._hands.clock())).not_done:
-            raise Temporary(
-                f"claim {plan.claim}: work of an earlier call on its devices still goes on; the kubelet tries again"
-            )
+    def _end(
+        self, plan: Plan, tell: Callable[[DriverError | None], None], future: Future[None]
+    ) -> None:
+        try:
+            tell(_driver_error(plan, future.exception()))
+        finally:
+            self._finished(future)
+
+    def _do(self, plan: Plan, until: float) -> None:
         for step in plan.steps:
             if isinstance(step, Work):
                 self._patiently(step, plan, until)
@@ -186,16 +216,19 @@ class Executor:
     def _perform(self, step: Work, plan: Plan, until: float) -> None:
         hands = self._hands
         match step:
-            case ConfigureDevice(device, config):
+            case ConfigureDevice(device, config, share):
                 with hands.lock(
                     [f"device-{device.name}"], until, f"setting up for claim {plan.claim}"
                 ):
-                    hands.configure(device, config)
-            case ResetDevice(device_name):
+                    hands.configure(device, config, claim_uid=plan.claim.uid, share_id=share)
+            case ShowUnused(claim):
+                if reason := hands.still_used(claim):
+                    raise StillUsed(reason)
+            case ResetDevice(device_name, share):
                 with hands.lock(
                     [f"device-{device_name}"], until, f"resetting after claim {plan.claim}"
                 ):
-                    hands.reset(device_name)
+                    hands.reset(device_name, claim_uid=plan.claim.uid, share_id=share)
             case WriteCdiSpec(uid, text):
                 hands.cdi.write(uid, text)
             case RemoveCdiSpec(uid):
@@ -250,7 +283,11 @@ def patiently(
             sleep(pause)
 
 
-def _unforeseen(plan: Plan, error: Exception) -> Permanent:
+def _driver_error(plan: Plan, error: BaseException | None) -> DriverError | None:
+    return error if error is None or isinstance(error, DriverError) else _unforeseen(plan, error)
+
+
+def _unforeseen(plan: Plan, error: BaseException) -> Permanent:
     # A backend may be anybody's code: what it throws costs its claim, not the other claims of the call.
     failure = Permanent(
         f"claim {plan.claim}: {type(error).__name__}: {error}; this is a defect of the backend or the driver, report it"
@@ -267,6 +304,8 @@ def _apply(step: Mark, marks: Marks) -> None:
             marks.set_phase(uid, Phase.PREPARED)
         case MarkStartedAgain(uid):
             marks.set_phase(uid, Phase.STARTED)
+        case MarkHeld(uid, held, users):
+            marks.hold(uid, held, users)
         case Forget(uid):
             marks.forget(uid)
         case _:

@@ -1,79 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """NodePrepareResources: from the kubelet's list of claims to one answer each.
 
-1. A claim that is Prepared in this boot is answered from the state; its CDI file is checked. No API call.
-2. The others are fetched from the API server in parallel, before anything is locked or reserved.
+1. A claim that is Prepared in this boot is answered from the state; its CDI file is checked. The API server is asked only about
+   claims that other pods may join and that nobody follows, and its silence changes nothing.
+2. The others are read from the API server in parallel, before anything is reserved. Their claims' locks are held meanwhile.
 3. One transaction decides and reserves for all of them.
 4. The work is done, claim by claim.
 5. One transaction says Prepared for those that succeeded.
+6. Claims that met an owner are looked into, and decided anew if their devices were given back.
 
 A claim that fails costs nothing but itself.
 """
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Temporary
+from dra_driver.kube.base import Invalid
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Observer, ignore
-from dra_driver.model.ids import ClaimUid, DeviceKey
+from dra_driver.model.events import ClaimPrepared
+from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import (
-    Conflict,
-    Decision,
-    Forget,
-    MarkPrepared,
-    MarkStartedAgain,
-    Plan,
-    Refusal,
-    Step,
-)
-from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.prepare import NodePlace, is_safe_uid, own_keys, plan_prepare
-from dra_driver.planning.unprepare import plan_unprepare
-from dra_driver.services.execute import CALL_SECONDS, CdiFiles, Executor, Marks, patiently
-from dra_driver.services.release import Releasable
+from dra_driver.model.plan import Conflict, Decision, MarkPrepared, Plan, Refusal
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.allocation import is_allocation_of
+from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_of
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.conflicts import Conflicts
+from dra_driver.services.execute import CALL_SECONDS, patiently
+from dra_driver.services.parts import NodeParts
+from dra_driver.services.take_back import end_late
+
+PASSING_SECONDS = 3.0  # a refusal of the API server that lasts longer is no hiccup
 
 Answer = tuple[PreparedDevice, ...] | Refusal
-
-
-class Transaction(Marks, Protocol):
-    """What prepare needs of an open transaction."""
-
-    def read(self, *, uids: Sequence[ClaimUid] = (), keys: Sequence[DeviceKey] = ()) -> NodeState:
-        """Claims and owners by key."""
-
-
-class Store(Protocol):
-    """What prepare needs of the state."""
-
-    def transaction(self, commit: str) -> AbstractContextManager[Transaction]:
-        """One transaction."""
-
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """Read only."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeParts:
-    """What prepare, unprepare and recovery work on."""
-
-    place: NodePlace
-    inventory: Callable[[], Inventory]
-    store: Store
-    cdi: CdiFiles
-    executor: Executor
-    releasable: Releasable
-    lock: Callable[[Sequence[str], float, str], AbstractContextManager[None]]
-    observe: Observer = ignore
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
 
 class PrepareClaims:
@@ -85,29 +47,26 @@ class PrepareClaims:
         self._parts = parts
         self._fetch = fetch
         self._pool = pool
+        self._conflicts = Conflicts(parts)
 
-    def __call__(self, refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Answer]:
-        """One answer for each claim: its devices, or the reason for the pod's events."""
+    def __call__(
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> Mapping[ClaimUid, Answer]:
+        """One answer for each claim, by `until` at the latest: its devices, or the reason for the pod's events."""
         begun = self._parts.clock()
-        until = begun + CALL_SECONDS
-        safe = [ref for ref in refs if is_safe_uid(ref.uid)]
+        latest = begun + CALL_SECONDS
+        until = latest if until is None else min(until, latest)
         answers: dict[ClaimUid, Answer] = {
             ref.uid: Refusal(
                 f"claim {ref.namespace}/{ref.name}: uid {ref.uid[:80]!a} is none of the API server's"
             )
             for ref in refs
-            if ref not in safe
+            if not is_safe_uid(ref.uid)
         }
-        try:
-            with self._parts.lock([f"claim-{ref.uid}" for ref in safe], until, "preparing"):
-                for found in self._prepare(safe, until):
-                    answers |= found
-        except DriverError as error:
-            answers |= {
-                ref.uid: Refusal(f"cannot prepare claim {ref}: {error}")
-                for ref in safe
-                if ref.uid not in answers
-            }
+        # Claims that somebody is at work on hold up no others.
+        for patience in (begun, until):
+            left = [ref for ref in refs if ref.uid not in answers]
+            answers |= self._locked(left, patience, until)
         seconds = self._parts.clock() - begun
         for ref in refs:
             answer = answers[ref.uid]
@@ -116,36 +75,119 @@ class PrepareClaims:
             )
         return answers
 
-    def _prepare(self, refs: Sequence[ClaimRef], until: float) -> Iterator[dict[ClaimUid, Answer]]:
-        """Answers as they become known, so that a failure later on takes none of them back."""
-        prepared = self._answer_prepared(refs)
-        yield prepared
-        fetched = self._fetch_all([ref for ref in refs if ref.uid not in prepared], until)
-        yield {ref.uid: claim for ref, claim in fetched.items() if isinstance(claim, Refusal)}
-        decisions = self._reserve(
-            {ref: claim for ref, claim in fetched.items() if isinstance(claim, Claim)}
-        )
-        yield {uid: found for uid, found in decisions.items() if isinstance(found, Refusal)}
-        yield self._finish(
-            [found for found in decisions.values() if isinstance(found, Plan)], until
-        )
-
-    def _answer_prepared(self, refs: Sequence[ClaimRef]) -> dict[ClaimUid, Answer]:
-        with self._parts.store.reading() as state:
-            node = state.read(uids=[ref.uid for ref in refs])
+    def _locked(
+        self, refs: Sequence[ClaimRef], patience: float, until: float
+    ) -> dict[ClaimUid, Answer]:
+        """Answers for the claims whose locks are free by then; at the very end for all."""
         answers: dict[ClaimUid, Answer] = {}
-        for uid, claim in node.claims.items():
-            if claim.phase is Phase.PREPARED and claim.boot_id == node.boot_id:
-                answers[uid] = self._repeat(claim)
-            elif not self._parts.executor.remembers(uid):
-                # What an earlier try wrote must not vouch, after a crash, for what this one only half did.
-                self._parts.cdi.remove(uid)
+        with ClaimLocks(self._parts.lock) as locks:
+            missed = locks.take((ref.uid for ref in refs), until=patience, purpose="preparing")
+            taken = [ref for ref in refs if ref.uid not in missed]
+            try:
+                for found in self._prepare(taken, locks, until):
+                    answers |= found
+            except DriverError as error:
+                answers |= _all_refused((ref for ref in taken if ref.uid not in answers), error)
+        if patience == until:
+            for ref in refs:
+                if ref.uid in missed:
+                    answers |= _all_refused([ref], missed[ref.uid])
         return answers
 
+    def _prepare(
+        self, refs: Sequence[ClaimRef], locks: ClaimLocks, until: float
+    ) -> Iterator[dict[ClaimUid, Answer]]:
+        """Answers as they become known, so that a failure later on takes none of them back."""
+        if not refs:
+            return
+        answers, changed = self._answer_prepared(refs, until)
+        yield answers
+        known = {*answers, *(ref.uid for ref in changed)}
+        fetched = self._fetch_all([ref for ref in refs if ref.uid not in known], until)
+        yield {ref.uid: claim for ref, claim in fetched.items() if isinstance(claim, Refusal)}
+        claims = changed | {
+            ref: claim for ref, claim in fetched.items() if isinstance(claim, Claim)
+        }
+        while claims:
+            decisions = self._decide(claims, until)
+            yield {uid: found for uid, found in decisions.items() if isinstance(found, Refusal)}
+            plans = [found for found in decisions.values() if isinstance(found, Plan)]
+            yield self._finish(plans, locks, until)
+            conflicts = {
+                uid: found for uid, found in decisions.items() if isinstance(found, Conflict)
+            }
+            refused = self._conflicts.resolve(conflicts, locks, until)
+            yield dict(refused)
+            claims = {
+                ref: claim
+                for ref, claim in claims.items()
+                if ref.uid in conflicts and ref.uid not in refused
+            }
+
+    def _answer_prepared(
+        self, refs: Sequence[ClaimRef], until: float
+    ) -> tuple[dict[ClaimUid, Answer], dict[ClaimRef, Claim]]:
+        """Answers of Prepared claims; and those of them that are allocated in another way by now."""
+        parts = self._parts
+        with parts.store.reading() as state:
+            node = state.read(uids=[ref.uid for ref in refs])
+        answers: dict[ClaimUid, Answer] = {}
+        rows: list[PreparedClaim] = []
+        for uid, row in node.claims.items():
+            if row.phase is Phase.PREPARED and row.boot_id == node.boot_id:
+                rows.append(row)
+                continue
+            try:
+                # What an earlier try wrote must not vouch, after a crash, for what this one only half did.
+                parts.cdi.remove(uid)
+            except DriverError as error:
+                answers |= _all_refused([row.ref], error)
+        changed = self._ask_again(rows, until)
+        return answers | {
+            row.ref.uid: self._repeat(row) for row in rows if row.ref not in changed
+        }, changed
+
+    def _ask_again(self, rows: Sequence[PreparedClaim], until: float) -> dict[ClaimRef, Claim]:
+        """Remember pods that joined these claims; answers the claims that are allocated in another way by now.
+
+        Where the API server says nothing of a claim, or knows it no more, the state's answer stands: the devices are the claim's, and it
+        may have been restored to yesterday.
+        """
+        parts = self._parts
+        open_rows = {
+            row.ref: row
+            for row in rows
+            if row.users.pods is None or not (row.users.sole or parts.followed(row.ref))
+        }
+        if not open_rows:
+            return {}
+        found = {
+            ref: claim
+            for ref, claim in parts.ask(open_rows, until).items()
+            if isinstance(claim, Claim) and claim.ref.uid == ref.uid
+        }
+        place = parts.place
+        changed = {
+            ref: claim
+            for ref, claim in found.items()
+            if not is_allocation_of(open_rows[ref], claim, place.driver, place.cdi_kind)
+        }
+        joined = {
+            ref: users
+            for ref, claim in found.items()
+            if open_rows[ref].users.joined(users := users_of(claim)) != open_rows[ref].users
+        }
+        if joined:
+            with parts.store.transaction("joined") as transaction:
+                for ref, users in joined.items():
+                    transaction.add_users(ref.uid, users)
+        return changed
+
     def _repeat(self, claim: PreparedClaim) -> Answer:
-        present = self._parts.inventory().by_name
+        inventory = self._parts.inventory()
+        present = inventory.by_name
         for device in claim.devices:
-            if device.device not in present:
+            if inventory.scanned and device.device not in present:
                 return Refusal(
                     f"device {device.device} of claim {claim.ref} was prepared and has vanished from this node; "
                     f"see `dra-driver devices`; delete the pod and the claim, so that the scheduler chooses another device"
@@ -180,42 +222,31 @@ class PrepareClaims:
 
     def _fetch_one(self, ref: ClaimRef, until: float) -> Claim | Refusal:
         parts = self._parts
+        passing = parts.clock() + PASSING_SECONDS
+
+        def fetch() -> Claim:
+            try:
+                return self._fetch(ref)
+            except Invalid as error:
+                if parts.clock() >= passing:
+                    raise
+                raise Temporary(str(error)) from error
+
         try:
-            return patiently(
-                partial(self._fetch, ref), until=until, clock=parts.clock, sleep=parts.sleep
-            )
+            return patiently(fetch, until=until, clock=parts.clock, sleep=parts.sleep)
         except DriverError as error:
             return Refusal(f"cannot read claim {ref}: {error}")
 
-    def _reserve(self, claims: Mapping[ClaimRef, Claim]) -> Mapping[ClaimUid, Plan | Refusal]:
-        """Decide and reserve; a conflict is looked into outside the transaction, then everything is decided again."""
-        judged: dict[ClaimUid, Refusal] = {}
-        while True:
-            open_claims = {ref: claim for ref, claim in claims.items() if ref.uid not in judged}
-            if not open_claims:
-                return judged
-            decisions = self._decide(open_claims)
-            conflicts = [
-                decision for decision in decisions.values() if isinstance(decision, Conflict)
-            ]
-            if not conflicts:
-                return judged | {
-                    uid: found
-                    for uid, found in decisions.items()
-                    if not isinstance(found, Conflict)
-                }
-            for conflict in conflicts:
-                refusal = self._look_into(conflict)
-                if refusal is not None:
-                    judged[conflict.claim.uid] = refusal
-
-    def _decide(self, claims: Mapping[ClaimRef, Claim]) -> Mapping[ClaimUid, Decision]:
+    def _decide(self, claims: Mapping[ClaimRef, Claim], until: float) -> dict[ClaimUid, Decision]:
+        """Decide and reserve, in one transaction."""
         parts = self._parts
-        inventory = parts.inventory()
+        inventory = patiently(
+            partial(_scanned, parts), until=until, clock=parts.clock, sleep=parts.sleep
+        )
         decisions: dict[ClaimUid, Decision] = {}
         with parts.store.transaction("started") as transaction:
             for ref, claim in claims.items():
-                state = transaction.read(keys=own_keys(claim, parts.place))
+                state = transaction.read(uids=[ref.uid], keys=own_keys(claim, parts.place))
                 decision = plan_prepare(
                     ref, claim, place=parts.place, inventory=inventory, state=state
                 )
@@ -225,80 +256,34 @@ class PrepareClaims:
                     parts.executor.mark(transaction, decision.steps[:1])
         return decisions
 
-    def _look_into(self, conflict: Conflict) -> Refusal | None:
-        owner = conflict.owner
-        reason = self._parts.releasable.why_not(owner)
-        if not reason:
-            try:
-                # One try for its lock: whoever holds it is at work on that claim and may wait for ours.
-                reason = release_if_gone(self._parts, owner, until=self._parts.clock())
-            except DriverError as error:
-                reason = f"it is gone, but releasing it failed: {error}"
-        if not reason:
-            return None
-        return Refusal(
-            f"device {conflict.device} is prepared for claim {owner} and cannot be given to claim {conflict.claim} as well: "
-            f"{reason}; `kubectl get resourceclaim -n {owner.namespace} {owner.name}` shows who uses it"
-        )
-
-    def _finish(self, plans: Sequence[Plan], until: float) -> dict[ClaimUid, Answer]:
+    def _finish(
+        self, plans: Sequence[Plan], locks: ClaimLocks, until: float
+    ) -> dict[ClaimUid, Answer]:
         if not plans:
             return {}
         parts = self._parts
-        errors = parts.executor.work(plans, until=until)
+        late = end_late(parts, locks, "prepared", MarkPrepared)
+        errors = parts.executor.work(plans, until=until, late=late)
         done = [plan for plan in plans if errors[plan.claim.uid] is None]
         if done:
-            _mark(parts, "prepared", done, MarkPrepared)
+            parts.mark("prepared", done, MarkPrepared)
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 
 
-def release_if_gone(parts: NodeParts, ref: ClaimRef, *, until: float) -> str:
-    """Release a claim that nobody will unprepare; answers why it must stay, or nothing. Raises DriverError.
-
-    Its lock is waited for until then, and what is true is asked again under it.
-    """
-    with parts.lock([f"claim-{ref.uid}"], until, "releasing a claim that is gone"):
-        reason = parts.releasable.why_not(ref)
-        if reason:
-            return reason
-        with parts.store.reading() as state:
-            claim = state.read(uids=[ref.uid]).claims.get(ref.uid)
-        if claim is not None:
-            _release(parts, claim)
-    return ""
-
-
-def _release(parts: NodeParts, claim: PreparedClaim) -> None:
-    begun = parts.clock()
-    error = undo(parts, [claim], until=begun + CALL_SECONDS)[claim.ref.uid]
-    if error is not None:
-        raise error
-    parts.observe(ClaimUnprepared(claim.ref, parts.clock() - begun))
-
-
-def undo(
-    parts: NodeParts, claims: Sequence[PreparedClaim], *, until: float
-) -> Mapping[ClaimUid, DriverError | None]:
-    """Release these claims, whose locks are held; answers what went wrong with each. Raises what the state says."""
-    plans = [plan_unprepare(claim) for claim in claims]
-    if any(claim.phase is Phase.PREPARED for claim in claims):
-        _mark(parts, "releasing", plans, MarkStartedAgain)
-    errors = parts.executor.work(plans, until=until)
-    done = [plan for plan in plans if errors[plan.claim.uid] is None]
-    if done:
-        _mark(parts, "released", done, Forget)
-    return errors
-
-
-def _mark(parts: NodeParts, commit: str, plans: Sequence[Plan], kind: type[Step]) -> None:
-    with parts.store.transaction(commit) as transaction:
-        for plan in plans:
-            parts.executor.mark(
-                transaction, [step for step in plan.steps if isinstance(step, kind)]
-            )
+def _scanned(parts: NodeParts) -> Inventory:
+    inventory = parts.inventory()
+    if not inventory.scanned:
+        raise Temporary(
+            "the hardware of this node has not been read yet; the driver's log says what it waits for, the kubelet tries again"
+        )
+    return inventory
 
 
 def _answer(plan: Plan, error: DriverError | None) -> Answer:
     if error is None:
         return plan.devices
     return Refusal(f"cannot prepare claim {plan.claim}: {error}")
+
+
+def _all_refused(refs: Iterable[ClaimRef], error: DriverError) -> dict[ClaimUid, Answer]:
+    return {ref.uid: Refusal(f"cannot prepare claim {ref}: {error}") for ref in refs}

@@ -12,11 +12,13 @@ from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import Plan, RemoveCdiSpec, WriteCdiSpec
+from dra_driver.model.plan import MarkPrepared, MarkStartedAgain, Plan, RemoveCdiSpec, WriteCdiSpec
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.recover import plan_recovery
-from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts, Transaction
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.execute import CALL_SECONDS, StillUsed
+from dra_driver.services.parts import NodeParts, Transaction
+from dra_driver.services.take_back import end_late
 
 
 class AllClaims(Transaction, Protocol):
@@ -48,9 +50,10 @@ def recover(
         claims = state.all_claims()
     failures: dict[ClaimUid, DriverError] = {}
     done: list[Plan] = []
+    until = parts.clock() + CALL_SECONDS
     for suspect in plan_recovery(claims, documents(), boot_id=boot_id):
         try:
-            done += _bring_to_agree(parts, suspect.claim, boot_id)
+            done += _bring_to_agree(parts, suspect.claim, boot_id, until)
         except DriverError as error:
             failures[suspect.claim.uid] = error
     steps = [step for plan in done for step in plan.steps]
@@ -60,19 +63,26 @@ def recover(
     return failures
 
 
-def _bring_to_agree(parts: NodeParts, ref: ClaimRef, boot_id: str) -> tuple[Plan, ...]:
-    until = parts.clock() + CALL_SECONDS
-    # A second driver process may be preparing the very claim that looked half done: what is true counts under its lock.
-    with parts.lock([f"claim-{ref.uid}"], until, "recovering"):
-        with parts.store.reading() as state:
-            claims = state.read(uids=[ref.uid]).claims
+def _bring_to_agree(
+    parts: NodeParts, ref: ClaimRef, boot_id: str, until: float
+) -> tuple[Plan, ...]:
+    # A second driver process may be at work on the very claim that looks half done. What is true counts under its lock, and a claim
+    # whose lock is not free by then is that process's.
+    with ClaimLocks(parts.lock) as locks:
+        missed = locks.take([ref.uid], until=until, purpose="recovering")
+        if missed:
+            raise missed[ref.uid]
+        row = parts.row(ref.uid)
         text = parts.cdi.read(ref.uid)
         files = {} if text is None else {ref.uid: text}
-        plans = plan_recovery(claims.values(), files, boot_id=boot_id)
+        plans = plan_recovery([] if row is None else [row], files, boot_id=boot_id)
         for plan in plans:
-            error = parts.executor.work([plan], until=until)[ref.uid]
-            if error is not None:
+            late = end_late(parts, locks, "recovered", MarkPrepared)
+            error = parts.executor.work([plan], until=until, late=late)[ref.uid]
+            # Containers from before may still run: what is half done of the same claim's stays as it is.
+            if error is not None and not isinstance(error, StillUsed):
                 raise error
-            with parts.store.transaction("recovered") as transaction:
-                parts.executor.mark(transaction, plan.steps)
+            if any(isinstance(step, MarkPrepared | MarkStartedAgain) for step in plan.steps):
+                with parts.store.transaction("recovered") as transaction:
+                    parts.executor.mark(transaction, plan.steps)
     return plans

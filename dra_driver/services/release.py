@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a claim that was never unprepared may be released.
+"""When a claim that was never unprepared is needed no more.
 
-The rule, for every place that asks: the claim must be gone at the API server (404, or another UID under its name) *and*
-the kubelet's pod-resources, asked now, must name no pod that holds it. Whoever cannot be asked is taken to say "held":
-an API server that was restored to yesterday answers 404 for claims of living pods.
+The rule, for every place that asks: at the API server the claim must be gone (404, or another UID under its name), allocated no
+more, or allocated elsewhere; *and* the kubelet's pod-resources, asked now, must name no pod that holds it. Whoever cannot be asked
+is taken to say "held": an API server that was restored to yesterday answers 404 for claims of living pods.
+
+That is not enough to give its devices away: both forget a pod whose containers still run. What is needed besides is
+`dra_driver.planning.unprepare.still_used`.
 """
 
 from collections.abc import Callable
@@ -13,7 +16,9 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import DriverName
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.planning.allocation import is_allocation_of
+from dra_driver.planning.prepare import NodePlace
 
 STILL_EXISTS = "it still exists"
 
@@ -24,16 +29,17 @@ HeldClaims = Callable[[], frozenset[HeldDevice] | Unknown]
 class Releasable:
     """Asks both sides about one claim. `held` asks the kubelet, `get_claim` the API server."""
 
-    driver: DriverName
+    place: NodePlace
     held: HeldClaims
     get_claim: Callable[[ClaimRef], Claim]
 
-    def why_not(self, ref: ClaimRef) -> str:
-        """Why the claim must stay; empty when it may be released."""
+    def why_not(self, row: PreparedClaim) -> str:
+        """Why the claim must stay; empty when nobody needs it on this node."""
+        ref = row.ref
         held = self.held()
         if isinstance(held, Unknown):
             return f"the kubelet's pod-resources cannot tell whether a pod holds it: {held.reason}"
-        if any(is_of(device, ref, self.driver) for device in held):
+        if any(is_of(device, ref, self.place.driver) for device in held):
             return "a pod on this node holds it, the kubelet says"
         try:
             claim = self.get_claim(ref)
@@ -41,7 +47,10 @@ class Releasable:
             return ""
         except DriverError as error:
             return f"the API server cannot tell whether it still exists: {error}"
-        return "" if claim.ref.uid != ref.uid else STILL_EXISTS
+        if claim.ref.uid != ref.uid:
+            return ""
+        place = self.place
+        return STILL_EXISTS if is_allocation_of(row, claim, place.driver, place.cdi_kind) else ""
 
 
 def is_of(device: HeldDevice, ref: ClaimRef, driver: DriverName) -> bool:

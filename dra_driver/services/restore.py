@@ -18,7 +18,7 @@ from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts
+from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import WholeStore
 
 LOOK_SECONDS = 5.0

@@ -2,10 +2,12 @@
 """After a start: what only others can answer.
 
 * Claims that a pod holds or whose CDI file exists, but that the state does not know (it was lost): if they are still
-  allocated from this node they are prepared again, which writes the same file and the same answer. Where the API server does
-  not know the claim or does not answer, a claim that a pod holds is taken up as its CDI file and the kubelet describe it.
-  A file whose claim is gone and that no pod holds is removed.
-* Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`.
+  allocated from this node they are taken up as they stand, and nothing is configured, for their devices may be in use. Where the API
+  server does not know the claim or does not answer, a claim that a pod holds is taken up as its CDI file and the kubelet
+  describe it. A file whose claim is gone and that no pod holds is removed.
+* Claims whose pods the state does not know, because another version of the driver wrote the row: the claim names them.
+* Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`, as soon as it
+  is shown that nothing uses their devices.
 
 No request is made when there is nothing to ask. What cannot be answered now is left as it is and asked again later.
 """
@@ -17,14 +19,21 @@ from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import Conflict, MarkPrepared, Plan, Refusal
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
-from dra_driver.planning.prepare import own_keys, plan_prepare
-from dra_driver.services.adopt import lacks_requests, name_requests, not_taken_up, take_up_held
-from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.prepare import NodeParts, release_if_gone
+from dra_driver.planning.allocation import is_allocation_of
+from dra_driver.planning.prepare import users_of
+from dra_driver.services.adopt import (
+    lacks_requests,
+    name_requests,
+    not_taken_up,
+    take_up_allocated,
+    take_up_held,
+)
+from dra_driver.services.execute import CALL_SECONDS, StillUsed
+from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import Documents, WholeStore
 from dra_driver.services.release import STILL_EXISTS, is_of
+from dra_driver.services.take_back import release_if_unneeded
 
 AllocatedClaims = Callable[[], tuple[Claim, ...]]
 
@@ -68,13 +77,17 @@ class Sweep:
         failures: Mapping[ClaimUid, str],
     ) -> tuple[list[str], int]:
         nameless = {uid for uid, claim in claims.items() if lacks_requests(claim)}
-        if not orphans and not nameless and not self._held_unknown(claims, held):
+        unknown_users = {uid for uid, claim in claims.items() if self._lacks_users(claim)}
+        strange = self._held_unknown(claims, held)
+        if not orphans and not nameless and not unknown_users and not strange:
             return [], 0
         allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
         unresolved: list[str] = []
         for uid, claim in allocated.items():
             if uid in nameless:
                 name_requests(self._parts, claim)
+            elif uid in unknown_users:
+                self._name_users(claims[uid], claim)
             elif uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
                 unresolved += self._adopt(claim)
         removed = 0
@@ -115,40 +128,28 @@ class Sweep:
             return False
         return any(is_of(device, ref, self._parts.place.driver) for device in held)
 
-    def _adopt(self, claim: Claim) -> list[str]:
-        parts = self._parts
-        until = parts.clock() + CALL_SECONDS
-        try:
-            with parts.lock([f"claim-{claim.ref.uid}"], until, "adopting"):
-                return self._prepare_again(claim, until)
-        except DriverError as error:
-            return [not_taken_up(claim.ref, str(error))]
+    def _lacks_users(self, row: PreparedClaim) -> bool:
+        return row.users.pods is None and row.held is None and row.boot_id == self._store.boot_id
 
-    def _prepare_again(self, claim: Claim, until: float) -> list[str]:
-        parts = self._parts
-        if parts.cdi.read(claim.ref.uid) is None and not self._is_held(
-            claim.ref, parts.releasable.held()
-        ):
-            return []  # the kubelet unprepared it meanwhile
-        with parts.store.transaction("recovered") as transaction:
-            keys = own_keys(claim, parts.place)
-            state = transaction.read(uids=[claim.ref.uid], keys=keys)
-            if claim.ref.uid in state.claims:
-                return []  # the kubelet prepared it meanwhile
-            plan = plan_prepare(
-                claim.ref, claim, place=parts.place, inventory=parts.inventory(), state=state
-            )
-            if not isinstance(plan, Plan):
-                return [not_taken_up(claim.ref, _why(plan))]
-            parts.executor.mark(transaction, plan.steps[:1])
-        error = parts.executor.work([plan], until=until)[claim.ref.uid]
-        if error is not None:
-            raise error
-        with parts.store.transaction("recovered") as transaction:
-            parts.executor.mark(
-                transaction, [step for step in plan.steps if isinstance(step, MarkPrepared)]
-            )
-        return []
+    def _name_users(self, row: PreparedClaim, claim: Claim) -> None:
+        place = self._parts.place
+        if is_allocation_of(row, claim, place.driver, place.cdi_kind):
+            with self._parts.store.transaction("joined") as transaction:
+                transaction.add_users(row.ref.uid, users_of(claim))
+
+    def _adopt(self, claim: Claim) -> list[str]:
+        try:
+            reason = take_up_allocated(self._parts, claim, lambda: self._held_of(claim.ref))
+        except DriverError as error:
+            reason = str(error)
+        return [not_taken_up(claim.ref, reason)] if reason else []
+
+    def _held_of(self, ref: ClaimRef) -> Collection[HeldDevice]:
+        held = self._parts.releasable.held()
+        if isinstance(held, Unknown):
+            return ()
+        driver = self._parts.place.driver
+        return [device for device in held if is_of(device, ref, driver)]
 
     def _forgotten_claims(
         self, claims: Collection[PreparedClaim], held: Collection[HeldDevice] | Unknown
@@ -158,11 +159,13 @@ class Sweep:
         unresolved: list[str] = []
         released = 0
         for claim in claims:
-            if self._is_held(claim.ref, held):
+            if claim.held is not None or self._is_held(claim.ref, held):
                 continue
             try:
                 until = self._parts.clock() + CALL_SECONDS
-                reason = release_if_gone(self._parts, claim.ref, until=until)
+                reason = release_if_unneeded(self._parts, claim.ref, lock_until=until, until=until)
+            except StillUsed:
+                continue  # held from now on, and looked at again by `dra_driver.services.held`
             except DriverError as error:
                 unresolved.append(f"claim {claim.ref} is gone and could not be released: {error}")
                 continue
@@ -172,9 +175,3 @@ class Sweep:
                 # Whoever could not answer for this claim cannot for the next ones either.
                 return [*unresolved, f"claim {claim.ref} cannot be checked: {reason}"], released
         return unresolved, released
-
-
-def _why(decision: Refusal | Conflict) -> str:
-    if isinstance(decision, Refusal):
-        return decision.reason
-    return f"its device {decision.device} is prepared for claim {decision.owner}"

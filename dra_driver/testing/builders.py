@@ -19,12 +19,14 @@ from dra_driver.model.ids import (
     DeviceName,
     DriverName,
     NodeName,
+    PodUid,
     PoolName,
     ShareId,
 )
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import NodeState, PreparedClaim
+from dra_driver.planning.allocation import allocation_digest, cdi_name
 from dra_driver.planning.config import API_VERSION, KIND
 from dra_driver.planning.prepare import NodePlace
 
@@ -39,6 +41,11 @@ LOCAL_MAJOR = 120  # a device number for local use: no kernel driver answers the
 def a_uid(name: str) -> ClaimUid:
     """The UID that builders give to a claim of this name."""
     return ClaimUid(f"uid-{name}")
+
+
+def a_pod(name: str) -> PodUid:
+    """The UID of the pod for which builders make a claim of this name."""
+    return PodUid(f"pod-{name}")
 
 
 def a_ref(name: str = "claim", *, uid: str = "", namespace: str = "default") -> ClaimRef:
@@ -77,16 +84,34 @@ def a_config(
     return OpaqueConfig(index, "FromClaim", tuple(requests), DriverName(driver), chosen)
 
 
-def a_claim(
+def a_claim(  # noqa: PLR0913  what a test is about is named at the call
     name: str = "claim",
     *,
     uid: str = "",
     results: Iterable[AllocationResult] | None = None,
     configs: Iterable[OpaqueConfig] = (),
+    pods: Iterable[str] | None = None,
+    sole: bool = True,
+    timestamp: str = "",
 ) -> Claim:
-    """An allocated claim; one device, gpu-0, unless `results` are given."""
+    """An allocated claim; one device, gpu-0, unless `results` are given. It was made for one pod unless `sole` is false."""
     chosen = (a_result(),) if results is None else tuple(results)
-    return Claim(a_ref(name, uid=uid), chosen, tuple(configs))
+    users = tuple(map(PodUid, (a_pod(name),) if pods is None else pods))
+    return Claim(
+        a_ref(name, uid=uid),
+        chosen,
+        tuple(configs),
+        users,
+        users[0] if sole else None,
+        allocation_timestamp=timestamp,
+    )
+
+
+def a_cdi_id(claim: Claim, device: str = "gpu-0") -> str:
+    """The CDI name of the claim's (first) allocation of this device."""
+    (result,) = [found for found in claim.results or () if found.device == device][:1]
+    name = cdi_name(claim.ref.uid, allocation_digest(claim, A_DRIVER), result)
+    return f"{A_PLACE.cdi_kind}={name}"
 
 
 def a_device(

@@ -2,34 +2,39 @@
 """The node's half of the driver on a directory: real state file, CDI files, locks and executor.
 
 What lies outside is played by plain attributes that a test sets: `claims` (the API server), `held` (the kubelet's
-pod-resources), `configure` and `reset` (the backend). `restart` is what a new process finds after a crash or a reboot.
+pod-resources), `presences` (which pods still run; all others have ended), `followed` (claims that somebody watches), `configure`
+and `reset` (the backend). `restart` is what a new process finds after a crash or a reboot.
 `violations` says what would be wrong on the disk at any moment when no call is running.
 """
 
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
 from dra_driver.model.device import Device
 from dra_driver.model.events import DriverEvent
-from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.presence import Gone, Presence
+from dra_driver.model.state import HeldDevice, Phase, Unknown
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
 from dra_driver.node.state import StateStore
 from dra_driver.services.execute import Executor, Hands
-from dra_driver.services.prepare import Answer, NodeParts, PrepareClaims
+from dra_driver.services.held import HeldDevices
+from dra_driver.services.parts import ClaimReader, NodeParts, Usage
+from dra_driver.services.prepare import Answer, PrepareClaims
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
 from dra_driver.services.sweep import Sweep
@@ -37,6 +42,8 @@ from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import A_BOOT, A_PLACE, an_inventory
 
 WORKERS = 8
+A_MOMENT = 1_800_000_000.0
+A_MOMENT_TEXT = "2027-01-15T08:00:00Z"
 
 
 class ManualClock:
@@ -84,6 +91,12 @@ class LocalNode:
         self.held: frozenset[HeldDevice] | Unknown = frozenset()
         self.configure: Callable[[Device, DeviceConfig], None] = lambda _device, _config: None
         self.reset: Callable[[DeviceName], None] = lambda _device: None
+        self.presences: dict[PodUid, Presence] = {}
+        self.followed: set[ClaimUid] = set()
+        self.believes_unprepare = False
+        self.freed = 0
+        self._waiting: list[tuple[type[DriverEvent], Event]] = []
+        self.backend_calls: list[tuple[str, DeviceName, ClaimUid, ShareId]] = []
         self.events: list[DriverEvent] = []
         self.boot_id = A_BOOT
         self._open()
@@ -101,10 +114,12 @@ class LocalNode:
 
         self.lock = lock
         self.workers = ThreadPoolExecutor(WORKERS)
+        usage = Usage(self.store, None if self.believes_unprepare else self._presence)
         hands = Hands(
             cdi=self.cdi,
             configure=self._configure,
             reset=self._reset,
+            still_used=usage,
             lock=lock,
             clock=clock,
             sleep=sleep,
@@ -116,22 +131,47 @@ class LocalNode:
             store=self.store,
             cdi=self.cdi,
             executor=Executor(hands, self.workers),
-            releasable=Releasable(A_PLACE.driver, lambda: self.held, self._fetch),
+            releasable=Releasable(A_PLACE, lambda: self.held, self._fetch),
             lock=lock,
-            observe=self.events.append,
+            ask=ClaimReader(self._fetch, self.workers, clock=clock),
+            usage=usage,
+            followed=lambda ref: ref.uid in self.followed,
+            observe=self._observe,
             clock=clock,
             sleep=sleep,
+            wall=lambda: A_MOMENT,
         )
+        self.keeper = HeldDevices(self.parts, self.store, freed=self._freed)
 
     # The attributes are looked up at each call: a test sets them at any time.
     def _fetch(self, ref: ClaimRef) -> Claim:
         return self.fetch(ref)
 
-    def _configure(self, device: Device, config: DeviceConfig) -> None:
+    def _configure(
+        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+    ) -> None:
+        self.backend_calls.append(("configure", device.name, claim_uid, share_id))
         self.configure(device, config)
 
-    def _reset(self, device: DeviceName) -> None:
+    def _reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
+        self.backend_calls.append(("reset", device, claim_uid, share_id))
         self.reset(device)
+
+    def _presence(self, pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
+        return {pod: self.presences.get(pod, Gone()) for pod in pods}
+
+    def told(self, kind: type[DriverEvent], heard: Event) -> None:
+        """Set `heard` when an event of this kind is told."""
+        self._waiting.append((kind, heard))
+
+    def _observe(self, event: DriverEvent) -> None:
+        self.events.append(event)
+        for kind, heard in self._waiting:
+            if isinstance(event, kind):
+                heard.set()
+
+    def _freed(self) -> None:
+        self.freed += 1
 
     def add(self, *claims: Claim) -> tuple[ClaimRef, ...]:
         """Put claims on the API server; answers what the kubelet will ask for."""
@@ -155,6 +195,10 @@ class LocalNode:
     def unprepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Refusal | None]:
         """One NodeUnprepareResources call."""
         return UnprepareClaims(self.parts)(refs)
+
+    def look_at_held(self) -> None:
+        """What the leader does every second."""
+        self.keeper.once()
 
     def recover(self) -> Mapping[ClaimUid, DriverError]:
         """What a start does before it serves."""
@@ -206,6 +250,17 @@ class LocalNode:
         ]
         owned = Counter(key for claim in rows.values() for key in claim.owned)
         wrong += [f"device {key} has {count} owners" for key, count in owned.items() if count > 1]
+        whole = {(key.pool, key.device) for key in owned if not key.share}
+        wrong += [
+            f"device {key} is owned by a share and as a whole"
+            for key in owned
+            if key.share and (key.pool, key.device) in whole
+        ]
+        wrong += [
+            f"claim {uid} is held and {row.phase.value}"
+            for uid, row in rows.items()
+            if row.held is not None and row.phase is not Phase.STARTED
+        ]
         expected = {
             (key.pool, key.device, key.share, str(uid))
             for uid, claim in rows.items()

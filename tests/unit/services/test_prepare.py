@@ -10,7 +10,7 @@ import pytest
 
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.events import ClaimPrepared, ClaimUnprepared
+from dra_driver.model.events import ClaimPrepared, DevicesFreed, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
@@ -19,6 +19,7 @@ from dra_driver.services.release import STILL_EXISTS
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_POOL,
+    a_cdi_id,
     a_claim,
     a_config,
     a_device,
@@ -33,13 +34,15 @@ DEADLINE = 30  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 
 
-def prepared(name: str, device: str = "gpu-0", *, share: str = "", admin: bool = False):
-    suffix = f"-{share}" if share else ""
+def prepared(
+    name: str, device: str = "gpu-0", *, share: str = "", admin: bool = False, configs=()
+):
+    claim = a_claim(name, results=[a_result(device, share=share, admin=admin)], configs=configs)
     return PreparedDevice(
         request_names=("gpu",),
         pool=A_POOL,
         device=device,
-        cdi_ids=(f"k8s.gpu.dra-driver.dev/claim=uid-{name}-{device}{suffix}",),
+        cdi_ids=(a_cdi_id(claim, device),),
         uuid=f"uuid-{device}",
         share_id=share,
         admin_access=admin,
@@ -58,8 +61,9 @@ def held_by(ref: ClaimRef, device: str = "gpu-0") -> HeldDevice:
 
 
 def test_a_prepared_claim_has_an_answer_a_row_and_a_file(node: LocalNode) -> None:
-    (ref,) = node.add(a_claim("wine", configs=[a_config(label="red")]))
-    assert node.prepare(ref) == {"uid-wine": (prepared("wine"),)}
+    red = [a_config(label="red")]
+    (ref,) = node.add(a_claim("wine", configs=red))
+    assert node.prepare(ref) == {"uid-wine": (prepared("wine", configs=red),)}
     disk = node.disk()
     assert disk.claims == {"uid-wine": ("Prepared", "boot-1")}
     assert disk.owners == {(A_POOL, "gpu-0", "", "uid-wine")}
@@ -70,7 +74,7 @@ def test_a_prepared_claim_has_an_answer_a_row_and_a_file(node: LocalNode) -> Non
         "kind": "k8s.gpu.dra-driver.dev/claim",
         "devices": [
             {
-                "name": "uid-wine-gpu-0",
+                "name": "uid-wine-bb30b431-gpu-0",
                 "containerEdits": {
                     "env": ["GPU_DEVICE_GPU_0=uuid-gpu-0", "GPU_LABEL_GPU_0=red"],
                     "deviceNodes": [
@@ -288,7 +292,7 @@ def test_an_owner_that_is_gone_and_that_no_pod_holds_is_released_first(
     assert node.prepare(second) == {second.uid: (prepared("second"),)}
     assert node.disk().claims == {second.uid: ("Prepared", "boot-1")}
     assert resets == ["gpu-0"]
-    assert [type(event) for event in node.events] == [ClaimUnprepared, ClaimPrepared]
+    assert [type(event) for event in node.events] == [DevicesFreed, ClaimPrepared]
 
 
 @pytest.mark.parametrize(
@@ -496,15 +500,15 @@ def test_a_permanent_error_of_the_api_server_is_not_tried_again(node: LocalNode)
     assert asked == [a_ref()]
 
 
-def test_work_that_outlives_the_call_is_answered_by_the_next_one(new_node: NewNode) -> None:
-    clock, go_on, written = ManualClock(), Event(), Event()
+def test_work_that_outlives_the_call_says_itself_that_the_claim_is_prepared(
+    new_node: NewNode,
+) -> None:
+    clock, go_on, said = ManualClock(), Event(), Event()
     jumps, configured = [36.0], []
 
     def point(name: str) -> None:
         if name == "commit.started.after" and jumps:
             clock.now += jumps.pop()
-        if name == "step.WriteCdiSpec.after":
-            written.set()
 
     def slow(device, config) -> None:
         configured.append(device.name)
@@ -512,18 +516,56 @@ def test_work_that_outlives_the_call_is_answered_by_the_next_one(new_node: NewNo
 
     node = new_node(clock=clock, point=point)
     node.configure = slow
+    node.told(WorkEnded, said)
     (ref,) = node.add(a_claim())
     assert node.prepare(ref) == {
         ref.uid: Refusal(
             "cannot prepare claim default/claim (uid uid-claim): claim default/claim (uid uid-claim): "
-            "setting up its devices takes longer than 35 s and goes on; the kubelet's next try gets the result"
+            "the work on its devices takes longer than a call may take and goes on; "
+            "the kubelet tries again and gets what has become of it"
         )
     }
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    # Nobody else touches the claim meanwhile: the work has its lock.
+    assert "claim-uid-claim is locked by process" in node.prepare(ref)[ref.uid].reason
+    assert "claim-uid-claim is locked by process" in node.unprepare(ref)[ref.uid].reason
+    assert [str(error)[:32] for error in node.recover().values()] == [
+        "claim-uid-claim is locked by pro"
+    ]
+    assert node.parts.executor.unfinished() == (ref,)
     go_on.set()
-    assert written.wait(DEADLINE)
+    assert said.wait(DEADLINE)
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
     assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
     assert configured == ["gpu-0"]
+
+
+def test_what_fails_after_the_call_is_told_and_tried_again_by_the_next_one(
+    new_node: NewNode,
+) -> None:
+    clock, go_on, said = ManualClock(), Event(), Event()
+    jumps, configured = [36.0], []
+
+    def point(name: str) -> None:
+        if name == "commit.started.after" and jumps:
+            clock.now += jumps.pop()
+
+    def slow(device, config) -> None:
+        configured.append(device.name)
+        if len(configured) == 1:
+            assert go_on.wait(DEADLINE)
+            raise Permanent("the device fell off the bus")
+
+    node = new_node(clock=clock, point=point)
+    node.configure = slow
+    node.told(WorkEnded, said)
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    go_on.set()
+    assert said.wait(DEADLINE)
+    assert node.events[-1] == WorkEnded(ref, "the device fell off the bus")
+    assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
+    assert configured == ["gpu-0", "gpu-0"]
 
 
 def test_a_device_that_vanished_after_its_preparation_is_refused_and_kept(node: LocalNode) -> None:

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take devices back from claims that are needed no more: what unprepare, sweeps, conflicts and the keeper of held devices share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import NotFound
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.events import DevicesFreed, DevicesHeld, WorkEnded
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.plan import Forget, MarkHeld, Plan, Step
+from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, Users
+from dra_driver.planning.prepare import users_of
+from dra_driver.planning.unprepare import plan_unprepare
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.execute import Late, StillUsed
+from dra_driver.services.parts import NodeParts
+
+UNPREPARED = "the kubelet unprepared it"
+UNNEEDED = "nobody needs it on this node any more"
+REALLOCATED = "it was allocated anew"
+
+
+def undo(
+    parts: NodeParts,
+    locks: ClaimLocks,
+    rows: Sequence[PreparedClaim],
+    *,
+    because: str,
+    until: float,
+) -> Mapping[ClaimUid, DriverError | None]:
+    """Release these claims, whose locks are held; answers what went wrong with each, StillUsed for those whose devices stay held.
+
+    Raises what the state says.
+    """
+    told = _ask_who_used_them(parts, rows, until)
+    plans: list[Plan] = []
+    news: list[Plan] = []
+    for row in rows:
+        unasked = row.held is not None and row.held.unasked
+        users, unasked = told.get(row.ref, (NOBODY_KNOWN, unasked))
+        held = replace(row.held or Held(because, parts.now()), unasked=unasked)
+        plans.append(plan_unprepare(row, held, users))
+        if held != row.held or row.users.joined(users) != row.users:
+            news.append(plans[-1])
+    if news:
+        parts.mark("releasing", news, MarkHeld)
+    errors = parts.executor.work(
+        plans, until=until, late=end_late(parts, locks, "released", Forget)
+    )
+    done = [plan for plan in plans if errors[plan.claim.uid] is None]
+    if done:
+        parts.mark("released", done, Forget)
+    for row in rows:
+        error = errors[row.ref.uid]
+        if isinstance(error, StillUsed) and row.held is None:
+            parts.observe(DevicesHeld(row.ref, devices_of(row), str(error)))
+    return errors
+
+
+def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: type[Step]) -> Late:
+    """What work that outlives its call does in the end: it says so in the state, and then lets the claim's lock go."""
+
+    def late(plan: Plan) -> Callable[[DriverError | None], None]:
+        let_go = locks.hand_over(plan.claim.uid)
+
+        def end(error: DriverError | None) -> None:
+            try:
+                if error is None:
+                    parts.mark(commit, [plan], kind)
+            except DriverError as failure:
+                error = failure
+            finally:
+                let_go()
+            parts.observe(WorkEnded(plan.claim, "" if error is None else str(error)))
+
+        return end
+
+    return late
+
+
+def release_if_unneeded(parts: NodeParts, ref: ClaimRef, *, lock_until: float, until: float) -> str:
+    """Release a claim that nobody will unprepare, or go on with one that is held; answers why it must stay, or nothing.
+
+    Its lock is waited for until `lock_until`, and what is true is asked again under it. Raises DriverError; StillUsed when its devices
+    stay held.
+    """
+    with ClaimLocks(parts.lock) as locks:
+        missed = locks.take([ref.uid], until=lock_until, purpose="releasing")
+        if missed:
+            raise missed[ref.uid]
+        row = parts.row(ref.uid)
+        if row is None:
+            return ""
+        reason = "" if row.held is not None else parts.releasable.why_not(row)
+        if not reason:
+            error = undo(parts, locks, [row], because=UNNEEDED, until=until)[ref.uid]
+            if error is not None:
+                raise error
+            parts.observe(DevicesFreed(ref, devices_of(row), row.held.since if row.held else ""))
+    return reason
+
+
+def devices_of(row: PreparedClaim) -> str:
+    """The devices that a claim owns, for people."""
+    return ", ".join(str(key) for key in row.owned)
+
+
+def _ask_who_used_them(
+    parts: NodeParts, rows: Sequence[PreparedClaim], until: float
+) -> Mapping[ClaimRef, tuple[Users, bool]]:
+    """Pods that nobody told this node of, and whether that is still unknown, for the claims that others may have joined."""
+    refs = [row.ref for row in rows if _must_ask(parts, row)]
+    if not refs:
+        return {}
+    return {ref: _told(ref, answer) for ref, answer in parts.ask(refs, until).items()}
+
+
+def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
+    held = row.held
+    asked = held is not None and (held.by_admin or not held.unasked)
+    return not asked and parts.usage.must_ask(row) and not parts.followed(row.ref)
+
+
+def _told(ref: ClaimRef, answer: Claim | DriverError) -> tuple[Users, bool]:
+    if isinstance(answer, Claim) and answer.ref.uid == ref.uid:
+        return users_of(answer), False
+    # Whoever used a claim that is gone by now is not told any more.
+    gone = isinstance(answer, Claim | NotFound)
+    return NOBODY_KNOWN, not gone

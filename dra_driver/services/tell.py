@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody who looks at the cluster must hear of: Events on the Node, written aside from whoever observed it."""
+
+from collections import deque
+from collections.abc import Callable
+from threading import Event
+
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import NodeEvent
+from dra_driver.model.events import DriverEvent, SecondOwnerRefused, StillHeld
+
+LOOK_SECONDS = 1.0
+REMEMBERED = 100  # what is older is in the log only
+
+
+class Teller:
+    """An observer that never waits; `run` writes what it heard."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._heard: deque[NodeEvent] = deque(maxlen=REMEMBERED)
+
+    def __call__(self, event: DriverEvent) -> None:
+        told = _told(event)
+        if told is not None and told not in self._heard:
+            self._heard.append(told)
+
+    def run(
+        self,
+        stop: Event,
+        emit: Callable[[NodeEvent], None],
+        *,
+        wait: Callable[[Event, float], bool] = Event.wait,
+    ) -> None:
+        """Write again and again until `stop`."""
+        while not wait(stop, LOOK_SECONDS):
+            self.once(emit)
+
+    def once(self, emit: Callable[[NodeEvent], None]) -> None:
+        """Write what was heard; what fails first stays for the next time."""
+        while self._heard:
+            try:
+                emit(self._heard[0])
+            except DriverError as error:
+                self._log.info("event_not_written", error=str(error))
+                return
+            self._heard.popleft()
+
+
+def _told(event: DriverEvent) -> NodeEvent | None:
+    match event:
+        case SecondOwnerRefused(claim, owner, device, reason):
+            return NodeEvent(
+                "Warning",
+                "SecondOwnerRefused",
+                f"device {device} was allocated to claim {claim} and belongs to claim {owner} on this node: {reason}",
+            )
+        case StillHeld(claim, devices, since, reason):
+            return NodeEvent(
+                "Warning",
+                "DevicesHeld",
+                f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, or "
+                f"`dra-driver release {claim.namespace}/{claim.name}` on this node",
+            )
+        case _:
+            return None
