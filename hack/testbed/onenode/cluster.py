@@ -12,14 +12,13 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from onenode import build, components, features, image, init, node_files, old_api
+from onenode import build, cgroups, components, features, image, init, node_files, old_api
 from onenode.namespaces import Namespaces, Program, TestBedError, wait_until
 
 CTR = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
@@ -56,7 +55,6 @@ class Cluster:
         self._binaries = binaries
         self._components: dict[str, Program] = {}
         self._started: list[Program] = []
-        self._cgroups_before = _container_cgroups()
 
     # The life of the cluster
 
@@ -66,6 +64,7 @@ class Cluster:
         node_files.write_node_files(self.root, version=self.options.version)
         image.write_image(self.root / "image.tar", self.options.images)
         self._new_boot_id()
+        cgroups.make(self.root.name)
         self.namespaces.open()
         self.start_containerd()
         self.start_control_plane()
@@ -79,7 +78,7 @@ class Cluster:
             self.save_logs(keep)
         self.namespaces.close()
         self._bury(self._started)
-        self._remove_cgroups()
+        cgroups.remove(self.root.name)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def save_logs(self, folder: Path) -> None:
@@ -239,6 +238,8 @@ class Cluster:
         self.output_of(["umount", "--lazy", "--recursive", str(init.RUN_FOLDER)])
         self.output_of(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(init.RUN_FOLDER)])
         self._new_boot_id()
+        cgroups.remove(self.root.name)
+        cgroups.make(self.root.name)
         self.start_containerd()
         self.start_kubelet()
         self._wait_kubelet(before)
@@ -295,21 +296,3 @@ class Cluster:
 
     def _new_boot_id(self) -> None:
         self.boot_id_file.write_text(f"{uuid.uuid4()}\n")
-
-    def _remove_cgroups(self) -> None:
-        """Containers that were killed leave empty cgroups behind."""
-        made = _container_cgroups() - self._cgroups_before
-        # Of two clusters at once the last one removes the folders above, whoever made them.
-        for cgroup in sorted(made.union(_cgroup_roots()), reverse=True):
-            with suppress(OSError):
-                cgroup.rmdir()
-
-
-def _cgroup_roots() -> list[Path]:
-    """Where containerd puts the cgroups of the kubelet's containers."""
-    return [*Path("/sys/fs/cgroup").glob("k8s.io"), *Path("/sys/fs/cgroup").glob("*/k8s.io")]
-
-
-def _container_cgroups() -> set[Path]:
-    """Those cgroups and all below them."""
-    return {cgroup for root in _cgroup_roots() for cgroup in (root, *root.rglob("*/"))}

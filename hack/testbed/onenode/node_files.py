@@ -66,8 +66,8 @@ def cni_conflist() -> str:
 """
 
 
-def kubelet_yaml(extra: str) -> str:
-    """The kubelet: no cgroup hierarchy of its own (the machine's may be v1), no disk pressure."""
+def kubelet_yaml(root: Path, extra: str) -> str:
+    """The kubelet: its pods below a cgroup of the cluster's own, no disk pressure."""
     return f"""
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -75,7 +75,8 @@ authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 containerRuntimeEndpoint: unix://{RUNTIME_SOCKET}
 cgroupDriver: cgroupfs
-cgroupsPerQOS: false
+cgroupsPerQOS: true
+cgroupRoot: /{root.name}
 enforceNodeAllocatable: []
 failSwapOn: false
 imageGCHighThresholdPercent: 100
@@ -141,4 +142,4 @@ def write_node_files(root: Path, *, version: str) -> None:
     (root / "containerd.toml").write_text(containerd_toml(root))
     # Older kubelets do not know the field.
     extra = "failCgroupV1: false" if minor_of(version) >= FAIL_CGROUP_V1_SINCE else ""
-    (root / "kubelet.yaml").write_text(kubelet_yaml(extra))
+    (root / "kubelet.yaml").write_text(kubelet_yaml(root, extra))

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from onenode import cgroups
+
 # What must be on the machine -> the Debian package that brings it.
 NEEDED_FILES = {
     "/usr/sbin/runc": "runc",
@@ -78,6 +80,8 @@ def lacks() -> list[str]:
         found.append(f"the Debian packages {', '.join(packages)} (could not install them)")
     if os.geteuid() == 0 and not namespaces_work():
         found.append("mount, network and process namespaces (`unshare` was refused)")
+    if controllers := cgroups.missing():
+        found.append(f"the cgroup controllers {', '.join(controllers)} below {cgroups.TOP}")
     return found
 
 

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever becomes of a pod at the API server: who gets its device next, and when?
+
+Nobody tells a driver that a container has ended. Times are those of the container runtime.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from onenode.components import ETCD
+from onenode.driver import DRIVER_NAME
+from onenode.namespaces import wait_until
+from onenode.node_files import IMAGE
+
+from tests.e2e.agreement import read_state
+from tests.e2e.runtime_times import RuntimeTimes
+from tests.e2e.story import API, FIRST, Story, request
+
+pytestmark = pytest.mark.real
+
+# One device of the node, so that the second pod must wait for the first one's.
+ONLY = request(cel=f'device.attributes["{DRIVER_NAME}"].index == 0')
+LONG_GRACE_SECONDS = 1800  # the test ends the container itself
+KUBELET_LOOKS_SECONDS = 150  # once a minute, for claims of pods that it does not know any more
+ASK_ETCD = """
+import json, sys, urllib.request
+asked = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
+print(urllib.request.urlopen(asked, timeout=10).read().decode())
+"""
+
+
+@pytest.fixture
+def times(story: Story) -> Iterator[RuntimeTimes]:
+    """The runtime's events of this test."""
+    times = RuntimeTimes(story.driver.cluster)
+    yield times
+    times.close()
+
+
+def _template(story: Story, name: str) -> None:
+    metadata = {"name": name, "namespace": story.namespace}
+    spec = {"spec": {"devices": {"requests": [ONLY]}}}
+    story.driver.cluster.apply(
+        {"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
+    )
+
+
+def _pod(
+    story: Story,
+    name: str,
+    *,
+    claim: str = "",
+    template: str = "",
+    grace_seconds: int = 30,
+    finalizers: tuple[str, ...] = (),
+) -> None:
+    """A pod whose process hears no SIGTERM: process 1 of a container ignores it."""
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    container = {
+        "name": FIRST,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"claims": [{"name": "devices"}]},
+    }
+    spec = {
+        "containers": [container],
+        "resourceClaims": [{"name": "devices", **source}],
+        "terminationGracePeriodSeconds": grace_seconds,
+        "restartPolicy": "Never",
+    }
+    metadata = {"name": name, "namespace": story.namespace, "finalizers": list(finalizers)}
+    story.driver.cluster.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
+
+
+def _container(story: Story, pod: str) -> str:
+    """The runtime's name of the pod's container."""
+    found = _object(story, "pod", pod)["status"]["containerStatuses"][0]["containerID"]
+    return str(found).removeprefix("containerd://")
+
+
+def _object(story: Story, kind: str, name: str) -> dict[str, Any]:
+    return story.driver.cluster.get("--namespace", story.namespace, kind, name)
+
+
+def _kubectl(story: Story, *arguments: str) -> str:
+    return story.driver.cluster.kubectl("--namespace", story.namespace, *arguments)
+
+
+def _remove_without_deletion(story: Story, pod: str) -> None:
+    """Take the pod out of etcd, as a restored backup does: nobody asked its containers to end."""
+    key = base64.b64encode(f"/registry/pods/{story.namespace}/{pod}".encode()).decode()
+    asked = (f"{ETCD}/v3/kv/deleterange", json.dumps({"key": key}))
+    said = story.driver.cluster.output_of([sys.executable, "-c", ASK_ETCD, *asked])
+    assert json.loads(said).get("deleted") == "1", said
+
+
+def _wait_held(story: Story, claim_uid: str) -> None:
+    """Until the kubelet has released the claim of a pod that it forgot: its device is held, not free."""
+    wait_until(
+        lambda: read_state(story.driver)[0][claim_uid].phase == "Started",
+        "the kubelet to unprepare",
+        timeout_seconds=KUBELET_LOOKS_SECONDS,
+    )
+    owners = {owner for *_, owner in read_state(story.driver)[1]}
+    assert claim_uid in owners
+
+
+def _wait_refused(story: Story, pod: str, *words: str) -> None:
+    """Until the pod's events say why it waits."""
+
+    def said() -> bool:
+        events = story.driver.cluster.get(
+            "events",
+            "--namespace",
+            story.namespace,
+            "--field-selector",
+            f"involvedObject.name={pod}",
+        )
+        texts = [event["message"] for event in events["items"]]
+        return any(all(word in text for word in words) for text in texts)
+
+    wait_until(said, f"an event of pod {pod} with {words}", timeout_seconds=180)
+
+
+def _claim_uid(story: Story, pod: str) -> str:
+    [name] = story.claims_of(_object(story, "pod", pod)).values()
+    return str(_object(story, "resourceclaim", name)["metadata"]["uid"])
+
+
+def test_after_a_force_delete_the_next_container_starts_when_the_old_one_has_ended(
+    story: Story, times: RuntimeTimes
+) -> None:
+    _template(story, "only")
+    _pod(story, "one", template="only")
+    story.wait_ready("one")
+    first = _container(story, "one")
+    _pod(story, "two", template="only")
+    story.why_pending("two")
+    _kubectl(story, "delete", "pod", "one", "--force")
+
+    story.wait_ready("two")
+    assert times.started(_container(story, "two")) > times.ended(first)
+
+
+def test_a_pod_removed_without_a_deletion_keeps_its_device_while_its_container_runs(
+    story: Story, times: RuntimeTimes
+) -> None:
+    _template(story, "only")
+    _pod(story, "one", template="only", grace_seconds=LONG_GRACE_SECONDS)
+    story.wait_ready("one")
+    first, claim = _container(story, "one"), _claim_uid(story, "one")
+    _remove_without_deletion(story, "one")
+    _pod(story, "two", template="only")
+
+    _wait_held(story, claim)
+    _wait_refused(story, "two", "held", claim)
+    assert times.runs(first)
+    times.kill(first)
+    story.wait_ready("two")
+    assert times.started(_container(story, "two")) > times.ended(first)
+
+
+def test_a_named_claim_that_is_allocated_anew_waits_for_the_pod_that_used_it_before(
+    story: Story, times: RuntimeTimes
+) -> None:
+    story.claim("only", ONLY)
+    _pod(story, "one", claim="only", grace_seconds=LONG_GRACE_SECONDS)
+    story.wait_ready("one")
+    first, claim = _container(story, "one"), _claim_uid(story, "one")
+    _remove_without_deletion(story, "one")
+    wait_until(
+        lambda: not story.allocated("only"), "the claim to lose its allocation", timeout_seconds=150
+    )
+    _wait_held(story, claim)
+    _pod(story, "two", claim="only")
+
+    _wait_refused(story, "two", "held", claim)
+    assert times.runs(first)
+    times.kill(first)
+    story.wait_ready("two")
+    assert times.started(_container(story, "two")) > times.ended(first)
+
+
+def test_a_finalizer_that_keeps_an_ended_pod_keeps_no_device(
+    story: Story, times: RuntimeTimes
+) -> None:
+    finalizer = "test.example.com/keep"
+    _template(story, "only")
+    _pod(story, "one", template="only", grace_seconds=1, finalizers=(finalizer,))
+    story.wait_ready("one")
+    first = _container(story, "one")
+    _pod(story, "two", template="only")
+    story.why_pending("two")
+    _kubectl(story, "delete", "pod", "one", "--wait=false")
+
+    try:
+        story.wait_ready("two")
+        assert "deletionTimestamp" in _object(story, "pod", "one")["metadata"]
+        assert times.started(_container(story, "two")) > times.ended(first)
+    finally:
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        _kubectl(story, "patch", "pod", "one", "--type=merge", "--patch", patch)
