@@ -36,14 +36,14 @@ class NotServed(Temporary):
     """This cluster serves no version of resource.k8s.io that the driver speaks."""
 
 
-SliceEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEvent:
     """One change that a watch reports; a "BOOKMARK" only moves the resource version on and has no slice."""
 
-    type: SliceEventType
+    type: EventType
     resource_version: str
     slice: StoredSlice | None
 
@@ -54,6 +54,23 @@ class SliceList:
 
     resource_version: str
     slices: tuple[StoredSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFound:
+    """The claim of one namespace and name as of `resource_version`; None where there is none."""
+
+    resource_version: str
+    claim: Claim | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimEvent:
+    """One change of one claim; after "DELETED" `claim` is what it was last, and a "BOOKMARK" has none."""
+
+    type: EventType
+    resource_version: str
+    claim: Claim | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +90,14 @@ class KubeApi(Protocol):
 
     def get_claim(self, ref: ClaimRef) -> Claim:
         """The claim of this namespace and name, whatever its UID. Raises NotFound."""
+
+    def find_claim(self, ref: ClaimRef) -> ClaimFound:
+        """The same as of a version from which `watch_claim` goes on; a claim that does not exist is no error."""
+
+    def watch_claim(
+        self, ref: ClaimRef, resource_version: str, stop: Event
+    ) -> Iterator[ClaimEvent]:
+        """Changes of what has this namespace and name, until the server ends the watch or `stop` is set. Raises Expired."""
 
     def list_slices(self) -> SliceList:
         """This driver's slices of this node."""

@@ -18,6 +18,8 @@ import urllib3
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import (
+    ClaimEvent,
+    ClaimFound,
     Conflict,
     Expired,
     Invalid,
@@ -27,6 +29,7 @@ from dra_driver.kube.base import (
     SliceEvent,
     SliceList,
 )
+from dra_driver.kube.claims import ClaimDoor
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
@@ -95,6 +98,23 @@ class HttpKubeApi:
             return wire.load_claim(self._transport.request(Exchange(call, "GET", path)))
 
         return self._with_wire(get)
+
+    def find_claim(self, ref: ClaimRef) -> ClaimFound:
+        return self._with_wire(
+            lambda wire: ClaimDoor(self._transport, self._server, wire).find(ref)
+        )
+
+    def watch_claim(
+        self, ref: ClaimRef, resource_version: str, stop: Event
+    ) -> Iterator[ClaimEvent]:
+        door = ClaimDoor(self._transport, self._server, self._served())
+        try:
+            yield from door.watch(
+                ref, resource_version, stop, seconds=_random_between(*WATCH_SECONDS)
+            )
+        except NotServed:
+            self._forget_wire()
+            raise
 
     def list_slices(self) -> SliceList:
         def list_(wire: Wire) -> SliceList:

@@ -15,7 +15,15 @@ from threading import Event
 from typing import Literal
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import Conflict, NodeEvent, NotFound, SliceEvent, SliceList
+from dra_driver.kube.base import (
+    ClaimEvent,
+    ClaimFound,
+    Conflict,
+    NodeEvent,
+    NotFound,
+    SliceEvent,
+    SliceList,
+)
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
 from dra_driver.model.slices import (
@@ -37,6 +45,7 @@ class ScriptedApi:
     def __init__(self) -> None:
         self.slices: dict[str, StoredSlice] = {}
         self.claims: tuple[Claim, ...] = ()
+        self.claim_news: list[ClaimEvent] = []  # what a watch of a claim reports next
         self.requests: list[str] = []
         self.node_events: list[NodeEvent] = []
         self.pauses: list[float] = []
@@ -49,7 +58,7 @@ class ScriptedApi:
         self._stop = Event()
 
     def fail(self, call: str, *errors: DriverError) -> None:
-        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "claims", "event") fail."""
+        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "claims", "find", "event") fail."""
         self._errors.setdefault(call, []).extend(errors)
 
     def follow(self, watch: Callable[..., None], *steps: Step) -> None:
@@ -75,6 +84,26 @@ class ScriptedApi:
 
     def get_claim(self, ref: ClaimRef) -> Claim:
         raise NotFound(f"claim {ref} does not exist")
+
+    def find_claim(self, ref: ClaimRef) -> ClaimFound:
+        self._arrive(f"find {ref.namespace}/{ref.name}", "find")
+        same = [
+            claim
+            for claim in self.claims
+            if (claim.ref.namespace, claim.ref.name) == (ref.namespace, ref.name)
+        ]
+        return ClaimFound(str(self._version), same[0] if same else None)
+
+    def watch_claim(
+        self, ref: ClaimRef, resource_version: str, _stop: Event
+    ) -> Iterator[ClaimEvent]:
+        self._arrive(f"watch {ref.namespace}/{ref.name} {resource_version}", "watch")
+        while self._steps:
+            self._steps.pop(0)()
+            while self.claim_news:
+                yield self.claim_news.pop(0)
+            self._raise("watch")
+        self._stop.set()
 
     def kubelet_version(self) -> str:
         return "v1.37.1"

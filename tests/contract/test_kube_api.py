@@ -9,7 +9,7 @@ import pytest
 from dra_driver.kube.base import Conflict, Invalid, KubeApi, NodeEvent, NotFound
 from dra_driver.model.claim import AllocationResult, ClaimRef
 from dra_driver.model.device import Version
-from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PoolName
+from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PodUid, PoolName
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import (
     CreateSlice,
@@ -287,6 +287,55 @@ def test_allocated_claims_are_found(server: ApiServer) -> None:
         "gpu-1",
     ]
     assert server.kube.allocated_claims(PoolName("another")) == ()
+
+
+def test_a_claims_users_and_the_time_of_its_allocation_are_read(server: ApiServer) -> None:
+    name = f"{server.node}-a"
+    obj = allocated(server, name, "gpu-0")
+    users = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in ("one", "two")]
+    status = {**obj["status"], "reservedFor": users}
+    path = f"{server.group}/namespaces/default/resourceclaims/{name}/status"
+    code, answer = server.call("PUT", path, {**obj, "status": status})
+    assert code == 200, answer
+    found = server.kube.get_claim(ClaimRef("default", name, ClaimUid("")))
+    assert found.reserved_for == (PodUid("uid-one"), PodUid("uid-two"))
+    assert (found.sole_pod, found.unnamed_users) == (None, False)
+    assert found.allocation_timestamp == obj["status"]["allocation"].get("allocationTimestamp", "")
+
+
+def test_a_claim_of_a_template_names_its_pod(server: ApiServer) -> None:
+    name = f"{server.node}-a"
+    obj = claim(server, name)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "uid-one", "controller": True}
+    obj["metadata"]["ownerReferences"] = [owner]
+    obj["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": "devices"}
+    server.made(f"{server.group}/namespaces/default/resourceclaims", obj)
+    # Not asked again: the garbage collector of a real cluster finds no such pod and deletes the claim.
+    found = server.kube.get_claim(ClaimRef("default", name, ClaimUid("")))
+    assert found.sole_pod == PodUid("uid-one")
+
+
+def test_one_claim_is_watched_from_the_version_of_a_list(server: ApiServer) -> None:
+    ref = ClaimRef("default", f"{server.node}-a", ClaimUid(""))
+    nothing = server.kube.find_claim(ref)
+    assert nothing.claim is None
+    stop = threading.Event()
+    events = _without_bookmarks(server.kube.watch_claim(ref, nothing.resource_version, stop))
+    allocated(server, f"{server.node}-b", "gpu-1")
+    path = f"{server.group}/namespaces/default/resourceclaims"
+    obj = allocated(server, ref.name, "gpu-0")
+    added, modified = next(events), next(events)
+    assert (added.type, added.claim.results) == ("ADDED", None)
+    assert (modified.type, modified.claim.results[0].device) == ("MODIFIED", "gpu-0")
+    assert modified.resource_version == obj["metadata"]["resourceVersion"]
+    assert server.kube.find_claim(ref).claim == modified.claim
+
+    server.call("DELETE", f"{path}/{ref.name}")
+    deleted = next(event for event in events if event.type == "DELETED")
+    assert deleted.claim.ref == modified.claim.ref
+    assert int(deleted.resource_version) > int(modified.resource_version)
+    stop.set()
+    assert list(events) == []
 
 
 def test_a_claims_spec_is_immutable(server: ApiServer) -> None:

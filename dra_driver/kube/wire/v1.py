@@ -6,33 +6,52 @@ model lacks (a list, say), or a capacity that is no quantity, is left out. Writi
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, OpaqueConfig
 from dra_driver.model.device import AttributeValue, Version
-from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PoolName, ShareId
+from dra_driver.model.ids import (
+    ClaimUid,
+    DeviceName,
+    DriverName,
+    NodeName,
+    PodUid,
+    PoolName,
+    ShareId,
+)
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import PublishedDevice, SliceSpec, StoredSlice
 
 VERSION = "v1"
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 
 Object = Mapping[str, Any]
 
 
 def load_claim(obj: Object) -> Claim:
     """A ResourceClaim; `results` is None where it has no allocation."""
-    metadata = _mapping(obj.get("metadata"))
+    metadata, status = _mapping(obj.get("metadata")), _mapping(obj.get("status"))
     ref = ClaimRef(
         _text(metadata, "namespace"), _text(metadata, "name"), ClaimUid(_text(metadata, "uid"))
     )
-    allocation = _mapping(obj.get("status")).get("allocation")
-    if not isinstance(allocation, Mapping):
-        return Claim(ref)
-    devices = _mapping(allocation.get("devices"))
-    return Claim(
+    users = list(_entries(status, "reservedFor"))
+    pods = tuple(_pod(user) for user in users)
+    unallocated = Claim(
         ref,
+        reserved_for=tuple(pod for pod in pods if pod),
+        sole_pod=_sole_pod(metadata),
+        unnamed_users=not all(pods),
+    )
+    allocation = status.get("allocation")
+    if not isinstance(allocation, Mapping):
+        return unallocated
+    devices = _mapping(allocation.get("devices"))
+    return replace(
+        unallocated,
         results=tuple(_result(entry) for entry in _entries(devices, "results")),
         configs=tuple(_configs(devices)),
+        allocation_timestamp=_text(allocation, "allocationTimestamp"),
     )
 
 
@@ -63,6 +82,22 @@ def dump_slice_spec(spec: SliceSpec, driver: DriverName, node: NodeName) -> dict
         },
         "devices": [_dump_device(device) for device in spec.devices],
     }
+
+
+def _pod(user: Object) -> PodUid:
+    """A pod that may use the claim; empty for another consumer, whose pods nobody names here."""
+    is_pod = user.get("resource") == "pods" and not user.get("apiGroup")
+    return PodUid(_text(user, "uid") if is_pod else "")
+
+
+def _sole_pod(metadata: Object) -> PodUid | None:
+    """The pod for which the claim was made of a template."""
+    if POD_CLAIM_NAME not in _mapping(metadata.get("annotations")):
+        return None
+    for owner in _entries(metadata, "ownerReferences"):
+        if owner.get("controller") is True and owner.get("kind") == "Pod":
+            return PodUid(_text(owner, "uid")) or None
+    return None
 
 
 def _result(entry: Object) -> AllocationResult:

@@ -20,7 +20,7 @@ from typing import Any
 from dra_driver.cli import main as command_line
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon import compose, ground, lifecycle
-from dra_driver.kube.base import KubeApi, NodeEvent, SliceEvent, SliceList
+from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
 from dra_driver.model.ids import NO_SHARE, DeviceName, DriverName, NodeName, PoolName, ShareId
@@ -58,6 +58,15 @@ class InstantApi:
 
     def served_version(self) -> str:
         return "v1"
+
+    def find_claim(self, ref: ClaimRef) -> ClaimFound:
+        return ClaimFound("1", self.get_claim(ref))
+
+    def watch_claim(
+        self, _ref: ClaimRef, resource_version: str, stop: Event
+    ) -> Iterator[ClaimEvent]:
+        stop.wait()
+        yield ClaimEvent("BOOKMARK", resource_version, None)
 
     def list_slices(self) -> SliceList:
         return SliceList("1", ())

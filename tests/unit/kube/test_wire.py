@@ -14,6 +14,7 @@ from dra_driver.model.ids import (
     DeviceName,
     DriverName,
     NodeName,
+    PodUid,
     PoolName,
     ShareId,
 )
@@ -138,6 +139,58 @@ def test_a_claim_that_is_not_allocated_has_no_results(status: object) -> None:
 def test_an_allocation_without_devices_has_none() -> None:
     claim = V1.load_claim({"metadata": METADATA, "status": {"allocation": {}}})
     assert claim == Claim(REF, results=())
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_who_uses_a_claim_is_read_by_uid(wire: Wire) -> None:
+    pods = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in ("one", "two")]
+    status = {"reservedFor": pods, "allocation": {"allocationTimestamp": "2026-11-22T10:00:00Z"}}
+    claim = wire.load_claim({"metadata": METADATA, "status": status})
+    assert claim == Claim(
+        REF,
+        results=(),
+        reserved_for=(PodUid("uid-one"), PodUid("uid-two")),
+        allocation_timestamp="2026-11-22T10:00:00Z",
+    )
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "g", "uid": "u"},
+        {"resource": "pods", "apiGroup": "example.com", "name": "p", "uid": "u"},
+        {"resource": "pods", "name": "p"},
+    ],
+)
+def test_a_user_that_is_no_pod_is_not_named(user: dict[str, str]) -> None:
+    pod = {"resource": "pods", "apiGroup": "", "name": "one", "uid": "uid-one"}
+    claim = V1.load_claim({"metadata": METADATA, "status": {"reservedFor": [user, pod]}})
+    assert claim == Claim(REF, reserved_for=(PodUid("uid-one"),), unnamed_users=True)
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "uid-one", "controller": True}
+MADE = {"resource.kubernetes.io/pod-claim-name": "devices"}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_claim_of_a_template_names_the_pod_that_it_was_made_for(wire: Wire) -> None:
+    other = {"kind": "Pod", "uid": "uid-other"}  # an owner, but not the controller
+    metadata = {**METADATA, "annotations": MADE, "ownerReferences": [other, OWNER]}
+    assert wire.load_claim({"metadata": metadata}) == Claim(REF, sole_pod=PodUid("uid-one"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ownerReferences": [OWNER]},
+        {"annotations": MADE},
+        {"annotations": MADE, "ownerReferences": [{**OWNER, "controller": False}]},
+        {"annotations": MADE, "ownerReferences": [{**OWNER, "kind": "Job"}]},
+        {"annotations": MADE, "ownerReferences": [{**OWNER, "uid": ""}]},
+    ],
+)
+def test_a_claim_that_was_made_by_hand_has_no_such_pod(more: dict[str, Any]) -> None:
+    assert V1.load_claim({"metadata": {**METADATA, **more}}).sole_pod is None
 
 
 def test_parameters_that_are_no_object_are_read_as_empty() -> None:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One claim, followed: how it stands, and then each change of it.
+
+A watch that begins at a list's version misses nothing; one that begins without a version would not say that the claim is
+not there. The field selector keeps it to one object, so that the server looks at no other for it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+from urllib.parse import quote
+
+import urllib3
+
+from dra_driver.kube.base import ClaimEvent, ClaimFound
+from dra_driver.kube.discovery import Wire
+from dra_driver.kube.failures import Call
+from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.watch import read_event, read_lines
+from dra_driver.model.claim import ClaimRef
+
+SILENT_WATCH_SECONDS = 30.0  # beyond the time that the server was asked to keep it open
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDoor:
+    """The requests about one claim, in one wire version."""
+
+    transport: Transport
+    server: str
+    wire: Wire
+
+    def find(self, ref: ClaimRef) -> ClaimFound:
+        """The claim of this namespace and name, and the version from which to watch it."""
+        call = Call("list", "resourceclaims", f"{ref.namespace}/{ref.name}")
+        answer = self.transport.request(Exchange(call, "GET", self._path(ref), _only(ref)))
+        items = answer.get("items")
+        found = (
+            [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+        )
+        claim = self.wire.load_claim(found[0]) if found else None
+        return ClaimFound(_version(answer), claim)
+
+    def watch(
+        self, ref: ClaimRef, begin: str, stop: Event, *, seconds: int
+    ) -> Iterator[ClaimEvent]:
+        """Changes since version `begin`, for so many seconds."""
+        name = f"{ref.namespace}/{ref.name} from version {begin}"
+        call = Call("watch", "resourceclaims", name, self.server)
+        query = _only(ref) | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": begin,
+            "timeoutSeconds": str(seconds),
+        }
+        exchange = Exchange(call, "GET", self._path(ref), query)
+        try:
+            response = self.transport.open_watch(
+                exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
+            )
+            for line in read_lines(response, stop):
+                event = self._event(*read_event(call, line))
+                if event is not None:
+                    yield event
+        except urllib3.exceptions.HTTPError as error:
+            raise self.transport.broken(call, error) from error
+
+    def _event(self, kind: str, obj: Mapping[str, Any]) -> ClaimEvent | None:
+        """In the driver's words; None for a type that is newer than this driver."""
+        match kind:
+            case "ADDED" | "MODIFIED" | "DELETED":
+                return ClaimEvent(kind, _version(obj), self.wire.load_claim(obj))
+            case "BOOKMARK":
+                return ClaimEvent("BOOKMARK", _version(obj), None)
+            case _:
+                return None
+
+    def _path(self, ref: ClaimRef) -> str:
+        return f"{self.wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims"
+
+
+def _only(ref: ClaimRef) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={ref.name}"}
+
+
+def _version(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata")
+    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""
