@@ -177,6 +177,20 @@ OPTIONS: tuple[Option, ...] = (
         _absolute,
     ),
     Option(
+        "cgroup_root",
+        "/sys/fs/cgroup",
+        "The node's cgroups, looked at only: they show whether a pod that used a claim has processes left.",
+        _absolute,
+    ),
+    Option(
+        "release_proof",
+        "cgroups",
+        "What frees a device after the kubelet released its claim: cgroups, once the pods that used it are shown to have ended; or "
+        "unprepare, the kubelet's word alone, for kubelets that make no cgroups for pods (cgroupsPerQOS: false). The kubelet says it "
+        "too early for a force-deleted pod, whose containers run on: two workloads may use one device then.",
+        _one_of("cgroups", "unprepare"),
+    ),
+    Option(
         "http_address", ":9410", "HOST:PORT of /metrics, /livez and /readyz; empty: none.", _address
     ),
     Option(
@@ -257,6 +271,8 @@ class Settings:
     kubeconfig: Path | None
     cdi_dir: Path
     state_dir: Path
+    cgroup_root: Path
+    release_proof: str
     http_address: tuple[str, int] | None
 
 
@@ -305,6 +321,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         kubeconfig=values["kubeconfig"],
         cdi_dir=values["cdi_dir"],
         state_dir=values["state_dir"] or kubelet.plugin_dir(driver),
+        cgroup_root=values["cgroup_root"],
+        release_proof=values["release_proof"],
         http_address=values["http_address"],
     )
 

@@ -75,6 +75,7 @@ class NodeProcess:
                 str(self.kubelet.registry_dir),
             ),
             *("--pod-resources-socket", str(self.kubelet.pod_resources_socket)),
+            *("--cgroup-root", str(self.kubelet.cgroup_root)),
             *("--cdi-dir", str(self.cdi_dir), "--state-dir", str(self.state_file.parent)),
             *(
                 "--boot-id-file",
@@ -151,7 +152,7 @@ class NodeProcess:
         self.boot_id_file.write_text(self.boot_id_file.read_text().strip() + "+\n")
         for file in self.cdi_dir.iterdir():
             file.unlink()
-        self.kubelet.restart()
+        self.kubelet.reboot()
 
     def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
         """A ResourceClaim that is allocated these devices."""

@@ -16,7 +16,15 @@ gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
   call counts as prepared then;
 * a claim whose name is remembered with another UID is refused, and in 1.37 one that is being unprepared;
 * a claim is unprepared with its last pod, and forgotten when that succeeded;
-* pod-resources list the claims of pods with the devices that prepare answered, by name and without UID.
+* a pod's cgroup is made before its claims are prepared, is populated while its containers run, and is removed after its end
+  (`cgroup_root`; kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod);
+* `unprepare` is the ordinary end of a pod: its containers have ended before the call (kubelet.go:2443);
+* `force_delete` is what happens when a pod is removed from the API: the kubelet forgets it at once, in pod-resources too, while
+  its containers run on (kubelet.go:3130, pod_workers.go:1009), and `reconcile` then unprepares its claims as the loop of each
+  minute does, whatever still runs (cm/dra/manager.go:187); `end_containers` ends them at last;
+* pod-resources list the claims of active pods only, with the devices that prepare answered, by name and without UID; a claim that
+  only ordinary init containers use is not named (`init_pods`);
+* `lose_checkpoint` forgets every claim (`dra_manager_state`) while pods run on.
 
 Missing are: the API server's part (whether the pod may use the claim), several drivers for one claim, the wiping of slices,
 and retries (a caller calls again).
@@ -24,7 +32,9 @@ and retries (a caller calls again).
 
 import socket
 import stat
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -41,7 +51,8 @@ from dra_driver.kubelet.pb import (
 )
 from dra_driver.kubelet.sockets import SocketServer, service, text_of, unary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, PodUid
+from dra_driver.testing.fake_cgroups import FakeCgroups
 
 CALL_SECONDS = 45.0
 GET_INFO_SECONDS = 1.0
@@ -116,11 +127,11 @@ class Plugin:
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """What the kubelet remembers of a claim; `prepared` does not survive a restart."""
+    """What the kubelet remembers of a claim; `prepared` does not survive a restart. Pods are known by UID."""
 
     ref: ClaimRef
     driver: str
-    pods: set[str] = field(default_factory=set)
+    pods: set[PodUid] = field(default_factory=set)
     prepared: bool = False
     unpreparing: bool = False
     devices: tuple[Any, ...] = ()  # Device messages of the version that was called
@@ -130,7 +141,8 @@ class FakeKubelet:
     """One node's kubelet below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
 
     `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text. `device_plugins` are the
-    extended resources of classic device plugins, with their devices.
+    extended resources of classic device plugins, with their devices. `init_pods` are names of pods whose claims only ordinary
+    init containers use. `cgroups` are the pods' cgroups below `cgroup_root`.
     """
 
     def __init__(self, root: Path, *, version: str = "1.37") -> None:
@@ -141,6 +153,10 @@ class FakeKubelet:
         self.claims: dict[ClaimUid, ClaimInfo] = {}
         self.refuses = ""
         self.device_plugins: dict[str, tuple[str, ...]] = {}
+        self.init_pods: set[str] = set()
+        self.cgroups = FakeCgroups(root / "cgroup")
+        self.cgroup_root = self.cgroups.root
+        self._active: dict[str, PodUid] = {}  # what podManager has, by "namespace/name"
         self._mutex = Lock()  # of the claims and plugins; never held in a call
         self._plugins: list[Plugin] = []  # in the order of registration
         for folder in (self.plugins_dir, self.registry_dir):
@@ -158,6 +174,52 @@ class FakeKubelet:
             self._plugins.clear()
             for info in self.claims.values():
                 info.prepared = info.unpreparing = False
+
+    def reboot(self) -> None:
+        """The node went down and came up: no container runs, no cgroup is there; the claims are remembered."""
+        for pod in self.cgroups.pods():
+            self.cgroups.end(pod)
+            self.cgroups.remove(pod)
+        self.restart()
+
+    # Pods.
+
+    def pod_uid(self, pod: str) -> PodUid:
+        """The UID of the pod of this name ("namespace/name"); there is a new pod if there was none."""
+        with self._mutex:
+            return self._active.setdefault(pod, PodUid(str(uuid.uuid4())))
+
+    def force_delete(self, pod: str) -> PodUid:
+        """The pod is removed from the API: forgotten at once, while its containers run on; answers its UID."""
+        with self._mutex:
+            return self._active.pop(pod)
+
+    def end_containers(self, pod: PodUid) -> None:
+        """The last process of a pod ends; one that nobody knows any more loses its cgroup as well."""
+        self.cgroups.end(pod)
+        with self._mutex:
+            forgotten = pod not in self._active.values()
+        if forgotten:
+            self.cgroups.remove(pod)
+
+    def reconcile(self, driver: str) -> None:
+        """The loop of each minute: claims of pods that are not active are unprepared. An error is logged only, and tried again."""
+        with self._mutex:
+            active = set(self._active.values())
+            inactive = {pod for info in self.claims.values() for pod in info.pods} - active
+            held = {
+                pod: [info.ref for info in self.claims.values() if pod in info.pods]
+                for pod in sorted(inactive)
+            }
+        for pod, refs in held.items():
+            with suppress(KubeletError):
+                self._unprepare(driver, refs, pod)
+
+    def lose_checkpoint(self) -> None:
+        """The file `dra_manager_state` is lost with a restart: no claim is remembered, and pods run on."""
+        self.restart()
+        with self._mutex:
+            self.claims.clear()
 
     # Registration.
 
@@ -238,13 +300,22 @@ class FakeKubelet:
     # Claims.
 
     def prepare(
-        self, driver: str, refs: Iterable[ClaimRef], *, pod: str = "default/pod"
+        self,
+        driver: str,
+        refs: Iterable[ClaimRef],
+        *,
+        pod: str = "default/pod",
+        uid: PodUid | None = None,
     ) -> dict[ClaimUid, tuple[Any, ...]]:
-        """What happens before the sandbox of `pod` ("namespace/name") is made; answers the devices of each claim."""
+        """What happens before the sandbox of `pod` ("namespace/name") is made, and then its containers run; answers the devices."""
         refs = list(refs)
+        if uid is not None:
+            self._active[pod] = uid
+        user = self.pod_uid(pod)
+        self.cgroups.make(user)
         plugin = self._plugin(driver)
         with self._mutex:
-            infos = [self._referenced(ref, driver, pod) for ref in refs]
+            infos = [self._referenced(ref, driver, user) for ref in refs]
             waiting = [info for info in infos if not info.prepared]
         if waiting:
             entries = _claims_call(plugin, "NodePrepareResources", waiting)
@@ -254,10 +325,21 @@ class FakeKubelet:
                     info.devices = (*kept, *entry.devices)
                 for info in waiting:
                     info.prepared = True
+        self.cgroups.run(user)
         return {info.ref.uid: info.devices for info in infos}
 
     def unprepare(self, driver: str, refs: Iterable[ClaimRef], *, pod: str = "default/pod") -> None:
-        """What happens after `pod` is gone: a claim goes with its last pod."""
+        """The ordinary end of `pod`: its containers end, its claims are released, and it is forgotten."""
+        user = self.pod_uid(pod)
+        self.cgroups.end(user)
+        self._unprepare(driver, refs, user)
+        self.cgroups.remove(user)
+        with self._mutex:
+            if not any(user in info.pods for info in self.claims.values()):
+                self._active.pop(pod, None)
+
+    def _unprepare(self, driver: str, refs: Iterable[ClaimRef], pod: PodUid) -> None:
+        """A claim goes with its last pod."""
         leaving: list[ClaimInfo] = []
         with self._mutex:
             for ref in refs:
@@ -286,7 +368,7 @@ class FakeKubelet:
             for cdi in device.cdi_device_ids
         )
 
-    def _referenced(self, ref: ClaimRef, driver: str, pod: str) -> ClaimInfo:
+    def _referenced(self, ref: ClaimRef, driver: str, pod: PodUid) -> ClaimInfo:
         for known in self.claims.values():
             same_name = (known.ref.namespace, known.ref.name) == (ref.namespace, ref.name)
             if same_name and known.ref.uid != ref.uid:
@@ -349,12 +431,14 @@ class FakeKubelet:
     ) -> podresources_v1_pb2.ListPodResourcesResponse:
         response = podresources_v1_pb2.ListPodResourcesResponse()
         with self._mutex:
-            for pod in sorted({pod for info in self.claims.values() for pod in info.pods}):
+            for pod, uid in sorted(self._active.items()):
                 namespace, _, name = pod.partition("/")
-                held = [info for info in self.claims.values() if pod in info.pods]
-                resources = map(_dynamic_resource, held if self.version.lists_claims else ())
+                held = [info for info in self.claims.values() if uid in info.pods]
+                if not held:
+                    continue
+                named = self.version.lists_claims and pod not in self.init_pods
                 container = podresources_v1_pb2.ContainerResources(
-                    name="main", dynamic_resources=resources
+                    name="main", dynamic_resources=map(_dynamic_resource, held if named else ())
                 )
                 response.pod_resources.add(name=name, namespace=namespace, containers=[container])
         return response

@@ -25,7 +25,7 @@ from typing import Self, TypeVar
 from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet, KubeletError
 from dra_driver.testing.fake_scheduler import FakeScheduler
@@ -106,6 +106,7 @@ class Stage:
             "registry-dir": self.kubelet.registry_dir,
             "pod-resources-socket": self.kubelet.pod_resources_socket,
             "cdi-dir": self.cdi_dir,
+            "cgroup-root": self.kubelet.cgroup_root,
             "http-address": "",
         }
         return tuple(f"--{name}={value}" for name, value in flags.items())
@@ -185,8 +186,10 @@ class Stage:
     def prepare(self, pod_name: str) -> tuple[str, ...]:
         """What the kubelet does before the pod's containers: the CDI names for the runtime."""
         refs = self.claims_of(pod_name)
+        pod = self.client.get("pods", pod_name) or {"metadata": {}}
+        uid = PodUid(pod["metadata"].get("uid", ""))
         try:
-            self.kubelet.prepare(DRIVER, refs, pod=f"default/{pod_name}")
+            self.kubelet.prepare(DRIVER, refs, pod=f"default/{pod_name}", uid=uid or None)
         except KubeletError as error:
             raise Permanent(f"the pod {pod_name} does not start: {error}{self._tail()}") from error
         return tuple(name for ref in refs for name in self.kubelet.cdi_ids(ref.uid))

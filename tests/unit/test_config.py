@@ -38,6 +38,8 @@ def test_everything_but_the_node_name_has_a_default() -> None:
         kubeconfig=None,
         cdi_dir=Path("/var/run/cdi"),
         state_dir=Path("/var/lib/kubelet/plugins/gpu.dra-driver.dev"),
+        cgroup_root=Path("/sys/fs/cgroup"),
+        release_proof="cgroups",
         http_address=("", 9410),
     )
 
@@ -164,6 +166,14 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         (
             NODE | {"log_level": "loud"},
             "flag --log-level is 'loud': must be one of debug, info, warning, error",
+        ),
+        (
+            NODE | {"release_proof": "time"},
+            "flag --release-proof is 'time': must be one of cgroups, unprepare",
+        ),
+        (
+            NODE | {"cgroup_root": "cgroup"},
+            "flag --cgroup-root is 'cgroup': must be an absolute path",
         ),
         (
             NODE | {"http_address": "80"},

@@ -21,6 +21,7 @@ from cost import installed
 from cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE
 from dra_driver.kubelet import dra
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
+from dra_driver.testing.fake_cgroups import FakeCgroups
 
 DAEMON = Path(__file__).with_name("bench_daemon.py")
 DRIVER = "gpu.dra-driver.dev"
@@ -148,6 +149,7 @@ class BenchNode:
             "plugins-dir": self.root / "plugins",
             "registry-dir": self.root / "registry",
             "pod-resources-socket": self.root / "pod-resources.sock",
+            "cgroup-root": FakeCgroups(self.root / "cgroup").root,
             "cdi-dir": self.memory / "cdi",
             "http-address": "127.0.0.1:0",
         }

@@ -43,6 +43,7 @@ class StandIns:
             "plugins-dir": self.kubelet.plugins_dir,
             "registry-dir": self.kubelet.registry_dir,
             "pod-resources-socket": self.kubelet.pod_resources_socket,
+            "cgroup-root": self.kubelet.cgroup_root,
             "cdi-dir": self.root / "cdi",
             "http-address": "127.0.0.1:0",
         }

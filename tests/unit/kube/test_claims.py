@@ -58,7 +58,7 @@ def test_a_watch_tells_each_change_of_this_claim_and_no_others(
     assert modified.claim.reserved_for == (PodUid("uid-one"), PodUid("uid-two"))
     assert modified.resource_version == stored["metadata"]["resourceVersion"]
 
-    api.delete("resourceclaims", "training", namespace="team-a")
+    api.remove("resourceclaims", "training", namespace="team-a")
     deleted = next(events)
     assert deleted.claim is not None
     assert (deleted.type, deleted.claim.reserved_for) == ("DELETED", modified.claim.reserved_for)

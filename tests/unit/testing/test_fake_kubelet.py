@@ -19,7 +19,9 @@ from dra_driver.kubelet.pb import podresources_v1_pb2 as pods_pb
 from dra_driver.kubelet.registration import SERVICE, SUPPORTED_VERSIONS
 from dra_driver.kubelet.sockets import SocketServer, service, unary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, PodUid
+from dra_driver.model.presence import Alive, Gone
+from dra_driver.node.cgroups import PodCgroups
 from dra_driver.testing.fake_kubelet import VERSIONS, FakeKubelet, KubeletError
 
 DRIVER = "gpu.example.com"
@@ -262,7 +264,7 @@ def test_a_prepared_claim_is_sent_again_only_after_a_restart(
         ("NodePrepareResources", ["uid-2"]),
         ("NodePrepareResources", ["uid-1"]),
     ]
-    assert kubelet.claims[ONE.uid].pods == {"default/a", "default/b"}
+    assert kubelet.claims[ONE.uid].pods == set(map(kubelet.pod_uid, ("default/a", "default/b")))
 
 
 @pytest.mark.parametrize(("version", "times"), [("1.36", 2), ("1.37", 1)])
@@ -432,3 +434,160 @@ def test_no_stream_is_opened_to_a_driver_that_offers_none(
     del driver.info.supported_versions[:]
     driver.info.supported_versions.append("v1.DRAPlugin")
     assert list(kubelet.health(DRIVER)) == []
+
+
+# Pods, and what is left of them.
+
+
+def listed(kubelet: FakeKubelet) -> dict[str, list[str]]:
+    """The claims of each pod that pod-resources name."""
+    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        ask = channel.unary_unary(
+            pod_resources.METHOD,
+            request_serializer=pods_pb.ListPodResourcesRequest.SerializeToString,
+            response_deserializer=pods_pb.ListPodResourcesResponse.FromString,
+        )
+        pods = ask(pods_pb.ListPodResourcesRequest()).pod_resources
+    return {
+        f"{pod.namespace}/{pod.name}": [
+            claim.claim_name for claim in pod.containers[0].dynamic_resources
+        ]
+        for pod in pods
+    }
+
+
+def test_a_pods_cgroup_is_there_before_its_claims_are_prepared_and_goes_after_they_are_released(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    pod = kubelet.pod_uid("default/a")
+    seen: list[tuple[bool, bool]] = []
+    driver.before = lambda: seen.append(
+        (pod in kubelet.cgroups.pods(), kubelet.cgroups.is_running(pod))
+    )
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    assert kubelet.cgroups.is_running(pod)
+    kubelet.unprepare(DRIVER, [ONE], pod="default/a")
+    assert seen == [(True, False), (True, False)]
+    assert kubelet.cgroups.pods() == []
+    assert kubelet.pod_uid("default/a") != pod
+
+
+def test_no_container_runs_while_a_claim_is_not_prepared(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    driver.errors = {"uid-1": "no such device"}
+    with pytest.raises(KubeletError):
+        kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    assert kubelet.cgroups.pods() == [kubelet.pod_uid("default/a")]
+    assert not kubelet.cgroups.is_running(kubelet.pod_uid("default/a"))
+
+
+def test_a_pod_that_cannot_be_released_stays_and_its_containers_do_not(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    pod = kubelet.pod_uid("default/a")
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    driver.errors = {"uid-1": "busy"}
+    with pytest.raises(KubeletError, match="busy"):
+        kubelet.unprepare(DRIVER, [ONE], pod="default/a")
+    assert kubelet.pod_uid("default/a") == pod
+    assert kubelet.cgroups.pods() == [pod]
+    assert not kubelet.cgroups.is_running(pod)
+
+
+def test_a_force_deleted_pod_is_forgotten_at_once_and_runs_on(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a", uid=PodUid("pod-1"))
+    assert listed(kubelet) == {"default/a": ["one"]}
+    pod = kubelet.force_delete("default/a")
+    assert pod == "pod-1"
+    assert listed(kubelet) == {}
+    assert kubelet.claims[ONE.uid].pods == {pod}
+
+    kubelet.reconcile(DRIVER)
+    assert sent(driver.calls)[-1] == ("NodeUnprepareResources", ["uid-1"])
+    assert kubelet.claims == {}
+    assert kubelet.cgroups.is_running(pod)
+    kubelet.end_containers(pod)
+    assert kubelet.cgroups.pods() == []
+
+
+def test_the_loop_of_each_minute_leaves_active_pods_alone_and_tries_again_after_an_error(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    for pod in ("default/a", "default/b"):
+        kubelet.prepare(DRIVER, [ONE], pod=pod)
+    kubelet.prepare(DRIVER, [TWO], pod="default/b")
+    kubelet.reconcile(DRIVER)
+    kubelet.force_delete("default/a")
+    kubelet.reconcile(DRIVER)
+    assert kubelet.claims[ONE.uid].pods == {kubelet.pod_uid("default/b")}
+    kubelet.force_delete("default/b")
+    driver.errors = {"uid-1": "busy"}
+    kubelet.reconcile(DRIVER)
+    assert kubelet.claims.keys() == {ONE.uid, TWO.uid}
+    driver.errors = {}
+    kubelet.reconcile(DRIVER)
+    assert kubelet.claims == {}
+
+
+def test_a_pod_of_the_same_name_is_another_pod(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    old = kubelet.force_delete("default/a")
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    assert kubelet.claims[ONE.uid].pods == {old, kubelet.pod_uid("default/a")}
+    kubelet.reconcile(DRIVER)
+    assert kubelet.claims[ONE.uid].pods == {kubelet.pod_uid("default/a")}
+    assert [verb for verb, _ in sent(driver.calls)] == ["NodePrepareResources"]
+
+
+def test_containers_that_end_by_themselves_leave_the_pods_cgroup(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    pod = kubelet.pod_uid("default/a")
+    kubelet.end_containers(pod)
+    assert kubelet.cgroups.pods() == [pod]
+    assert not kubelet.cgroups.is_running(pod)
+
+
+def test_claims_of_ordinary_init_containers_are_not_listed(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.init_pods.add("default/a")
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    assert listed(kubelet) == {"default/a": []}
+
+
+def test_a_lost_checkpoint_forgets_claims_of_pods_that_run(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    kubelet.lose_checkpoint()
+    assert (kubelet.claims, listed(kubelet)) == ({}, {})
+    kubelet.reconcile(DRIVER)
+    assert [verb for verb, _ in sent(driver.calls)] == ["NodePrepareResources"]
+    assert kubelet.cgroups.is_running(kubelet.pod_uid("default/a"))
+
+
+def test_after_a_reboot_nothing_runs_and_the_claims_are_remembered(
+    driver: ScriptedDriver, kubelet: FakeKubelet
+) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    kubelet.reboot()
+    assert kubelet.cgroups.pods() == []
+    assert not kubelet.claims[ONE.uid].prepared
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    assert kubelet.cgroups.is_running(kubelet.pod_uid("default/a"))
+
+
+def test_the_driver_can_read_these_cgroups(driver: ScriptedDriver, kubelet: FakeKubelet) -> None:
+    kubelet.prepare(DRIVER, [ONE], pod="default/a")
+    pod = kubelet.pod_uid("default/a")
+    pods = PodCgroups(kubelet.cgroup_root)
+    assert isinstance(pods.presence([pod])[pod], Alive)
+    kubelet.end_containers(pod)
+    assert pods.presence([pod]) == {pod: Gone()}
