@@ -273,7 +273,30 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
         "registry": {"path": "/var/lib/kubelet/plugins_registry", "type": "Directory"},
         "pod-resources": {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+        "cgroups": {"path": "/sys/fs/cgroup", "type": "Directory"},
     }
+
+
+def test_cgroups_are_mounted_read_only_beside_the_containers_own(render: Render) -> None:
+    main = container(render(values="cgroupDir: /cgroups"))
+    (mount,) = [mount for mount in main["volumeMounts"] if mount["name"] == "cgroups"]
+    assert mount == {
+        "name": "cgroups",
+        "mountPath": "/host/sys/fs/cgroup",
+        "readOnly": True,
+        "recursiveReadOnly": "IfPossible",
+    }
+    variables = {variable["name"]: variable.get("value") for variable in main["env"]}
+    assert variables["DRA_DRIVER_CGROUP_ROOT"] == mount["mountPath"]
+    assert variables["DRA_DRIVER_RELEASE_PROOF"] == "cgroups"
+
+
+def test_who_gives_up_the_proof_gets_no_mount_of_cgroups(render: Render) -> None:
+    objects = render(values="releaseProof: unprepare")
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    assert "cgroups" not in {volume["name"] for volume in spec["volumes"]}
+    variables = {variable["name"] for variable in container(objects)["env"]}
+    assert "DRA_DRIVER_CGROUP_ROOT" not in variables
 
 
 def test_host_directories_have_the_same_path_inside(render: Render) -> None:
@@ -283,7 +306,8 @@ def test_host_directories_have_the_same_path_inside(render: Render) -> None:
         spec = daemonset(objects)["spec"]["template"]["spec"]
         (main,) = spec.get("initContainers") or spec["containers"]
         mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
-        assert mounts == {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+        volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+        assert mounts | {"cgroups": ""} == volumes | {"cgroups": ""}
         variables = {variable["name"]: variable.get("value") for variable in main["env"]}
         assert {
             name: variables[name] for name in variables if name.endswith(("_DIR", "_SOCKET"))

@@ -123,6 +123,8 @@ def test_the_values_defaults_are_the_drivers() -> None:
         "registry_dir": f"{kubelet}/plugins_registry",
         "pod_resources_socket": f"{kubelet}/pod-resources/kubelet.sock",
         "cdi_dir": VALUES["cdiDir"],
+        "cgroup_root": VALUES["cgroupDir"],
+        "release_proof": VALUES["releaseProof"],
         "http_address": f":{VALUES['httpPort']}",
     }.items() <= DEFAULTS.items()
 
