@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods join a claim that is prepared here, and does its allocation change?"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from dra_driver.errors import Permanent, Temporary
+from dra_driver.kube.base import ClaimEvent, Expired, NotServed
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.events import ClaimPrepared, DriverEvent, Leading, ThreadFailed
+from dra_driver.model.ids import PodUid
+from dra_driver.model.state import Held
+from dra_driver.services import follow
+from dra_driver.services.follow import ClaimFollower, ClaimWatch
+from dra_driver.services.mirror import RETRY_SECONDS
+from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
+from dra_driver.testing.local_node import LocalNode, ManualClock
+from dra_driver.testing.scripted_api import ScriptedApi
+
+
+class Bench:
+    """A follower on a node with one prepared claim; its watches run only when a test lets them."""
+
+    def __init__(self, node: LocalNode) -> None:
+        self.node = node
+        self.clock = ManualClock()
+        self.api = ScriptedApi()
+        self.changed: list[ClaimRef] = []
+        self.events: list[DriverEvent] = []
+        self.begun: list[Callable[..., None]] = []
+        self.joined: list[float] = []
+        self.follower = ClaimFollower(
+            self.api,
+            node.store,
+            A_PLACE,
+            changed=self.changed.append,
+            observe=self.events.append,
+            clock=self.clock,
+            start=self.start,
+        )
+
+    def start(self, run: Callable[..., None]) -> Callable[[float], None]:
+        self.begun.append(run)
+        return self.joined.append
+
+    def prepare(self, *claims: Claim) -> None:
+        self.api.claims += claims
+        for answer in self.node.prepare(*self.node.add(*claims)).values():
+            assert isinstance(answer, tuple), answer
+
+    def change(self, claim: Claim, kind: str = "MODIFIED") -> Callable[[], None]:
+        """A step: the API server's claim changes."""
+
+        def step() -> None:
+            others = tuple(known for known in self.api.claims if known.ref != claim.ref)
+            self.api.claims = others if kind == "DELETED" else (*others, claim)
+            self.api.claim_news.append(ClaimEvent(kind, "7", claim))  # type: ignore[arg-type]
+
+        return step
+
+    def watch(self, *steps: Callable[[], object]) -> ClaimWatch:
+        """Let the one watch run to the end of a script."""
+        self.follower.once()
+        [(watch, _)] = self.follower._watches.values()
+
+        def run(stop: Event, wait: Callable[[Event, float], bool]) -> None:
+            watch.stop = stop
+            watch.run(wait=wait)
+
+        self.api.follow(run, *steps)
+        return watch
+
+    def pods(self, claim: Claim) -> tuple[PodUid, ...] | None:
+        row = self.node.parts.row(claim.ref.uid)
+        assert row is not None
+        return row.users.pods
+
+
+SHARED = a_claim("shared", sole=False)
+ONE, TWO, THREE = a_pod("shared"), PodUid("pod-two"), PodUid("pod-three")
+
+
+@pytest.fixture
+def bench(node: LocalNode) -> Bench:
+    return Bench(node)
+
+
+def _with(claim: Claim, *pods: PodUid) -> Claim:
+    return replace(claim, reserved_for=pods)
+
+
+def test_pods_that_join_a_claim_are_remembered_and_none_is_forgotten(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    bench.api.claims = (_with(SHARED, ONE, TWO),)
+    bench.watch(bench.change(_with(SHARED, TWO, THREE)), bench.change(_with(SHARED)))
+    assert bench.pods(SHARED) == (ONE, TWO, THREE)
+    assert bench.changed == []
+    assert bench.api.requests == ["find default/shared", "watch default/shared 0"]
+
+
+def test_a_template_s_claim_that_another_pod_names_is_followed_too(bench: Bench) -> None:
+    claim = a_claim("made")
+    bench.prepare(claim)
+    bench.watch(bench.change(_with(claim, a_pod("made"), TWO)))
+    assert bench.pods(claim) == (a_pod("made"), TWO)
+
+
+def test_a_user_without_a_name_is_remembered(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    bench.watch(bench.change(replace(SHARED, unnamed_users=True)))
+    row = bench.node.parts.row(SHARED.ref.uid)
+    assert row is not None
+    assert row.users.unnamed
+
+
+def test_what_is_known_already_writes_nothing(bench: Bench, node: LocalNode) -> None:
+    bench.prepare(SHARED)
+    before = (node.directory / "state.db-wal").stat().st_size
+    bench.watch(bench.change(SHARED))
+    assert (node.directory / "state.db-wal").stat().st_size == before
+
+
+def test_a_claim_is_followed_from_the_list_until_its_watch_ends(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    assert not bench.follower.followed(SHARED.ref)
+    seen: list[bool] = []
+    bench.watch(lambda: seen.append(bench.follower.followed(SHARED.ref)))
+    assert seen == [True]
+    assert not bench.follower.followed(SHARED.ref)
+
+
+def test_a_watch_that_says_nothing_for_longer_than_a_bookmark_takes_is_not_believed(
+    bench: Bench,
+) -> None:
+    bench.prepare(SHARED)
+    seen: list[bool] = []
+
+    def silence() -> None:
+        bench.clock.now += follow.SILENT_SECONDS
+        seen.append(bench.follower.followed(SHARED.ref))
+        bench.api.claim_news.append(ClaimEvent("BOOKMARK", "9", None))
+
+    bench.watch(silence, lambda: seen.append(bench.follower.followed(SHARED.ref)))
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        replace(SHARED, results=None),
+        replace(SHARED, results=(a_result("gpu-1"),)),
+        replace(SHARED, allocation_timestamp="2026-11-22T10:00:00Z"),
+    ],
+)
+def test_a_claim_that_is_allocated_no_more_or_in_another_way_is_told_and_not_followed(
+    bench: Bench, now: Claim
+) -> None:
+    bench.prepare(SHARED)
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(bench.follower.followed(SHARED.ref))
+        bench.api.claim_news.append(ClaimEvent("BOOKMARK", "9", None))
+
+    bench.watch(bench.change(now), look, look, bench.change(SHARED), look)
+    assert bench.changed == [SHARED.ref]
+    # A bookmark says nothing of what is wrong with it; the old allocation, which comes back with a restored etcd, does.
+    assert seen == [False, False, True]
+
+
+@pytest.mark.parametrize("how", ["deleted", "made anew", "gone before"])
+def test_a_claim_that_is_gone_is_told_and_not_followed(bench: Bench, how: str) -> None:
+    bench.prepare(SHARED)
+    anew = replace(SHARED, ref=replace(SHARED.ref, uid="another"))
+    if how == "gone before":
+        bench.api.claims = ()
+    step = {
+        "deleted": bench.change(SHARED, "DELETED"),
+        "made anew": bench.change(anew),
+        "gone before": lambda: None,
+    }[how]
+    seen: list[bool] = []
+    bench.watch(step, lambda: seen.append(bench.follower.followed(SHARED.ref)))
+    assert bench.changed == [SHARED.ref]
+    assert seen == [False]
+
+
+def test_a_row_that_went_meanwhile_is_nobodys_business(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    bench.watch(lambda: bench.node.unprepare(SHARED.ref), bench.change(_with(SHARED, TWO)))
+    assert bench.changed == []
+    assert bench.node.parts.row(SHARED.ref.uid) is None
+
+
+def test_a_watch_that_fails_is_begun_again_after_growing_pauses(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    bench.api.fail("find", Temporary("away"), Temporary("away"), Permanent("no right"))
+    bench.api.fail("watch", Expired("too old"))
+    bench.watch(bench.change(_with(SHARED, TWO)))
+    assert bench.api.pauses == [RETRY_SECONDS[0], RETRY_SECONDS[1], 60.0, 1.0, 1.0]
+    assert bench.pods(SHARED) == (ONE, TWO)
+
+
+def test_a_watch_that_lived_long_was_no_failure(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    bench.api.fail("find", Temporary("away"))
+
+    def live_long_and_break() -> None:
+        bench.clock.now += 100
+        bench.api.fail("watch", Temporary("broken"))
+
+    bench.watch(live_long_and_break, lambda: None)
+    assert bench.api.pauses == [RETRY_SECONDS[0], RETRY_SECONDS[0], 1.0]
+
+
+def test_what_nobody_foresaw_is_counted_and_costs_a_pause(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    surprises = [IndexError("list index out of range")]
+
+    def fail_once(_ref: ClaimRef) -> None:
+        if surprises:
+            raise surprises.pop()
+
+    bench.follower._changed = fail_once
+    bench.watch(bench.change(replace(SHARED, results=None)), bench.change(_with(SHARED, TWO)))
+    [told] = bench.events
+    assert isinstance(told, ThreadFailed)
+    assert (told.thread, told.delay_seconds) == (f"watch of claim {SHARED.ref}", RETRY_SECONDS[0])
+    assert "IndexError" in told.error
+
+
+def test_watches_come_and_go_with_the_rows(bench: Bench) -> None:
+    other = a_claim("other", results=[a_result("gpu-1")])
+    bench.prepare(SHARED, other)
+    bench.follower.once()
+    assert len(bench.begun) == 2
+    bench.follower.once()
+    assert len(bench.begun) == 2
+    watch, _ = bench.follower._watches[other.ref.uid]
+    bench.node.unprepare(other.ref)
+    bench.follower.once()
+    assert watch.stop.is_set()
+    assert bench.joined == [follow.END_SECONDS]
+    assert list(bench.follower._watches) == [SHARED.ref.uid]
+
+
+def test_who_owns_nothing_is_held_or_of_another_boot_is_not_followed(
+    bench: Bench, node: LocalNode
+) -> None:
+    admin = a_claim("admin", results=[a_result("gpu-1", admin=True)])
+    held = a_claim("held", results=[a_result("gpu-2")])
+    bench.prepare(admin, held)
+    with node.store.transaction("releasing") as transaction:
+        transaction.hold(held.ref.uid, Held("released", "2026-11-22T10:00:00Z"))
+    bench.follower.once()
+    assert bench.begun == []
+    bench.prepare(SHARED)
+    node.restart(boot_id="boot-2")
+    later = Bench(node)
+    later.follower.once()
+    assert later.begun == []
+
+
+def test_watches_are_bounded_and_claims_that_anybody_may_join_come_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MOST_WATCHES", 1)
+    first, second = a_claim("a-sole", results=[a_result("gpu-1")]), SHARED
+    bench.prepare(first, second)
+    bench.follower.once()
+    assert list(bench.follower._watches) == [SHARED.ref.uid]
+    # The one beyond is asked once, and again after a while.
+    assert bench.api.requests == ["find default/a-sole"]
+    bench.api.claims = (_with(first, a_pod("a-sole"), TWO),)
+    bench.follower.once()
+    assert bench.pods(first) == (a_pod("a-sole"),)
+    bench.clock.now += follow.POLL_SECONDS
+    bench.follower.once()
+    assert bench.pods(first) == (a_pod("a-sole"), TWO)
+    assert not bench.follower.followed(first.ref)
+
+    # Who is watched stays so, whoever comes.
+    bench.prepare(a_claim("a-shared", results=[a_result("gpu-2")], sole=False))
+    bench.follower.once()
+    assert list(bench.follower._watches) == [SHARED.ref.uid]
+
+
+def test_an_api_server_that_is_away_is_not_asked_about_each_claim(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MOST_WATCHES", 0)
+    bench.prepare(*(a_claim(f"c{n}", results=[a_result(f"gpu-{n}")]) for n in range(3)))
+    bench.api.fail("find", NotServed("away"), NotServed("away"))
+    bench.follower.once()
+    assert len(bench.api.requests) == 1
+    bench.clock.now += follow.LOOK_SECONDS
+    bench.follower.once()
+    assert len(bench.api.requests) == 2
+    bench.clock.now += follow.LOOK_SECONDS
+    bench.follower.once()
+    assert len(bench.api.requests) == 5
+
+
+def test_the_follower_looks_when_a_claim_came_or_went_and_now_and_then(bench: Bench) -> None:
+    stop = Event()
+    looks: list[int] = []
+    steps = iter(
+        [
+            lambda: bench.follower(Leading(leads=True)),  # not its business
+            lambda: bench.follower(ClaimPrepared(SHARED.ref, 0.1)),
+            lambda: bench.clock.sleep(follow.LOOK_SECONDS),
+            stop.set,
+        ]
+    )
+
+    def wait(_woken: Event, _seconds: float) -> bool:
+        looks.append(len(bench.begun))
+        next(steps)()
+        return False
+
+    bench.prepare(SHARED)
+    bench.node.unprepare(SHARED.ref)
+    real = bench.follower.once
+    bench.follower.once = lambda: (bench.begun.append(lambda: None), real())[1]  # type: ignore[method-assign]
+    bench.follower.run(stop, wait=wait)
+    assert looks == [1, 1, 2, 3]
+
+
+def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> None:
+    bench.prepare(SHARED)
+    stop = Event()
+    failures = [Temporary("the state is locked")]
+    real = bench.follower.once
+
+    def once() -> None:
+        if failures:
+            raise failures.pop()
+        real()
+        stop.set()
+
+    def wait(woken: Event, _seconds: float) -> bool:
+        woken.set()
+        return True
+
+    bench.follower.once = once  # type: ignore[method-assign]
+    bench.follower.run(stop, wait=wait)
+    # At the end every watch is ended too.
+    assert len(bench.begun) == 1
+    assert bench.joined == [follow.END_SECONDS]
+    assert not bench.follower.followed(SHARED.ref)
+
+
+def test_a_watch_runs_on_a_thread_of_its_own() -> None:
+    ran = Event()
+    follow._on_a_thread(ran.set)(60)
+    assert ran.is_set()
