@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
 
@@ -92,6 +92,8 @@ class NodeProcess:
         module = ["dra_driver", "run"]
         if die_at:
             module = ["dra_driver.testing.run", "--die-at", die_at, "--report", str(report), "--"]
+        if "--pod-uid" in extra:  # the driver is in a pod of this node then
+            self.kubelet.cgroups.run(PodUid(extra[extra.index("--pod-uid") + 1]))
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *module, *self.arguments(), *extra],

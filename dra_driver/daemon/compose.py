@@ -22,13 +22,15 @@ from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import DriverEvent, Observer
-from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.events import CgroupsNotFound, DriverEvent, Observer
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
 from dra_driver.model.plan import Refusal
+from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_held
 from dra_driver.services.execute import Executor, Hands
+from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.inventory import InventoryFeed
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
@@ -62,11 +64,25 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     """Make all parts; nothing runs yet. Raises Fatal when a part cannot be made."""
     metrics = Metrics()
     teller = Teller(log)
-    ground = lay_ground(settings, log, _each(log_events(log), metrics, teller), point)
+    hears: list[Observer] = [log_events(log), metrics, teller]
+    ground = lay_ground(settings, log, _each(hears), point)
     # Two pools: claims that are being read never wait for a device that takes its time.
     fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="fetch")
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
-    parts = _node_parts(ground, fetchers, workers)
+
+    def changed(ref: ClaimRef) -> None:
+        keeper.suspect(ref)  # the keeper is made of parts, which ask the follower
+
+    follower = ClaimFollower(
+        ground.kube,
+        ground.store,
+        ground.place,
+        changed=changed,
+        observe=ground.observe,
+        log=log,
+    )
+    hears.append(follower)
+    parts = _node_parts(ground, fetchers, workers, follower.followed)
     publisher = _publisher(ground)
     keeper = HeldDevices(parts, ground.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, ground.observe)
@@ -83,7 +99,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         checks=checks,
         log=log,
     )
-    duties = leaders_duties(ground, parts, publisher, membership, keeper)
+    duties = leaders_duties(ground, parts, publisher, membership, (keeper, follower))
 
     def lead() -> None:
         for name, duty in duties.items():
@@ -131,7 +147,10 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
 
 
 def _node_parts(
-    ground: Ground, fetchers: ThreadPoolExecutor, workers: ThreadPoolExecutor
+    ground: Ground,
+    fetchers: ThreadPoolExecutor,
+    workers: ThreadPoolExecutor,
+    followed: Callable[[ClaimRef], bool],
 ) -> NodeParts:
     settings = ground.settings
 
@@ -159,17 +178,25 @@ def _node_parts(
         lock=lock,
         ask=ClaimReader(ground.kube.get_claim, fetchers),
         usage=usage,
+        followed=followed,
         observe=ground.observe,
     )
 
 
 def _presence(ground: Ground) -> PresenceOf | None:
     """What shows that pods have ended; None where the admin chose to believe the kubelet's unprepare call."""
-    ground.log.warning(
-        "unprepare_is_believed",
-        consequence="a device can reach its next pod while containers of a pod that was deleted by force still use it",
-    )
-    return None
+    settings = ground.settings
+    if settings.release_proof == "unprepare":
+        ground.log.warning(
+            "unprepare_is_believed",
+            consequence="a device can reach its next pod while containers of a pod that was deleted by force still use it",
+        )
+        return None
+    own = settings.kubelet.pod_uid
+    cgroups = PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
+    if reason := cgroups.blind():
+        ground.observe(CgroupsNotFound(reason))
+    return cgroups.presence
 
 
 def _publisher(ground: Ground) -> Publisher:
@@ -231,7 +258,7 @@ def _sockets(settings: Settings) -> KubeletSockets:
     )
 
 
-def _each(*observers: Observer) -> Observer:
+def _each(observers: Sequence[Observer]) -> Observer:
     def observe(event: DriverEvent) -> None:
         for observer in observers:
             observer(event)

@@ -11,6 +11,7 @@ from dra_driver.daemon.ground import Ground
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.neighbours import NeighbourWatch
 from dra_driver.services.parts import NodeParts
@@ -28,9 +29,10 @@ def leaders_duties(
     parts: NodeParts,
     publisher: Publisher,
     membership: Membership,
-    keeper: HeldDevices,
+    ownership: tuple[HeldDevices, ClaimFollower],
 ) -> Mapping[str, Duty]:
     """The duties by the names of their threads."""
+    keeper, follower = ownership
     log, cdi, socket = ground.log, ground.cdi, ground.settings.kubelet.pod_resources_socket
     sweep = Sweep(
         parts,
@@ -50,6 +52,7 @@ def leaders_duties(
         "publish": publisher.run,
         "watch": publisher.watch,
         "held-devices": keeper.run,
+        "follow-claims": follower.run,
         "sweep": lambda stop: _sweep(sweep, stop, log),
         "cdi-files": files.run,
         "neighbours": neighbours.run,

@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger, Processor
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
+    CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
     DevicesFreed,
@@ -91,6 +92,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO, "held_claims"
         case SecondOwnerRefused():
             return logging.WARNING, "second_owner_refused"
+        case CgroupsNotFound():
+            return logging.ERROR, "cgroups_not_found"
         case SliceWritten():
             return logging.INFO, "slice_written"
         case SliceLost():

@@ -6,6 +6,7 @@ from typing import assert_never
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from dra_driver.model.events import (
+    CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
     DevicesFreed,
@@ -101,7 +102,7 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case StillHeld():
+            case StillHeld() | CgroupsNotFound():
                 pass
             case DevicesFreed():
                 self._freed.inc()

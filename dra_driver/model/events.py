@@ -81,6 +81,13 @@ class SecondOwnerRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class CgroupsNotFound:
+    """Nothing on this node can show that a pod has ended; devices stay held after their claims are released."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SliceWritten:
     """One write of a ResourceSlice that the API server accepted."""
 
@@ -170,6 +177,7 @@ DriverEvent = (
     | DevicesFreed
     | HeldCounted
     | SecondOwnerRefused
+    | CgroupsNotFound
     | SliceWritten
     | SliceLost
     | PublishFailed

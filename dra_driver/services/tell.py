@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
-from dra_driver.model.events import DriverEvent, SecondOwnerRefused, StillHeld
+from dra_driver.model.events import CgroupsNotFound, DriverEvent, SecondOwnerRefused, StillHeld
 
 LOOK_SECONDS = 1.0
 REMEMBERED = 100  # what is older is in the log only
@@ -63,6 +63,12 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 "DevicesHeld",
                 f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, or "
                 f"`dra-driver release {claim.namespace}/{claim.name}` on this node",
+            )
+        case CgroupsNotFound(reason):
+            return NodeEvent(
+                "Warning",
+                "CgroupsNotFound",
+                f"devices stay held after their claims are released, for nothing shows that pods have ended: {reason}",
             )
         case _:
             return None

@@ -34,9 +34,7 @@ DEADLINE = 30  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 
 
-def prepared(
-    name: str, device: str = "gpu-0", *, share: str = "", admin: bool = False, configs=()
-):
+def prepared(name: str, device: str = "gpu-0", *, share: str = "", admin: bool = False, configs=()):
     claim = a_claim(name, results=[a_result(device, share=share, admin=admin)], configs=configs)
     return PreparedDevice(
         request_names=("gpu",),

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real driver process and pods that run on after the kubelet forgot them: who gets their devices, and when?"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import PodUid
+from dra_driver.testing.fake_kubelet import KubeletError
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+
+
+def _claim(node: NodeProcess, name: str, *pods: PodUid, device: str = "gpu-0") -> ClaimRef:
+    """A claim that these pods may use."""
+    ref = node.claim(name, [device])
+    _reserve(node, ref, *pods)
+    return ref
+
+
+def _reserve(node: NodeProcess, ref: ClaimRef, *pods: PodUid) -> None:
+    claim = node.api.object("resourceclaims", ref.name)
+    users = [{"resource": "pods", "name": "pod", "uid": pod} for pod in pods]
+    node.api.put("resourceclaims", {**claim, "status": {**claim["status"], "reservedFor": users}})
+
+
+def _node_events(node: NodeProcess) -> list[Any]:
+    return [event["reason"] for event in node.api.objects("events", namespace="default")]
+
+
+def _held(node: NodeProcess) -> bool:
+    return "devices_held" in node.log()
+
+
+def test_a_force_deleted_pod_keeps_its_device_until_its_containers_end(node: NodeProcess) -> None:
+    node.start_registered()
+    kubelet = node.kubelet
+    first = _claim(node, "one", kubelet.pod_uid("default/a"))
+    second = _claim(node, "two", kubelet.pod_uid("default/b"))
+    kubelet.prepare(DRIVER, [first], pod="default/a")
+    old = kubelet.force_delete("default/a")
+    node.api.remove("resourceclaims", "one")
+    kubelet.reconcile(DRIVER)
+    assert first.uid not in kubelet.claims
+    assert node.cdi_files() == {}
+    assert node.owners() == {"gpu-0": first.uid}
+
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(kubelet.prepare, DRIVER, [second], pod="default/b")
+        wait_for(lambda: _held(node), "the device to be held")
+        assert not call.done()
+        kubelet.end_containers(old)
+        call.result(DEADLINE_SECONDS)
+    assert node.owners() == {"gpu-0": second.uid}
+
+
+def test_an_ordinary_end_frees_the_device_within_the_call(node: NodeProcess) -> None:
+    node.start_registered()
+    kubelet = node.kubelet
+    first = _claim(node, "one", kubelet.pod_uid("default/a"))
+    kubelet.prepare(DRIVER, [first], pod="default/a")
+    kubelet.unprepare(DRIVER, [first], pod="default/a")
+    assert (node.owners(), node.rows()) == ({}, {})
+    assert not _held(node)
+
+
+def test_a_pod_that_joined_a_claim_without_a_call_holds_its_device(node: NodeProcess) -> None:
+    node.start_registered()
+    kubelet = node.kubelet
+    one, two = kubelet.pod_uid("default/a"), kubelet.pod_uid("default/b")
+    shared = _claim(node, "shared", one)
+    kubelet.prepare(DRIVER, [shared], pod="default/a")
+    # The first pod ends as it should; the kubelet has told nobody of the second.
+    _reserve(node, shared, one, two)
+    kubelet.prepare(DRIVER, [shared], pod="default/b")
+    kubelet.unprepare(DRIVER, [shared], pod="default/a")
+    kubelet.force_delete("default/b")
+    # Deletion takes the claim's users with it; they were seen before.
+    wait_for(lambda: str(two) in _users(node), "the second pod to be remembered")
+    node.api.remove("resourceclaims", "shared")
+    kubelet.reconcile(DRIVER)
+    assert node.owners() == {"gpu-0": shared.uid}
+    kubelet.end_containers(two)
+    wait_for(lambda: not node.owners(), "the device to be free")
+
+
+def _users(node: NodeProcess) -> str:
+    return " ".join(str(users) for (users,) in node._query("SELECT users FROM claims"))
+
+
+def test_without_the_kubelets_cgroups_devices_stay_held_and_the_admin_hears_why(
+    node: NodeProcess,
+) -> None:
+    (node.root / "none").mkdir()
+    node.start_registered("--cgroup-root", str(node.root / "none"))
+    kubelet = node.kubelet
+    first = _claim(node, "one", kubelet.pod_uid("default/a"))
+    kubelet.prepare(DRIVER, [first], pod="default/a")
+    kubelet.unprepare(DRIVER, [first], pod="default/a")
+    assert node.owners() == {"gpu-0": first.uid}
+    assert "cgroups_not_found" in node.log()
+    assert "--release-proof unprepare" in node.log()
+    wait_for(lambda: "CgroupsNotFound" in _node_events(node), "the Event")
+
+
+def test_who_believes_the_kubelet_gets_devices_back_at_once(node: NodeProcess) -> None:
+    node.start_registered("--release-proof", "unprepare")
+    kubelet = node.kubelet
+    first = _claim(node, "one", kubelet.pod_uid("default/a"))
+    kubelet.prepare(DRIVER, [first], pod="default/a")
+    kubelet.force_delete("default/a")
+    kubelet.reconcile(DRIVER)
+    assert node.owners() == {}
+    assert "unprepare_is_believed" in node.log()
+
+
+def test_a_claim_that_is_allocated_elsewhere_is_prepared_anew_when_its_pod_has_ended(
+    node: NodeProcess,
+) -> None:
+    node.start_registered()
+    kubelet = node.kubelet
+    named = _claim(node, "named", kubelet.pod_uid("default/a"))
+    before = kubelet.prepare(DRIVER, [named], pod="default/a")[named.uid]
+    old = kubelet.force_delete("default/a")
+    kubelet.reconcile(DRIVER)
+    claim = node.api.object("resourceclaims", "named")
+    result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-1"}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    node.api.put("resourceclaims", {**claim, "status": status})
+    _reserve(node, named, kubelet.pod_uid("default/b"))
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(kubelet.prepare, DRIVER, [named], pod="default/b")
+        wait_for(lambda: _held(node), "the device to be held")
+        kubelet.end_containers(old)
+        after = call.result(DEADLINE_SECONDS)[named.uid]
+    assert node.owners() == {"gpu-1": named.uid}
+    assert set(before[0].cdi_device_ids).isdisjoint(after[0].cdi_device_ids)
+
+
+def test_the_kubelets_words_for_a_wait_that_is_too_long(node: NodeProcess) -> None:
+    """Whoever meets a held device hears the claim, its pod, since when, and what to do."""
+    node.start_registered()
+    kubelet = node.kubelet
+    first = _claim(node, "one", kubelet.pod_uid("default/a"))
+    second = _claim(node, "two", kubelet.pod_uid("default/b"))
+    kubelet.prepare(DRIVER, [first], pod="default/a")
+    old = kubelet.force_delete("default/a")
+    kubelet.reconcile(DRIVER)
+    with pytest.raises(KubeletError) as refusal:
+        kubelet.prepare(DRIVER, [second], pod="default/b")
+    text = str(refusal.value)
+    for word in ("default/one", str(old), "held since", "dra-driver release default/one"):
+        assert word in text
