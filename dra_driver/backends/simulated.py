@@ -95,6 +95,7 @@ class SimulatedBackend:
         self, device: Device, _config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
     ) -> None:
         """Nothing to set up, unless the fault file says that it fails."""
+        del claim_uid, share_id  # a simulated device has no setting
         with self._mutex:
             fault = self._reload().get(device.name, SOUND)
         if fault.configure:

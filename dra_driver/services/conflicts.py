@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.events import SecondOwnerRefused
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Conflict, Refusal
@@ -93,9 +93,12 @@ class Conflicts:
             return reason or release_if_unneeded(
                 parts, owner, lock_until=parts.clock(), until=until
             )
-        except StillUsed as error:
-            now = parts.row(owner.uid)
-            return InUse(_held(now or row, error))
+        except (StillUsed, Temporary) as error:
+            now = parts.row(owner.uid) or row
+            if now.held is None:
+                return f"it is gone, but releasing it failed: {error}"
+            # Somebody else may be looking at it at this very moment.
+            return InUse(_held(now, error))
         except DriverError as error:
             return f"it is gone, but releasing it failed: {error}"
 
@@ -115,10 +118,10 @@ class Conflicts:
         )
 
 
-def _held(row: PreparedClaim, error: StillUsed) -> str:
-    since = f"since {row.held.since} " if row.held is not None else ""
+def _held(row: PreparedClaim, error: DriverError) -> str:
+    since = row.held.since if row.held is not None else ""
     name = f"{row.ref.namespace}/{row.ref.name}"
     return (
-        f"nobody needs it, and it is held {since}because something may still use it: {error}; it is given back when the last process has "
+        f"nobody needs it, and it is held since {since} because something may still use it: {error}; it is given back when the last process has "
         f"ended, at the next boot, or by `dra-driver release {name}` on this node, for who knows better"
     )

@@ -141,6 +141,7 @@ class LocalNode:
             sleep=sleep,
             wall=lambda: A_MOMENT,
         )
+        self.prepare_claims = PrepareClaims(self.parts, self._fetch, self.workers)
         self.keeper = HeldDevices(self.parts, self.store, freed=self._freed)
 
     # The attributes are looked up at each call: a test sets them at any time.
@@ -188,13 +189,15 @@ class LocalNode:
             raise NotFound(f"resourceclaims {ref.namespace}/{ref.name} not found")
         return self.claims[ref.namespace, ref.name]
 
-    def prepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Answer]:
+    def prepare(self, *refs: ClaimRef, until: float | None = None) -> Mapping[ClaimUid, Answer]:
         """One NodePrepareResources call."""
-        return PrepareClaims(self.parts, self._fetch, self.workers)(refs)
+        return self.prepare_claims(refs, until=until)
 
-    def unprepare(self, *refs: ClaimRef) -> Mapping[ClaimUid, Refusal | None]:
+    def unprepare(
+        self, *refs: ClaimRef, until: float | None = None
+    ) -> Mapping[ClaimUid, Refusal | None]:
         """One NodeUnprepareResources call."""
-        return UnprepareClaims(self.parts)(refs)
+        return UnprepareClaims(self.parts)(refs, until=until)
 
     def look_at_held(self) -> None:
         """What the leader does every second."""

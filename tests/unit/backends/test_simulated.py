@@ -16,10 +16,11 @@ from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import Device, Version
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import NO_SHARE, DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.slices import plan_pool
+from dra_driver.testing.builders import a_uid
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
 
@@ -212,7 +213,7 @@ def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
 
     def error(device: Device) -> DriverError:
         with pytest.raises(DriverError) as caught:
-            made.configure(device, DeviceConfig())
+            made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
         return caught.value
 
     assert (type(error(first)), str(error(first))) == (
@@ -220,8 +221,8 @@ def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
         f"simulated device gpu-0 cannot be set up: broken (from the fault file {faults})",
     )
     assert type(error(second)) is Temporary
-    made.configure(third, DeviceConfig())
-    made.reset(third.name)
+    made.configure(third, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
+    made.reset(third.name, claim_uid=a_uid("claim"), share_id=NO_SHARE)
 
 
 def test_a_broken_file_leaves_the_last_good_one_in_force_and_is_told_once(faults: Path):
@@ -302,7 +303,7 @@ def test_setting_up_a_device_does_not_hide_a_change_from_the_watch(faults: Path)
     made, changes, _ = watched(faults, None)
     device = made.scan().devices[0]
     faults.write_text("devices: {gpu-1: {vanished: true}}")
-    made.configure(device, DeviceConfig())
+    made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
     assert list(changes) == [None]
 
 

@@ -10,17 +10,23 @@ from dra_driver.daemon.logs import log_events, make_logger
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DevicesFreed,
+    DevicesHeld,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
+    HeldCounted,
     Leading,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StillHeld,
     ThreadFailed,
+    WorkEnded,
 )
 from dra_driver.model.slices import Problem
 from dra_driver.testing.builders import a_ref
@@ -40,6 +46,40 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "warning",
         "claim_not_unprepared",
         CLAIM | {"seconds": 1.0, "error": "no"},
+    ),
+    (WorkEnded(a_ref()), "info", "late_work_ended", CLAIM),
+    (WorkEnded(a_ref(), "no"), "warning", "late_work_ended", CLAIM | {"error": "no"}),
+    (
+        DevicesHeld(a_ref(), "node-1/gpu-0", "pod one still runs"),
+        "info",
+        "devices_held",
+        CLAIM | {"devices": "node-1/gpu-0", "reason": "pod one still runs"},
+    ),
+    (
+        StillHeld(a_ref(), "node-1/gpu-0", "then", "pod one still runs"),
+        "warning",
+        "devices_still_held",
+        CLAIM | {"devices": "node-1/gpu-0", "since": "then", "reason": "pod one still runs"},
+    ),
+    (
+        DevicesFreed(a_ref(), "node-1/gpu-0"),
+        "info",
+        "devices_freed",
+        CLAIM | {"devices": "node-1/gpu-0"},
+    ),
+    (HeldCounted(2), "info", "held_claims", {"claims": 2}),
+    (
+        SecondOwnerRefused(a_ref(), a_ref("first"), "gpu-0", "it still exists"),
+        "warning",
+        "second_owner_refused",
+        CLAIM
+        | {
+            "owner_namespace": "default",
+            "owner_name": "first",
+            "owner_uid": "uid-first",
+            "device": "gpu-0",
+            "reason": "it still exists",
+        },
     ),
     (SliceWritten("s", "create"), "info", "slice_written", {"name": "s", "action": "create"}),
     (

@@ -8,16 +8,22 @@ from dra_driver.daemon.metrics import Metrics
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DevicesFreed,
+    DevicesHeld,
     DeviceVanished,
     FieldsDropped,
+    HeldCounted,
     Leading,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StillHeld,
     ThreadFailed,
+    WorkEnded,
 )
 from dra_driver.model.slices import Problem
 from dra_driver.testing.builders import a_ref
@@ -36,6 +42,16 @@ def samples(metrics: Metrics) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("event", "changed"),
     [
+        (WorkEnded(a_ref()), {'late_work_total{result="success"}': 1}),
+        (WorkEnded(a_ref(), "no"), {'late_work_total{result="error"}': 1}),
+        (DevicesHeld(a_ref(), "gpu-0", "x"), {"devices_held_total": 1}),
+        (StillHeld(a_ref(), "gpu-0", "then", "x"), {}),
+        (DevicesFreed(a_ref(), "gpu-0"), {"devices_freed_total": 1}),
+        (HeldCounted(3), {"held_claims": 3}),
+        (
+            SecondOwnerRefused(a_ref(), a_ref("first"), "gpu-0", "x"),
+            {"second_owners_refused_total": 1},
+        ),
         (SliceWritten("s", "update"), {'slice_writes_total{action="update"}': 1}),
         (SliceLost("s", 1.0), {"slices_lost_total": 1}),
         (PublishFailed("x", 1.0), {"publish_failures_total": 1}),

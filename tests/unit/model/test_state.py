@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a prepared claim owns."""
+"""What a prepared claim owns, and who used it."""
+
+import pytest
 
 from dra_driver.model.ids import DeviceKey
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
 from dra_driver.testing.builders import A_POOL, a_ref
 
 
@@ -14,4 +22,18 @@ def test_a_claim_owns_devices_and_shares_but_nothing_by_admin_access() -> None:
     )
     claim = PreparedClaim(a_ref(), Phase.STARTED, "boot-1", devices, "")
     assert claim.owned == (DeviceKey(A_POOL, "gpu-0"), DeviceKey(A_POOL, "gpu-1", "s1"))
-    assert claim.whole_devices == ("gpu-0",)
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "joined"),
+    [
+        (NOBODY_KNOWN, NOBODY_KNOWN, NOBODY_KNOWN),
+        (NOBODY_KNOWN, Users(("a",), sole=True), Users(("a",), sole=True)),
+        (Users(("a",)), NOBODY_KNOWN, Users(("a",))),
+        (Users(("a", "b")), Users(("c", "a")), Users(("a", "b", "c"))),
+        (Users(("a",), unnamed=True), Users(()), Users(("a",), unnamed=True)),
+        (Users(("a",)), Users((), unnamed=True), Users(("a",), unnamed=True)),
+    ],
+)
+def test_users_are_never_forgotten(known: Users, told: Users, joined: Users) -> None:
+    assert known.joined(told) == joined

@@ -307,6 +307,8 @@ def test_the_claims_are_those_of_the_state(files: NodeFiles) -> None:
     StateStore(files.state_file, boot_id="boot-1").close()
     assert files.claims() == ()
     with closing(sqlite3.connect(files.state_file)) as db:
-        db.execute("INSERT INTO claims VALUES ('u', 'ns', 'n', 'Prepared', 'b', '[]', '')")
+        db.execute(
+            "INSERT INTO claims VALUES ('u', 'ns', 'n', 'Prepared', 'b', '[]', '', NULL, NULL)"
+        )
         db.commit()
     assert [claim.ref.name for claim in files.claims()] == ["n"]

@@ -14,7 +14,7 @@ import pytest
 
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
-from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import Held, NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.node import state as state_file
 from dra_driver.node.state import COMMITS, FAILPOINTS, SCHEMA, StateStore
 from dra_driver.testing.builders import A_POOL, a_ref
@@ -75,7 +75,7 @@ def test_what_was_written_is_read_back_after_a_restart(path: Path) -> None:
         free = DeviceKey(A_POOL, DeviceName("gpu-1"))
         with store.reading() as state:
             assert state.read(uids=["uid-a", "uid-z"], keys=[key, share, free]) == NodeState(
-                "boot-1", {"uid-a": rows[0]}, {key: a_ref("a"), share: a_ref("b")}
+                "boot-1", {"uid-a": rows[0]}, {key: a_ref("a"), share: a_ref("b"), free: a_ref("b")}
             )
             assert state.owned_devices(A_POOL) == {"gpu-0", "gpu-1"}
             assert state.owned_devices(PoolName("other")) == frozenset()
@@ -115,6 +115,52 @@ def test_the_file_itself_refuses_a_second_owner(path: Path) -> None:
         assert all_rows(store) == (a_row("first"),)
 
 
+def test_the_file_itself_refuses_a_share_beside_the_whole_and_the_whole_beside_a_share(
+    path: Path,
+) -> None:
+    with opened(path) as store:
+        start(store, a_row("whole"), a_row("one", "gpu-1", share="s1"))
+        for second in (a_row("second", share="s1"), a_row("second", "gpu-1")):
+            with pytest.raises(Permanent, match=r"is owned by claim default/(whole|one)"):
+                start(store, second)
+        start(store, a_row("two", "gpu-1", share="s2"))
+
+
+def test_of_several_owners_in_the_way_one_is_named_that_was_not_asked_for(path: Path) -> None:
+    whole = DeviceKey(A_POOL, DeviceName("gpu-1"))
+    share = DeviceKey(A_POOL, DeviceName("gpu-1"), ShareId("s3"))
+    with opened(path) as store:
+        start(store, a_row("one", "gpu-1", share="s1"), a_row("two", "gpu-1", share="s2"))
+        with store.reading() as state:
+            assert state.read(keys=[whole, share]).owners == {whole: a_ref("one")}
+            asked = state.read(uids=["uid-one"], keys=[whole])
+            assert asked.owners == {whole: a_ref("two")}
+            both = state.read(uids=["uid-one", "uid-two"], keys=[whole])
+            assert both.owners == {whole: a_ref("one")}
+
+
+def test_pods_are_added_once_each_and_stay_through_every_phase(path: Path) -> None:
+    uid = a_ref("wine").uid
+    with opened(path) as store:
+        start(store, a_row())
+        with store.transaction("joined") as transaction:
+            transaction.add_pods(uid, ["pod-1"])
+            transaction.add_pods(uid, ["pod-2", "pod-1"], unnamed=True)
+            transaction.add_pods(uid, ["pod-3"])
+            transaction.add_pods(a_ref("unknown").uid, ["pod-4"])
+            transaction.add_users(a_ref("unknown").uid, Users(("pod-4",)))
+        held = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
+        with store.transaction("prepared") as transaction:
+            transaction.set_phase(uid, Phase.PREPARED)
+        with store.transaction("releasing") as transaction:
+            transaction.hold(uid, held, Users(("pod-5",)))
+            transaction.hold(a_ref("unknown").uid, held)
+    with opened(path) as store, store.reading() as state:
+        (row,) = state.held_claims()
+        assert (row.phase, row.held) == (Phase.STARTED, held)
+        assert row.users == Users(("pod-1", "pod-2", "pod-3", "pod-5"), unnamed=True)
+
+
 def test_an_exception_undoes_the_whole_transaction(path: Path) -> None:
     with opened(path) as store:
         with (
@@ -149,7 +195,7 @@ CRASHING = """
 import os, signal, sys
 from pathlib import Path
 from dra_driver.node.state import StateStore
-from dra_driver.model.state import Phase
+from dra_driver.model.state import Held, Phase, Users
 from dra_driver.testing.builders import a_uid
 
 def die(name):

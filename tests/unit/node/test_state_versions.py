@@ -19,7 +19,14 @@ from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ShareId
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import PublishedDevice
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Held,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
 from dra_driver.node.state import SCHEMA, StateStore, read_claims
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 
@@ -180,8 +187,50 @@ def test_every_claim_of_every_schema_is_read_as_it_was_written(path: Path, schem
         assert state.owned_devices(A_POOL) >= {"gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"}
 
 
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 2))
+def test_who_used_a_claim_and_that_it_is_held_are_known_from_schema_3_on(
+    path: Path, schema: int
+) -> None:
+    built(path, schema)
+    with opened(path) as store, store.reading() as state:
+        whole, _, half_done, _, admin = state.all_claims()[:5]
+        held = state.held_claims()
+    if schema < 3:
+        assert {row.users for row in (whole, half_done, admin)} == {NOBODY_KNOWN}
+        assert held == ()
+        return
+    assert whole.users == Users((uid(7),), sole=True)
+    assert admin.users == Users((uid(8), uid(9)), unnamed=True)
+    assert held == (half_done,)
+    assert half_done.held == Held("the kubelet unprepared it", "2026-11-22T09:16:08Z", unasked=True)
+
+
+def test_the_previous_driver_keeps_what_is_held_and_its_own_rows_name_no_users(path: Path) -> None:
+    built(path, 3)
+    with opened(path) as store, peer_of(path, 2) as older:
+        with store.reading() as state:
+            before = state.held_claims()
+        assert older("claims")[uid(3)] == "Started"
+        assert older("start", "rival", "gpu-3") == "owned"
+        assert older("start", "rival", "gpu-2") == "owned"  # one of its shares is in use
+        assert older("start", "theirs", "gpu-5") == "done"
+        assert older("prepared", "theirs") == "done"
+        with store.reading() as state:
+            assert state.held_claims() == before
+            theirs = state.read(uids=[ClaimUid("theirs")]).claims[ClaimUid("theirs")]
+        assert theirs.users == NOBODY_KNOWN
+        # What it starts anew is held no longer, and who used it is not known any more.
+        assert older("start", str(uid(3)), "gpu-3") == "done"
+        with store.reading() as state:
+            assert state.held_claims() == ()
+            assert state.read(uids=[uid(3)]).claims[uid(3)].users == NOBODY_KNOWN
+        with store.transaction("joined") as transaction:
+            transaction.add_pods(ClaimUid("theirs"), [uid(8)])
+        assert older("claims")["theirs"] == "Prepared"
+
+
 def test_what_was_published_is_read_as_far_as_it_is_known(path: Path) -> None:
-    built(path, 3, "INSERT INTO published VALUES ('node-1', 9, 'gpu-9', 'no JSON')")
+    built(path, 4, "INSERT INTO published VALUES ('node-1', 9, 'gpu-9', 'no JSON')")
     attributes = {
         "index": 0,
         "healthy": True,
@@ -228,8 +277,8 @@ def test_a_newer_driver_migrates_the_file_that_this_one_has_open(path: Path) -> 
     built(path, 2)
     with opened(path) as store:
         start(store, a_row("before", "gpu-5"))
-        with peer_of(path, 3) as newer:
-            assert pragma(path, "user_version") == 3
+        with peer_of(path, 4) as newer:
+            assert pragma(path, "user_version") == 4
             assert newer("start", "theirs", "gpu-6") == "done"
             start(store, a_row("mine", "gpu-7"))
             assert newer("start", "too-late", "gpu-7") == "owned"
@@ -246,15 +295,15 @@ def test_a_newer_driver_migrates_the_file_that_this_one_has_open(path: Path) -> 
 
 
 def test_the_way_back_from_a_newer_driver_keeps_its_columns_and_rows(path: Path) -> None:
-    built(path, 3)
+    built(path, 4)
     with opened(path) as store:
         start(store, a_row("mine", "gpu-7"))
         with store.transaction("prepared") as transaction:
             transaction.set_phase(uid(6), Phase.STARTED)
         with store.transaction("published") as transaction:
             transaction.set_published(A_POOL, [PublishedDevice(DeviceName("gpu-7"))])
-    assert pragma(path, "user_version") == 3
-    with peer_of(path, 3) as newer:
+    assert pragma(path, "user_version") == 4
+    with peer_of(path, 4) as newer:
         columns, notes = newer("notes")
         assert (columns[uid(6)], columns[a_uid("mine")]) == ("noted", None)
         assert notes == {uid(6): "noted"}
@@ -281,7 +330,7 @@ def test_both_write_at_the_same_time_and_lose_nothing(path: Path) -> None:
                 won += 1
         return won
 
-    with opened(path) as store, peer_of(path, 3) as newer, ThreadPoolExecutor(1) as pool:
+    with opened(path) as store, peer_of(path, 4) as newer, ThreadPoolExecutor(1) as pool:
         other = pool.submit(theirs, newer)
         assert ours(store) + other.result() == rounds
         owners = newer("owners")
@@ -294,7 +343,7 @@ def test_both_write_at_the_same_time_and_lose_nothing(path: Path) -> None:
 
 def test_a_newer_drivers_transaction_is_waited_for(path: Path) -> None:
     built(path, 2)
-    with opened(path) as store, peer_of(path, 3) as newer, ThreadPoolExecutor(1) as pool:
+    with opened(path) as store, peer_of(path, 4) as newer, ThreadPoolExecutor(1) as pool:
         with newer.holding():
             assert names(store) == EVERY_CLAIM  # readers go on
             waiting = pool.submit(start, store, a_row("mine", "gpu-7"))
@@ -303,14 +352,14 @@ def test_a_newer_drivers_transaction_is_waited_for(path: Path) -> None:
 
 
 def test_a_newer_file_that_needs_just_this_driver_is_used(path: Path) -> None:
-    built(path, 3, f"UPDATE meta SET value = '{SCHEMA}'")
+    built(path, 4, f"UPDATE meta SET value = '{SCHEMA}'")
     with opened(path) as store:
         start(store, a_row("mine", "gpu-7"))
 
 
 def test_owners_that_only_a_newer_driver_understands_are_no_damage(path: Path) -> None:
     more = f"INSERT INTO owners VALUES ('node-1', 'gpu-6-partition', '', '{uid(6)}')"
-    built(path, 3, more)
+    built(path, 4, more)
     with opened(path) as store:
         assert store.quarantined is None
         with store.transaction("released") as transaction:
@@ -334,7 +383,7 @@ def test_claims_of_a_file_that_is_damaged_elsewhere_are_not_believed(path: Path)
 
 
 REFUSALS = {
-    "it says so": "UPDATE meta SET value = '3' WHERE key = 'min_reader'",
+    "it says so": "UPDATE meta SET value = '4' WHERE key = 'min_reader'",
     "it says nothing": "DELETE FROM meta",
     "it says it in another way": "DROP TABLE meta",
     "it says what no number is": "UPDATE meta SET value = 'three'",
@@ -345,10 +394,10 @@ REFUSALS = {
 def test_a_file_for_newer_drivers_only_is_refused_and_not_harmed(
     path: Path, statement: str
 ) -> None:
-    built(path, 3, statement)
+    built(path, 4, statement)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     message = (
-        f"state file {path} needs a driver that reads schema 3, this one reads 2; nothing was changed: install the newer "
+        f"state file {path} needs a driver that reads schema 4, this one reads 3; nothing was changed: install the newer "
         f"driver again, or drain the node and run `dra-driver cleanup --force` on it"
     )
     for attempt in (lambda: StateStore(path, boot_id="boot-1"), lambda: read_claims(path)):
@@ -362,7 +411,7 @@ def test_a_file_for_newer_drivers_only_is_refused_and_not_harmed(
 def test_claims_are_read_without_making_or_changing_a_file(path: Path) -> None:
     assert read_claims(path) == ()
     assert not path.parent.exists()
-    for schema in (1, 2, 3):
+    for schema in (1, 2, 3, 4):
         file = built(path.with_name(f"{schema}.db"), schema)
         before = file.read_bytes()
         assert [claim.ref.name for claim in read_claims(file)][:5] == EVERY_CLAIM

@@ -17,7 +17,7 @@ from dra_driver.model.plan import (
     Refusal,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare
 from dra_driver.testing.builders import (
     A_PLACE,
@@ -62,26 +62,39 @@ def test_the_plan_reserves_acts_and_says_prepared_last() -> None:
         KIND,
         (
             CdiDevice(
-                "uid-wine-gpu-1",
+                "uid-wine-11e49657-gpu-1",
                 ContainerEdits(
                     env={"GPU_DEVICE_GPU_1": "uuid-gpu-1", "GPU_LABEL_GPU_1": "red"},
                     device_nodes=(node(1),),
                 ),
             ),
             CdiDevice(
-                "uid-wine-gpu-0",
+                "uid-wine-11e49657-gpu-0",
                 ContainerEdits(env={"GPU_DEVICE_GPU_0": "uuid-gpu-0"}, device_nodes=(node(0),)),
             ),
         ),
     ).to_json()
     answers = (
-        PreparedDevice(("main",), A_POOL, "gpu-1", (f"{KIND}=uid-wine-gpu-1",), "uuid-gpu-1"),
-        PreparedDevice(("other",), A_POOL, "gpu-0", (f"{KIND}=uid-wine-gpu-0",), "uuid-gpu-0"),
+        PreparedDevice(
+            ("main",), A_POOL, "gpu-1", (f"{KIND}=uid-wine-11e49657-gpu-1",), "uuid-gpu-1"
+        ),
+        PreparedDevice(
+            ("other",), A_POOL, "gpu-0", (f"{KIND}=uid-wine-11e49657-gpu-0",), "uuid-gpu-0"
+        ),
     )
     assert decide(claim) == Plan(
         claim.ref,
         (
-            MarkStarted(PreparedClaim(claim.ref, Phase.STARTED, "boot-1", answers, spec)),
+            MarkStarted(
+                PreparedClaim(
+                    claim.ref,
+                    Phase.STARTED,
+                    "boot-1",
+                    answers,
+                    spec,
+                    Users(("pod-wine",), sole=True),
+                )
+            ),
             ConfigureDevice(a_device("gpu-1", index=1), DeviceConfig(label="red")),
             ConfigureDevice(a_device("gpu-0", index=0), DeviceConfig()),
             WriteCdiSpec(claim.ref.uid, spec),
@@ -95,13 +108,13 @@ def test_a_share_is_in_the_key_the_answer_the_name_and_the_variable() -> None:
     claim = a_claim("wine", results=[a_result(share="a1-b2")])
     plan = decide(claim)
     assert isinstance(plan, Plan)
-    cdi_id = f"{KIND}=uid-wine-gpu-0-a1-b2"
+    cdi_id = f"{KIND}=uid-wine-ca6e8636-gpu-0-a1-b2"
     assert plan.devices == (
         PreparedDevice(("gpu",), A_POOL, "gpu-0", (cdi_id,), "uuid-gpu-0", "a1-b2"),
     )
-    (started, _, write, _) = plan.steps
+    (started, configure, write, _) = plan.steps
+    assert configure == ConfigureDevice(a_device(), DeviceConfig(), "a1-b2")
     assert started.claim.owned == (key(share="a1-b2"),)
-    assert started.claim.whole_devices == ()
     assert '"GPU_DEVICE_GPU_0_A1_B2=uuid-gpu-0"' in write.text
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start does with each row and its file."""
 
+from dataclasses import replace
+
 import pytest
 
 from dra_driver.model.plan import (
@@ -9,10 +11,11 @@ from dra_driver.model.plan import (
     Plan,
     RemoveCdiSpec,
     ResetDevice,
+    ShowUnused,
     Step,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.recover import plan_recovery
 from dra_driver.testing.builders import A_POOL, a_ref
 
@@ -21,6 +24,8 @@ DEVICES = (
     PreparedDevice(("gpu",), A_POOL, "gpu-0", (), ""),
     PreparedDevice(("gpu",), A_POOL, "gpu-1", (), "", "share"),
 )
+HALF_DONE = PreparedClaim(REF, Phase.STARTED, "now", DEVICES, "good")
+SHOW, RESETS = ShowUnused(HALF_DONE), (ResetDevice("gpu-0"), ResetDevice("gpu-1", "share"))
 REMOVE, AGAIN = RemoveCdiSpec(REF.uid), MarkStartedAgain(REF.uid)
 
 
@@ -32,8 +37,8 @@ REMOVE, AGAIN = RemoveCdiSpec(REF.uid), MarkStartedAgain(REF.uid)
         (Phase.PREPARED, "now", "", (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.PREPARED, "now", None, (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.STARTED, "now", "good", (MarkPrepared(REF.uid),)),
-        (Phase.STARTED, "now", "bad", (REMOVE, ResetDevice("gpu-0"))),
-        (Phase.STARTED, "now", None, (REMOVE, ResetDevice("gpu-0"))),
+        (Phase.STARTED, "now", "bad", (REMOVE, SHOW, *RESETS)),
+        (Phase.STARTED, "now", None, (REMOVE, SHOW, *RESETS)),
         (Phase.PREPARED, "before", "good", (REMOVE, AGAIN)),
         (Phase.PREPARED, "before", None, (AGAIN,)),
         (Phase.STARTED, "before", "good", (REMOVE,)),
@@ -48,6 +53,16 @@ def test_each_row_is_made_to_agree_with_its_file(
     files = {a_ref("somebody").uid: "x"} | ({} if file is None else {REF.uid: file})
     expected = (Plan(REF, steps, DEVICES),) if steps else ()
     assert plan_recovery([claim], files, boot_id="now") == expected
+
+
+@pytest.mark.parametrize("boot", ["now", "before"])
+@pytest.mark.parametrize("file", ["good", "bad", None])
+def test_what_is_held_loses_its_file_and_nothing_else(boot: str, file: str | None) -> None:
+    """An unprepare that died after its first commit: its containers may run, whatever the file looks like."""
+    held = replace(HALF_DONE, boot_id=boot, held=Held("the kubelet unprepared it", "now"))
+    files = {} if file is None else {REF.uid: file}
+    expected = () if file is None else (Plan(REF, (REMOVE,), DEVICES),)
+    assert plan_recovery([held], files, boot_id="now") == expected
 
 
 def test_plans_come_in_the_order_of_the_rows() -> None:

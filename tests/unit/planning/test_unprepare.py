@@ -1,13 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releasing: first Prepared ends, then the file goes, the row last."""
+"""Releasing: first Prepared ends, then the file goes, then it is shown that nothing uses the devices, the row last."""
 
-from dra_driver.model.plan import Forget, MarkStartedAgain, Plan, RemoveCdiSpec, ResetDevice
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.unprepare import plan_unprepare
+from dataclasses import replace
+
+import pytest
+
+from dra_driver.model.plan import (
+    Forget,
+    MarkHeld,
+    Plan,
+    RemoveCdiSpec,
+    ResetDevice,
+    ShowUnused,
+)
+from dra_driver.model.presence import Alive, CannotTell, Gone
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Held,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
+from dra_driver.planning.unprepare import plan_unprepare, still_used
 from dra_driver.testing.builders import A_POOL, a_ref
 
+HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
+OWNED = PreparedDevice(("a",), A_POOL, "gpu-1", (), "")
+WATCHED = PreparedDevice(("a",), A_POOL, "gpu-1", (), "", admin_access=True)
 
-def test_whole_devices_are_reset_and_shares_and_admin_access_are_not() -> None:
+
+def a_row(users: Users = NOBODY_KNOWN, *, held: Held | None = HELD, device=OWNED) -> PreparedClaim:
+    return PreparedClaim(a_ref(), Phase.STARTED, "now", (device,), "", users, held)
+
+
+def test_what_is_owned_is_reset_whole_or_by_share_and_admin_access_is_not() -> None:
     ref = a_ref()
     devices = (
         PreparedDevice(("a",), A_POOL, "gpu-1", (), ""),
@@ -16,13 +43,58 @@ def test_whole_devices_are_reset_and_shares_and_admin_access_are_not() -> None:
         PreparedDevice(("d",), A_POOL, "gpu-0", (), ""),
     )
     claim = PreparedClaim(ref, Phase.PREPARED, "boot-1", devices, "")
-    assert plan_unprepare(claim) == Plan(
+    assert plan_unprepare(claim, HELD, Users(("pod",))) == Plan(
         ref,
         (
-            MarkStartedAgain(ref.uid),
+            MarkHeld(ref.uid, HELD, Users(("pod",))),
             RemoveCdiSpec(ref.uid),
+            ShowUnused(claim),
             ResetDevice("gpu-1"),
+            ResetDevice("gpu-2", "share"),
             ResetDevice("gpu-0"),
             Forget(ref.uid),
         ),
     )
+
+
+PODS = Users(("one", "two"))
+GONE = {"one": Gone(), "two": Gone()}
+
+
+@pytest.mark.parametrize(
+    ("row", "presence", "reason"),
+    [
+        (a_row(PODS), GONE, ""),
+        (a_row(PODS, held=None), GONE, ""),
+        (a_row(Users((), sole=True)), {}, ""),
+        (a_row(PODS), GONE | {"two": Alive("3 processes")}, "pod two still runs: 3 processes"),
+        (
+            a_row(PODS),
+            {"one": Alive("a"), "two": Alive("b")},
+            "pod one still runs: a; pod two still runs: b",
+        ),
+        # Who runs is more than who cannot be told of.
+        (a_row(PODS), {"one": CannotTell("x"), "two": Alive("b")}, "pod two still runs: b"),
+        (
+            a_row(PODS),
+            GONE | {"one": CannotTell("no cgroups")},
+            "whether pod one has ended cannot be told: no cgroups",
+        ),
+        (a_row(), {}, "nobody can say any more which pods used it"),
+        (
+            a_row(replace(PODS, unnamed=True)),
+            GONE,
+            "not all of its users are pods that the claim names",
+        ),
+        (
+            a_row(PODS, held=replace(HELD, unasked=True)),
+            GONE,
+            "the API server could not say yet which pods used it",
+        ),
+        (a_row(held=replace(HELD, by_admin=True, unasked=True)), {}, ""),
+        (a_row(device=WATCHED), {}, ""),
+        (replace(a_row(), boot_id="before"), {}, ""),
+    ],
+)
+def test_devices_are_free_only_if_every_pod_is_shown_to_be_gone(row, presence, reason: str) -> None:
+    assert still_used(row, presence, boot_id="now") == reason

@@ -6,16 +6,25 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.plan import Refusal
 from dra_driver.model.state import HeldDevice, Unknown
 from dra_driver.services.adopt import name_requests, take_up_held
-from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_ref, a_result
+from dra_driver.testing.builders import (
+    A_DRIVER,
+    A_POOL,
+    a_cdi_id,
+    a_claim,
+    a_config,
+    a_ref,
+    a_result,
+)
 from dra_driver.testing.local_node import Disk, LocalNode
 
 
-def held_by(ref: ClaimRef, device: str = "gpu-0") -> HeldDevice:
-    ids = (f"k8s.{A_DRIVER}/claim={ref.uid}-{device}",)
+def held_by(ref: ClaimRef, device: str = "gpu-0", *, claim: Claim | None = None) -> HeldDevice:
+    claim = claim or a_claim(ref.name, results=[a_result(device)])
+    ids = (a_cdi_id(claim, device),)
     return HeldDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, device, cdi_ids=ids)
 
 
@@ -40,11 +49,12 @@ def test_the_kubelet_is_not_asked_when_every_file_is_known(node: LocalNode) -> N
 
 
 def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node: LocalNode) -> None:
-    ref, other = node.add(a_claim(configs=[a_config(label="x")]), a_claim("other"))
+    mine = a_claim(configs=[a_config(label="x")])
+    ref, other = node.add(mine, a_claim("other"))
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.held = frozenset({held_by(ref, claim=mine)})
 
     def fetch(_ref):
         raise AssertionError("the API server was asked")

@@ -2,11 +2,11 @@
 """How plans are walked: which errors are tried again, and what becomes of work that outlives its call."""
 
 from collections.abc import Callable
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 
 import pytest
 
-from dra_driver.errors import Permanent, Temporary
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.plan import (
@@ -15,10 +15,12 @@ from dra_driver.model.plan import (
     Plan,
     RemoveCdiSpec,
     ResetDevice,
+    ShowUnused,
     WriteCdiSpec,
 )
-from dra_driver.services.execute import FAILPOINTS
-from dra_driver.testing.builders import a_device, a_ref
+from dra_driver.model.presence import Alive
+from dra_driver.services.execute import FAILPOINTS, StillUsed
+from dra_driver.testing.builders import a_claim, a_device, a_pod, a_ref
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
 DEADLINE = 30  # seconds, against hanging only
@@ -26,6 +28,10 @@ NewNode = Callable[..., LocalNode]
 A_REF = a_ref()
 SET_UP = Plan(A_REF, (ConfigureDevice(a_device(), DeviceConfig()),))
 RESET = Plan(A_REF, (ResetDevice(DeviceName("gpu-0")),))
+
+
+def never_late(plan: Plan):
+    raise AssertionError(f"{plan} took too long")
 
 
 class Unfriendly(BaseException):
@@ -40,6 +46,8 @@ def test_the_registry_names_every_step_before_and_after() -> None:
         "step.MarkPrepared.after",
         "step.MarkStartedAgain.before",
         "step.MarkStartedAgain.after",
+        "step.MarkHeld.before",
+        "step.MarkHeld.after",
         "step.Forget.before",
         "step.Forget.after",
         "step.ConfigureDevice.before",
@@ -48,6 +56,8 @@ def test_the_registry_names_every_step_before_and_after() -> None:
         "step.WriteCdiSpec.after",
         "step.RemoveCdiSpec.before",
         "step.RemoveCdiSpec.after",
+        "step.ShowUnused.before",
+        "step.ShowUnused.after",
         "step.ResetDevice.before",
         "step.ResetDevice.after",
     )
@@ -55,7 +65,9 @@ def test_the_registry_names_every_step_before_and_after() -> None:
 
 def test_work_skips_the_marks(node: LocalNode) -> None:
     steps = (WriteCdiSpec(A_REF.uid, "text"), MarkPrepared(A_REF.uid), RemoveCdiSpec(A_REF.uid))
-    assert node.parts.executor.work([Plan(A_REF, steps)], until=1e9) == {A_REF.uid: None}
+    assert node.parts.executor.work([Plan(A_REF, steps)], until=1e9, late=never_late) == {
+        A_REF.uid: None
+    }
     assert node.disk().claims == node.disk().files == {}
 
 
@@ -69,7 +81,9 @@ def test_a_temporary_error_is_tried_again_inside_the_call(new_node: NewNode) -> 
             raise errors.pop(0)
 
     node.configure = configure
-    assert node.parts.executor.work([SET_UP], until=clock() + 35) == {A_REF.uid: None}
+    assert node.parts.executor.work([SET_UP], until=clock() + 35, late=never_late) == {
+        A_REF.uid: None
+    }
     assert clock.pauses == [0.05, 4.0, 0.25]
 
 
@@ -83,7 +97,9 @@ def test_a_temporary_error_is_answered_when_the_time_is_up(new_node: NewNode) ->
         raise error
 
     node.configure = configure
-    assert node.parts.executor.work([SET_UP], until=begun + 35) == {A_REF.uid: error}
+    assert node.parts.executor.work([SET_UP], until=begun + 35, late=never_late) == {
+        A_REF.uid: error
+    }
     assert clock.pauses[:7] == [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.0]
     assert begun + 32 < clock() < begun + 35
 
@@ -96,7 +112,7 @@ def test_an_error_that_asks_for_more_time_than_there_is_ends_the_call(new_node: 
         raise Temporary("resetting", retry_after_seconds=60)
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=clock() + 35).values()
+    (error,) = node.parts.executor.work([SET_UP], until=clock() + 35, late=never_late).values()
     assert (str(error), clock.pauses) == ("resetting", [])
 
 
@@ -108,7 +124,7 @@ def test_a_permanent_error_is_not_tried_again(node: LocalNode) -> None:
         raise Permanent("no")
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=1e9).values()
+    (error,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
     assert (str(error), tries) == ("no", ["gpu-0"])
 
 
@@ -119,7 +135,7 @@ def test_a_foreign_error_is_permanent_and_keeps_its_cause(node: LocalNode) -> No
         raise cause
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=1e9).values()
+    (error,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
     assert isinstance(error, Permanent)
     assert error.__cause__ is cause
 
@@ -130,7 +146,7 @@ def test_an_exit_of_the_process_is_not_an_error_of_a_claim(node: LocalNode) -> N
 
     node.configure = configure
     with pytest.raises(Unfriendly):
-        node.parts.executor.work([SET_UP], until=1e9)
+        node.parts.executor.work([SET_UP], until=1e9, late=never_late)
 
 
 def test_a_failed_piece_of_work_is_done_again_by_the_next_call(node: LocalNode) -> None:
@@ -141,8 +157,8 @@ def test_a_failed_piece_of_work_is_done_again_by_the_next_call(node: LocalNode) 
             raise errors.pop()
 
     node.configure = configure
-    assert node.parts.executor.work([SET_UP], until=1e9) != {A_REF.uid: None}
-    assert node.parts.executor.work([SET_UP], until=1e9) == {A_REF.uid: None}
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) != {A_REF.uid: None}
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: None}
 
 
 def test_a_slow_plan_does_not_hold_up_the_others_of_its_call(node: LocalNode) -> None:
@@ -159,89 +175,75 @@ def test_a_slow_plan_does_not_hold_up_the_others_of_its_call(node: LocalNode) ->
         )
         for number in range(4)
     ]
-    assert node.parts.executor.work(plans, until=node.parts.clock() + DEADLINE) == {
-        plan.claim.uid: None for plan in plans
-    }
+    assert node.parts.executor.work(
+        plans, until=node.parts.clock() + DEADLINE, late=never_late
+    ) == {plan.claim.uid: None for plan in plans}
 
 
 def test_the_device_is_locked_while_the_backend_works_on_it(new_node: NewNode) -> None:
     node = new_node(clock=ManualClock())
     with node.lock(["device-gpu-0"], 0.0, "setting up for another claim"):
-        errors = node.parts.executor.work([SET_UP], until=1035.0)
-        resets = node.parts.executor.work([RESET], until=1070.0)
+        errors = node.parts.executor.work([SET_UP], until=1035.0, late=never_late)
+        resets = node.parts.executor.work([RESET], until=1070.0, late=never_late)
     for error in (errors[A_REF.uid], resets[A_REF.uid]):
         assert isinstance(error, Temporary)
         assert str(error).startswith("device-gpu-0 is locked by process ")
 
 
-def test_another_plan_for_the_claim_waits_until_the_earlier_work_has_ended(node: LocalNode) -> None:
-    begun, go_on = Event(), Event()
-    order: list[str] = []
-
-    def configure(device, config) -> None:
-        begun.set()
-        assert go_on.wait(DEADLINE)
-        order.append("configured")
-
-    node.configure = configure
-    node.reset = lambda device: order.append("reset")
-    (late,) = node.parts.executor.work([SET_UP], until=0.0).values()
-    assert isinstance(late, Temporary)
-    assert begun.wait(DEADLINE)
-    answers: list[object] = []
-    clock = node.parts.clock
-    second = Thread(
-        target=lambda: answers.append(node.parts.executor.work([RESET], until=clock() + DEADLINE))
-    )
-    second.start()
-    go_on.set()
-    second.join(DEADLINE)
-    assert order == ["configured", "reset"]
-    assert answers == [{A_REF.uid: None}]
-
-
-def test_another_plan_gives_up_when_the_earlier_work_does_not_end(node: LocalNode) -> None:
+def test_work_that_is_not_done_in_time_goes_on_and_tells_how_it_ended(node: LocalNode) -> None:
     begun, go_on, ended = Event(), Event(), Event()
+    told: list[tuple[Plan, DriverError | None]] = []
+    errors = [None, Permanent("no"), KeyError("x")]
 
     def configure(device, config) -> None:
         begun.set()
         assert go_on.wait(DEADLINE)
-        ended.set()
+        if (error := errors.pop(0)) is not None:
+            raise error
 
-    node.configure = configure
-    executor, clock = node.parts.executor, node.parts.clock
-    removal = Plan(A_REF, (RemoveCdiSpec(A_REF.uid),))
-    executor.work([SET_UP], until=0.0)
-    assert begun.wait(DEADLINE)
-    for _ in range(
-        2
-    ):  # the second try finds the first work still there, not only the one that gave up
-        (error,) = executor.work([removal], until=0.0).values()
-        assert isinstance(error, Temporary)
-        assert not ended.is_set()
-    go_on.set()
-    # A fresh plan waits for everything that still runs.
-    assert executor.work([RESET], until=clock() + DEADLINE) == {A_REF.uid: None}
-    assert ended.is_set()
+    def late(plan: Plan):
+        def end(error: DriverError | None) -> None:
+            told.append((plan, error))
+            ended.set()
 
-
-def test_work_that_gave_up_waiting_says_what_it_waited_for(node: LocalNode) -> None:
-    begun, go_on = Event(), Event()
-
-    def configure(device, config) -> None:
-        begun.set()
-        assert go_on.wait(DEADLINE)
+        return end
 
     node.configure = configure
     executor = node.parts.executor
-    executor.work([SET_UP], until=0.0)
-    assert begun.wait(DEADLINE)
-    (error,) = executor.work([RESET], until=0.0).values()
-    if "takes longer" in str(
-        error
-    ):  # the call ended before its work did: the next one fetches the result
-        (error,) = executor.work([RESET], until=node.parts.clock() + DEADLINE).values()
-    go_on.set()
-    assert str(error) == (
-        "claim default/claim (uid uid-claim): work of an earlier call on its devices still goes on; the kubelet tries again"
-    )
+    for _ in range(3):
+        for event in (begun, go_on, ended):
+            event.clear()
+        (error,) = executor.work([SET_UP], until=0.0, late=late).values()
+        assert isinstance(error, Temporary)
+        assert str(error).startswith("claim default/claim (uid uid-claim): the work on its devices")
+        assert begun.wait(DEADLINE)
+        assert executor.unfinished() == (A_REF,)
+        go_on.set()
+        assert ended.wait(DEADLINE)
+    plans, results = zip(*told, strict=True)
+    assert plans == (SET_UP,) * 3
+    assert results[0] is None
+    assert [str(result) for result in results[1:]] == [
+        "no",
+        "claim default/claim (uid uid-claim): KeyError: 'x'; this is a defect of the backend or the driver, report it",
+    ]
+
+
+def test_work_that_ends_in_time_is_not_late_and_is_not_remembered(node: LocalNode) -> None:
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: None}
+    assert node.parts.executor.unfinished() == ()
+
+
+def test_a_plan_ends_where_it_cannot_be_shown_that_nothing_uses_the_devices(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    node.presences[a_pod("claim")] = Alive("one process")
+    plan = Plan(ref, (ShowUnused(row), ResetDevice(DeviceName("gpu-0"))))
+    (error,) = node.parts.executor.work([plan], until=1e9, late=never_late).values()
+    assert isinstance(error, StillUsed)
+    assert str(error) == "pod pod-claim still runs: one process"
+    assert [call[0] for call in node.backend_calls] == ["configure"]

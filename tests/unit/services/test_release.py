@@ -1,16 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one rule by which a claim that was never unprepared may be released."""
 
+from dataclasses import replace
+
 import pytest
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.release import Releasable, is_of
-from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_ref
+from dra_driver.testing.builders import (
+    A_DRIVER,
+    A_PLACE,
+    A_POOL,
+    a_cdi_id,
+    a_claim,
+    a_ref,
+    a_result,
+)
 
 REF = a_ref("wine")
+ROW = PreparedClaim(
+    REF,
+    Phase.PREPARED,
+    "boot-1",
+    (PreparedDevice(("gpu",), A_POOL, "gpu-0", (a_cdi_id(a_claim("wine")),), ""),),
+    "",
+)
 HELD_BY_A_POD = "a pod on this node holds it, the kubelet says"
 
 
@@ -34,6 +51,11 @@ def answering(found: Claim | DriverError):
         (frozenset(), NotFound("404"), ""),
         (frozenset(), a_claim("wine", uid="another"), ""),
         (frozenset(), a_claim("wine"), "it still exists"),
+        (frozenset(), replace(a_claim("wine"), results=None), ""),
+        (frozenset(), a_claim("wine", results=[a_result("gpu-3")]), ""),
+        (frozenset(), a_claim("wine", results=[a_result(pool="elsewhere")]), ""),
+        (frozenset(), a_claim("wine", timestamp="2027-01-15T08:00:00Z"), ""),
+        (frozenset({entry(uid=REF.uid)}), replace(a_claim("wine"), results=None), HELD_BY_A_POD),
         (frozenset({entry(uid="uid-other")}), NotFound("404"), ""),
         (frozenset({entry(uid=REF.uid)}), NotFound("404"), HELD_BY_A_POD),
         (frozenset({entry()}), NotFound("404"), HELD_BY_A_POD),
@@ -55,7 +77,7 @@ def answering(found: Claim | DriverError):
     ],
 )
 def test_a_claim_may_go_only_if_both_sides_say_so(held, found, why_not: str) -> None:
-    assert Releasable(A_DRIVER, lambda: held, answering(found)).why_not(REF) == why_not
+    assert Releasable(A_PLACE, lambda: held, answering(found)).why_not(ROW) == why_not
 
 
 def test_the_api_server_is_not_asked_about_a_claim_that_a_pod_holds() -> None:
@@ -65,7 +87,7 @@ def test_the_api_server_is_not_asked_about_a_claim_that_a_pod_holds() -> None:
         asked.append(ref)
         raise NotFound("404")
 
-    Releasable(A_DRIVER, lambda: frozenset({entry(uid=REF.uid)}), get_claim).why_not(REF)
+    Releasable(A_PLACE, lambda: frozenset({entry(uid=REF.uid)}), get_claim).why_not(ROW)
     assert asked == []
 
 

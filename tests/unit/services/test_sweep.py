@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only the API server and the kubelet can answer after a start."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,9 +12,10 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.presence import Alive
+from dra_driver.model.state import NOBODY_KNOWN, HeldDevice, Unknown, Users
 from dra_driver.services.sweep import Sweep
-from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_ref, a_result
+from dra_driver.testing.builders import A_DRIVER, A_POOL, a_cdi_id, a_claim, a_pod, a_ref, a_result
 from dra_driver.testing.local_node import Disk, LocalNode
 
 NewNode = Callable[..., LocalNode]
@@ -20,7 +23,8 @@ UNKNOWN = Unknown("pod-resources are not served")
 
 
 def held_by(ref: ClaimRef, device: str = "gpu-0", driver: str = A_DRIVER) -> HeldDevice:
-    ids = (f"k8s.gpu.dra-driver.dev/claim={ref.uid}-{device}",)
+    claim = a_claim(ref.name, results=[a_result(device)])
+    ids = (a_cdi_id(claim, device),)
     return HeldDevice(ref.namespace, ref.name, driver, A_POOL, device, cdi_ids=ids)
 
 
@@ -29,6 +33,12 @@ def lose_state(node: LocalNode) -> None:
     for path in node.directory.glob("state.db*"):
         path.unlink()
     node._open()
+
+
+def forget_users(node: LocalNode) -> None:
+    """As a driver that knows nothing of users leaves the rows."""
+    with closing(sqlite3.connect(node.directory / "state.db")) as db, db:
+        db.execute("UPDATE claims SET users = NULL")
 
 
 def nobody_may_ask() -> tuple[()]:
@@ -141,7 +151,11 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
     assert "a pod on this node holds it" in refusal.reason
     assert node.prepare(ref)[ref.uid] == (replace(answer[0], request_names=()),)
     assert node.unprepare(ref) == {ref.uid: None}
-    assert node.disk() == Disk()
+    if outage:
+        assert node.disk() == Disk()  # the API server named the pod in the end, and it has ended
+    else:
+        assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+        assert "nobody can say any more which pods used it" in node.prepare(other)[other.uid].reason
 
 
 def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> None:
@@ -215,21 +229,89 @@ def test_a_claim_that_cannot_be_taken_up_is_named_with_the_reason(node: LocalNod
     )
 
 
-def test_a_claim_whose_device_cannot_be_set_up_is_taken_up_by_a_later_sweep(
+def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None:
+    """The state is lost, and the container uses one of the two devices: the kubelet names only that one."""
+    claim = a_claim(results=[a_result(), a_result("gpu-1", request="other")])
+    (ref,) = node.add(claim)
+    answer = node.prepare(ref)
+    before = node.disk()
+    lose_state(node)
+    node.backend_calls.clear()
+    used = replace(held_by(ref), cdi_ids=(a_cdi_id(claim),))
+    node.held = frozenset({used})
+    assert node.sweep() == ()
+    assert node.backend_calls == []
+    assert node.disk() == before
+    assert node.prepare(ref) == answer
+    # The same without the file.
+    lose_state(node)
+    node.cdi.remove(ref.uid)
+    assert node.sweep() == ()
+    assert node.backend_calls == []
+    assert node.disk() == before
+    # And with one that was cut off in the middle.
+    lose_state(node)
+    node.cdi.file(ref.uid).write_text("{")
+    assert node.sweep() == ()
+    assert node.disk() == before
+
+
+def test_a_file_and_a_pod_that_do_not_fit_the_allocation_are_named(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    lose_state(node)
+    node.add(a_claim(results=[a_result("gpu-1")]))
+    node.held = frozenset({replace(held_by(ref), cdi_ids=(a_cdi_id(a_claim()), "more"))})
+    (sentence,) = node.sweep()
+    assert (
+        "the kubelet names k8s.gpu.dra-driver.dev/claim=uid-claim-a5186d79-gpu-0, more" in sentence
+    )
+    node.held = frozenset()
+    (sentence,) = node.sweep()
+    assert "which is not what it is allocated now; delete its pods" in sentence
+    node.held = UNKNOWN
+    assert "which is not what it is allocated now; delete its pods" in node.sweep()[0]
+    node.cdi.remove(ref.uid)
+
+
+def test_pods_that_another_version_did_not_write_down_are_read_from_the_claims(
+    node: LocalNode,
+) -> None:
+    kept, other, gone = node.add(
+        a_claim("kept", sole=False, pods=["one", "two"]),
+        a_claim("other", results=[a_result("gpu-1")]),
+        a_claim("gone", results=[a_result("gpu-2")]),
+    )
+    node.prepare(kept, other, gone)
+    forget_users(node)
+    node.delete(gone)
+    node.add(a_claim("other", results=[a_result("gpu-3")]))  # allocated anew: its pods are others
+    node.held = frozenset(held_by(ref, f"gpu-{n}") for n, ref in enumerate((kept, other, gone)))
+    assert node.sweep() == ()
+    with node.store.reading() as state:
+        users = {row.ref: row.users for row in state.all_claims()}
+    assert users == {
+        kept: Users(("one", "two")),
+        other: NOBODY_KNOWN,
+        gone: NOBODY_KNOWN,
+    }
+
+
+def test_a_claim_that_nobody_needs_keeps_its_device_while_a_pod_of_it_runs(
     node: LocalNode,
 ) -> None:
     (ref,) = node.add(a_claim())
-    node.held = frozenset({held_by(ref)})
-
-    def fail(device, config) -> None:
-        raise Permanent("no answer from the device")
-
-    node.configure = fail
-    assert node.sweep() == (
-        "claim default/claim (uid uid-claim) is not in the state and cannot be taken up: no answer from the device",
-    )
-    node.configure = lambda device, config: None
-    assert isinstance(node.prepare(ref)[ref.uid], tuple)
+    node.prepare(ref)
+    node.delete(ref)
+    node.presences[a_pod("claim")] = Alive("one process")
+    for _ in range(2):
+        assert node.sweep() == ()
+        assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+        assert node.disk().files == {}
+    assert [call[0] for call in node.backend_calls] == ["configure"]
+    del node.presences[a_pod("claim")]
+    node.look_at_held()
+    assert node.disk() == Disk()
 
 
 def test_a_claim_that_nobody_needs_any_more_is_released(node: LocalNode) -> None:

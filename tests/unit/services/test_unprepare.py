@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import ClaimUnprepared
+from dra_driver.model.events import ClaimUnprepared, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Refusal
 from dra_driver.testing.builders import a_claim, a_ref, a_result
@@ -69,16 +69,20 @@ def test_an_unprepare_makes_two_commits_however_many_claims_it_has(new_node: New
     ) < passed.index("step.Forget.before")
 
 
-def test_shares_and_admin_access_reset_no_device(node: LocalNode) -> None:
-    resets: list[str] = []
-    node.reset = resets.append
+def test_each_share_is_reset_and_admin_access_sets_nothing_up(node: LocalNode) -> None:
     refs = node.add(
-        a_claim("share", results=[a_result(share="s1")]),
+        a_claim("one", results=[a_result(share="s1")]),
+        a_claim("two", results=[a_result(share="s2")]),
         a_claim("admin", results=[a_result("gpu-1", admin=True)]),
     )
     node.prepare(*refs)
     node.unprepare(*refs)
-    assert resets == []
+    assert sorted(node.backend_calls) == [
+        ("configure", "gpu-0", "uid-one", "s1"),
+        ("configure", "gpu-0", "uid-two", "s2"),
+        ("reset", "gpu-0", "uid-one", "s1"),
+        ("reset", "gpu-0", "uid-two", "s2"),
+    ]
     assert node.disk() == Disk()
 
 
@@ -152,7 +156,7 @@ def test_a_claim_that_cannot_be_marked_is_not_touched(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     before = node.disk()
-    node.restart(point=Failpoints({"step.MarkStartedAgain.before": raising(Temporary("no space"))}))
+    node.restart(point=Failpoints({"step.MarkHeld.before": raising(Temporary("no space"))}))
     assert node.unprepare(ref) == {
         ref.uid: Refusal("cannot unprepare claim default/claim (uid uid-claim): no space")
     }
@@ -168,23 +172,20 @@ def test_the_file_of_a_claim_that_the_state_lost_goes(node: LocalNode) -> None:
     assert node.disk() == Disk()
 
 
-def test_unprepare_waits_for_work_that_outlived_its_call(new_node: NewNode) -> None:
-    clock, begun, go_on, order = ManualClock(), Event(), Event(), []
-
-    def point(name: str) -> None:
-        if name == "commit.started.after":
-            clock.now += 36
+def test_unprepare_waits_for_work_that_outlived_its_call(node: LocalNode) -> None:
+    begun, go_on, order = Event(), Event(), []
 
     def slow(device, config) -> None:
         begun.set()
         assert go_on.wait(DEADLINE)
         order.append("configured")
 
-    node = new_node(clock=clock, point=point)
     node.configure = slow
     node.reset = lambda device: order.append("reset")
     (ref,) = node.add(a_claim())
-    assert isinstance(node.prepare(ref)[ref.uid], Refusal)
+    answer = node.prepare(ref, until=node.parts.clock())[ref.uid]
+    assert isinstance(answer, Refusal)
+    assert "takes longer than a call may take and goes on" in answer.reason
     assert begun.wait(DEADLINE)
     answers: list[object] = []
     thread = Thread(target=lambda: answers.append(node.unprepare(ref)))
@@ -193,4 +194,59 @@ def test_unprepare_waits_for_work_that_outlived_its_call(new_node: NewNode) -> N
     thread.join(DEADLINE)
     assert answers == [{ref.uid: None}]
     assert order == ["configured", "reset"]
+    assert node.disk() == Disk()
+
+
+def test_a_file_that_cannot_be_removed_costs_its_own_claim_only(node: LocalNode) -> None:
+    good, bad = node.add(a_claim("good", results=[a_result("gpu-1")]), a_claim("bad"))
+    node.prepare(good, bad)
+    blocked = node.cdi.file(bad.uid)
+    blocked.unlink()
+    blocked.mkdir()
+    (blocked / "x").touch()
+    unknown = a_ref("unknown")
+    node.cdi.file(unknown.uid).mkdir()
+    answers = node.unprepare(good, bad, unknown)
+    assert answers[good.uid] is None
+    for ref in (bad, unknown):
+        answer = answers[ref.uid]
+        assert isinstance(answer, Refusal)
+        assert str(node.cdi.file(ref.uid)) in answer.reason
+    (blocked / "x").unlink()
+    blocked.rmdir()
+    node.cdi.file(unknown.uid).rmdir()
+    assert set(node.disk().claims) == {bad.uid}
+    assert node.unprepare(bad, unknown) == {bad.uid: None, unknown.uid: None}
+
+
+def test_a_claim_that_somebody_is_at_work_on_holds_up_no_other(new_node: NewNode) -> None:
+    node = new_node(clock=ManualClock())
+    good, busy = node.add(a_claim("good", results=[a_result("gpu-1")]), a_claim("busy"))
+    assert all(isinstance(answer, tuple) for answer in node.prepare(good, busy).values())
+    with node.lock([f"claim-{busy.uid}"], 0.0, "resetting"):
+        answers = node.unprepare(busy, good)
+        assert answers[good.uid] is None
+        assert "claim-uid-busy is locked by process" in answers[busy.uid].reason
+        again = node.prepare(busy, good)
+        assert isinstance(again[good.uid], tuple)
+        assert "claim-uid-busy is locked by process" in again[busy.uid].reason
+    node.unprepare(busy, good)
+
+
+def test_work_that_ends_after_the_unprepare_call_forgets_the_claim_itself(node: LocalNode) -> None:
+    go_on, said = Event(), Event()
+
+    def slow(device) -> None:
+        assert go_on.wait(DEADLINE)
+
+    node.reset = slow
+    node.told(WorkEnded, said)
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    answer = node.unprepare(ref, until=node.parts.clock())[ref.uid]
+    assert isinstance(answer, Refusal)
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    go_on.set()
+    assert said.wait(DEADLINE)
+    assert node.events[-1] == WorkEnded(ref)
     assert node.disk() == Disk()

@@ -140,7 +140,7 @@ def test_a_running_pod_without_a_row_is_seen(well: Picture) -> None:
         ({"boot_id": "boot-0"}, "it is Prepared of boot boot-0, this is boot boot-1"),
         (
             {"devices": ()},
-            "the state has [], its containers were given ['k8s.gpu.dra-driver.dev/claim=uid-one-gpu-0']",
+            "the state has [], its containers were given ['k8s.gpu.dra-driver.dev/claim=uid-one-a5186d79-gpu-0']",
         ),
     ],
 )
@@ -156,8 +156,16 @@ def test_a_running_pod_with_another_row_is_seen(
     [
         (None, True, "its CDI file is gone"),
         ("{}", True, "its CDI file is not the one that its containers started with"),
-        ("{}", False, "its CDI file has no device k8s.gpu.dra-driver.dev/claim=uid-one-gpu-0"),
-        ("[", False, "its CDI file has no device k8s.gpu.dra-driver.dev/claim=uid-one-gpu-0"),
+        (
+            "{}",
+            False,
+            "its CDI file has no device k8s.gpu.dra-driver.dev/claim=uid-one-a5186d79-gpu-0",
+        ),
+        (
+            "[",
+            False,
+            "its CDI file has no device k8s.gpu.dra-driver.dev/claim=uid-one-a5186d79-gpu-0",
+        ),
     ],
 )
 def test_a_running_pod_without_its_file_is_seen(
