@@ -26,6 +26,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             parser.add_argument(
                 "--json", action="store_true", help="one JSON document for each device"
             )
+        case "release":
+            add_settings(parser)
+            parser.add_argument(
+                "claim", metavar="CLAIM", help="NAMESPACE/NAME or the UID of a claim that is held"
+            )
         case "cleanup":
             add_settings(parser)
             for flag, text in CLEANUP_FLAGS.items():

@@ -23,6 +23,7 @@ COMMANDS = {
     "devices": "show what this node has, as the driver would publish it",
     "explain": "say why a pod or claim gets no devices, or which ones it gets",
     "record": "write what `explain` needs to know of a cluster to a file, without secrets",
+    "release": "give the devices of a claim back whose pods cannot be shown to have ended",
     "cleanup": "remove what the driver leaves on this node, when it shall not run here again",
     "demo": "play the whole story on this machine, without cluster, GPU or root",
 }

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools see of a node without being its driver: `dra-driver devices` and `dra-driver cleanup`."""
+"""What tools see of a node, and tell it, without being its driver: `dra-driver devices`, `release` and `cleanup`."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from dra_driver.config import Settings
 from dra_driver.daemon.ground import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
+from dra_driver.errors import Permanent
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
@@ -15,8 +16,9 @@ from dra_driver.model.ids import PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import Problem
 from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.node.boot import read_boot_id
 from dra_driver.node.leftovers import NodeFiles
-from dra_driver.node.state import read_claims
+from dra_driver.node.state import StateStore, read_claims
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.slices import plan_pool
@@ -44,6 +46,37 @@ def inspect_node(settings: Settings) -> NodeFound:
         # A node without a kubelet has no device plugins.
         () if isinstance(resources, Unknown) else find_neighbours(resources, inventory),
     )
+
+
+def vouch(settings: Settings, claim: str) -> tuple[PreparedClaim, ...]:
+    """Mark a held claim ("namespace/name", or a UID) as unused, on an admin's word; answers what was marked.
+
+    Raises Permanent for a claim that is not held: its pods are what is to be ended.
+    """
+    path = settings.state_dir / STATE_FILE
+    found = [
+        row
+        for row in read_claims(path)
+        if claim in (row.ref.uid, f"{row.ref.namespace}/{row.ref.name}")
+    ]
+    if not found:
+        raise Permanent(
+            f"no claim {claim} is known on this node (state file {path}); give NAMESPACE/NAME or a UID as the refusal of the "
+            f"waiting claim names it, and run this on the node of that pod"
+        )
+    with closing(StateStore(path, boot_id=read_boot_id(settings.node.boot_id_file))) as store:
+        with store.transaction("releasing") as transaction:
+            rows = transaction.read(uids=[row.ref.uid for row in found]).claims.values()
+            held = tuple(row for row in rows if row.held is not None)
+            for row in held:
+                if row.held is not None:
+                    transaction.hold(row.ref.uid, replace(row.held, by_admin=True))
+    if not held:
+        raise Permanent(
+            f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete them, the driver "
+            f"releases it then"
+        )
+    return held
 
 
 @contextmanager

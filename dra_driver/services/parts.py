@@ -118,10 +118,14 @@ class Usage:
         return still_used(row, self.presence(row.users.pods or ()), boot_id=self.store.boot_id)
 
     def must_ask(self, row: PreparedClaim) -> bool:
-        """Whether the row's pods may not be all: other pods may have joined the claim without a call of the kubelet."""
+        """Whether the row's pods may not be all: other pods may have joined the claim without a call of the kubelet.
+
+        Who names a claim that was made for another pod may use it too, though few do: from then on it is a shared one.
+        """
         if self.presence is None or not row.owned or row.boot_id != self.store.boot_id:
             return False
-        return row.users.pods is None or not row.users.sole
+        pods = row.users.pods
+        return pods is None or not row.users.sole or len(pods) > 1
 
 
 class ClaimReader:

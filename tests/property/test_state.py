@@ -46,7 +46,10 @@ def apply(store: StateStore, model: dict[str, PreparedClaim], action, *, abort: 
         if verb == "start":
             row = a_row(name, action[2])
             taken = {key for other, claim in model.items() if other != name for key in claim.owned}
-            if taken & set(row.owned):
+            mine = [key for key in row.owned if key.share]
+            whole = {(key.pool, key.device) for key in (*taken, *row.owned) if not key.share}
+            shared = {(key.pool, key.device) for key in (*taken, *mine) if key.share}
+            if taken & set(row.owned) or whole & shared:
                 expected = True
             else:
                 expected = False

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver release`: an admin vouches that nothing uses a claim's devices any more.
+
+Exit codes: 0 the driver gives them back, 1 refused or failed.
+"""
+
+import argparse
+
+from dra_driver.cli import render
+from dra_driver.cli.settings import settings_from
+from dra_driver.daemon.offline import vouch
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Mark it in the state; answers the exit code."""
+    for row in vouch(settings_from(chosen), chosen.claim):
+        devices = ", ".join(str(key) for key in row.owned)
+        since = row.held.since if row.held is not None else ""
+        render.line(
+            f"{devices} of claim {row.ref}, held since {since}: you vouch that nothing uses it any more"
+        )
+    render.line(
+        "the driver gives it back within seconds, or at its next start if it does not run on this node"
+    )
+    return 0

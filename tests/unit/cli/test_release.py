@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver release`: whose devices are given back on an admin's word, and whose never."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dra_driver.cli.main import main
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.node.state import StateStore
+from dra_driver.testing.builders import A_POOL, a_ref
+
+DEVICE = PreparedDevice(("gpu",), A_POOL, DeviceName("gpu-0"), (), "uuid")
+OTHER = replace(DEVICE, device=DeviceName("gpu-1"))
+HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z", unasked=True)
+ROW = PreparedClaim(a_ref("one"), Phase.STARTED, "boot-1", (DEVICE,), "", Users(("pod",)), HELD)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    (tmp_path / "boot_id").write_text("boot-1\n")
+    return [
+        *("--node-name", "node-1", "--state-dir", str(tmp_path / "state")),
+        *("--boot-id-file", str(tmp_path / "boot_id")),
+    ]
+
+
+def state(tmp_path: Path) -> closing[StateStore]:
+    return closing(StateStore(tmp_path / "state" / "state.db", boot_id="boot-1"))
+
+
+def start(tmp_path: Path, *rows: PreparedClaim) -> None:
+    with state(tmp_path) as store, store.transaction("started") as transaction:
+        for row in rows:
+            transaction.start(row)
+
+
+@pytest.mark.parametrize("name", ["default/one", "uid-one"])
+def test_a_held_claim_is_vouched_for_by_name_or_uid(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    other = replace(ROW, ref=a_ref("two"), devices=(OTHER,))
+    start(tmp_path, ROW, other)
+    assert main(["release", *arguments, name]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "node-1/gpu-0 of claim default/one (uid uid-one), held since 2027-01-15T08:00:00Z: you vouch that nothing uses it any more",
+        "the driver gives it back within seconds, or at its next start if it does not run on this node",
+    ]
+    with state(tmp_path) as store, store.reading() as rows:
+        assert rows.all_claims() == (replace(ROW, held=replace(HELD, by_admin=True)), other)
+
+
+def test_a_claim_that_pods_may_use_is_refused(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared = replace(ROW, phase=Phase.PREPARED, held=None)
+    start(tmp_path, prepared)
+    assert main(["release", *arguments, "default/one"]) == 1
+    assert "is Prepared and not held: pods of this node may use it; delete them" in (
+        capsys.readouterr().err
+    )
+    with state(tmp_path) as store, store.reading() as rows:
+        assert rows.all_claims() == (prepared,)
+
+
+def test_of_two_claims_of_one_name_the_held_one_is_meant(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    """The kubelet forgot the first; the second was made under its name."""
+    second = replace(
+        ROW, ref=a_ref("one", uid="uid-2"), devices=(OTHER,), phase=Phase.PREPARED, held=None
+    )
+    start(tmp_path, ROW, second)
+    assert main(["release", *arguments, "default/one"]) == 0
+    with state(tmp_path) as store, store.reading() as rows:
+        assert {row.ref.uid: row.held for row in rows.all_claims()} == {
+            "uid-2": None,
+            "uid-one": replace(HELD, by_admin=True),
+        }
+
+
+def test_a_claim_that_nobody_knows_is_refused_and_no_file_is_made(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["release", *arguments, "default/one"]) == 1
+    assert "no claim default/one is known on this node" in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
