@@ -15,7 +15,7 @@ from typing import Any
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
-from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_api import FakeApi, Refused
 from dra_driver.testing.fake_kubelet import FakeKubelet
 
 DRIVER = "gpu.dra-driver.dev"
@@ -50,7 +50,7 @@ class NodeProcess:
     def __init__(self, root: Path, api: FakeApi) -> None:
         self.root = root
         self.api = api
-        self.kubelet = FakeKubelet(root)
+        self.kubelet = FakeKubelet(root, reserve=self.reserve)
         self.boot_id_file = root / "boot_id"
         self.boot_id_file.write_text("boot-1\n")
         self.cdi_dir = root / "cdi"
@@ -172,6 +172,18 @@ class NodeProcess:
             },
         )
         return ClaimRef("default", name, ClaimUid(stored["metadata"]["uid"]))
+
+    def reserve(self, ref: ClaimRef, pod: PodUid) -> None:
+        """What the scheduler did before the kubelet heard of the pod; nothing for a claim that the API server does not know."""
+        try:
+            claim = self.api.object("resourceclaims", ref.name, namespace=ref.namespace)
+        except Refused:
+            return
+        users = claim["status"].get("reservedFor", [])
+        if claim["metadata"]["uid"] == ref.uid and pod not in [user["uid"] for user in users]:
+            user = {"resource": "pods", "name": "pod", "uid": pod}
+            status = {**claim["status"], "reservedFor": [*users, user]}
+            self.api.put("resourceclaims", {**claim, "status": status})
 
     def slices(self) -> list[dict[str, Any]]:
         """The driver's slices at the API server."""

@@ -26,6 +26,8 @@ gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
   only ordinary init containers use is not named (`init_pods`);
 * `lose_checkpoint` forgets every claim (`dra_manager_state`) while pods run on.
 
+A pod is among its claims' users (`status.reservedFor`) before its node hears of it: `reserve(claim, pod)` is called for that.
+
 Missing are: the API server's part (whether the pod may use the claim), several drivers for one claim, the wiping of slices,
 and retries (a caller calls again).
 """
@@ -33,7 +35,7 @@ and retries (a caller calls again).
 import socket
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,11 +147,18 @@ class FakeKubelet:
     init containers use. `cgroups` are the pods' cgroups below `cgroup_root`.
     """
 
-    def __init__(self, root: Path, *, version: str = "1.37") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        version: str = "1.37",
+        reserve: Callable[[ClaimRef, PodUid], None] = lambda _claim, _pod: None,
+    ) -> None:
         self.plugins_dir = root / "plugins"
         self.registry_dir = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.version = VERSIONS[version]
+        self._reserve = reserve
         self.claims: dict[ClaimUid, ClaimInfo] = {}
         self.refuses = ""
         self.device_plugins: dict[str, tuple[str, ...]] = {}
@@ -312,6 +321,8 @@ class FakeKubelet:
         if uid is not None:
             self._active[pod] = uid
         user = self.pod_uid(pod)
+        for ref in refs:
+            self._reserve(ref, user)
         self.cgroups.make(user)
         plugin = self._plugin(driver)
         with self._mutex:

@@ -23,7 +23,7 @@ def successor(node: NodeProcess) -> Iterator[NodeProcess]:
     found = NodeProcess(node.root, node.api)
     found.kubelet.close()
     node.kubelet.close()
-    found.kubelet = node.kubelet = FakeKubelet(node.root)
+    found.kubelet = node.kubelet = FakeKubelet(node.root, reserve=node.reserve)
     found.log_file = node.root / "successor.log"
     yield found
     found.close()

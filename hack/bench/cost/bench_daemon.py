@@ -23,7 +23,15 @@ from dra_driver.daemon import compose, ground, lifecycle
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
-from dra_driver.model.ids import NO_SHARE, DeviceName, DriverName, NodeName, PoolName, ShareId
+from dra_driver.model.ids import (
+    NO_SHARE,
+    DeviceName,
+    DriverName,
+    NodeName,
+    PodUid,
+    PoolName,
+    ShareId,
+)
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
@@ -35,6 +43,7 @@ from dra_driver.node.files import never
 
 EMPTY_SERVICE, EMPTY_METHOD = "bench.Empty", "Nothing"
 SHARED = "shared"
+POD = PodUid("bench")  # which has ended whenever a claim is released
 
 
 class InstantApi:
@@ -54,7 +63,7 @@ class InstantApi:
             for name in names
             if name != SHARED
         )
-        return Claim(ref, results)
+        return Claim(ref, results, reserved_for=(POD,), sole_pod=POD)
 
     def served_version(self) -> str:
         return "v1"

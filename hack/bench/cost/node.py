@@ -18,7 +18,7 @@ from typing import Self
 import grpc
 
 from cost import installed
-from cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE
+from cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE, POD
 from dra_driver.kubelet import dra
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
 from dra_driver.testing.fake_cgroups import FakeCgroups
@@ -140,6 +140,7 @@ class BenchNode:
         self.root = self.memory if in_memory else disk_folder()
         self.marks = self.root / "marks.json" if marks else None
         self.state_dir = self.root / "plugins" / DRIVER
+        FakeCgroups(self.root / "cgroup").make(POD)
 
     def arguments(self) -> list[str]:
         """What `dra-driver run` is told."""
@@ -149,7 +150,7 @@ class BenchNode:
             "plugins-dir": self.root / "plugins",
             "registry-dir": self.root / "registry",
             "pod-resources-socket": self.root / "pod-resources.sock",
-            "cgroup-root": FakeCgroups(self.root / "cgroup").root,
+            "cgroup-root": self.root / "cgroup",
             "cdi-dir": self.memory / "cdi",
             "http-address": "127.0.0.1:0",
         }
