@@ -3,11 +3,12 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
 from onenode.cluster import CTR, Cluster
-from onenode.namespaces import wait_until
+from onenode.namespaces import TestBedError, wait_until
 
 LOG = "containerd-events"
 
@@ -40,6 +41,16 @@ class RuntimeTimes:
     def kill(self, container: str) -> None:
         """End its processes by hand."""
         self._cluster.output_of([*CTR, "task", "kill", "--all", "--signal", "SIGKILL", container])
+
+    def kill_all(self) -> None:
+        """End whatever was started since, and runs on although its pod is forgotten."""
+        containers = {
+            event["container_id"] for _, topic, event in self._events() if topic == "/tasks/start"
+        }
+        for container in containers:
+            if self.runs(container):
+                with suppress(TestBedError):  # it has ended meanwhile
+                    self.kill(container)
 
     def _when(self, topic: str, container: str) -> datetime | None:
         for time, found, event in self._events():

@@ -35,9 +35,10 @@ print(urllib.request.urlopen(asked, timeout=10).read().decode())
 
 @pytest.fixture
 def times(story: Story) -> Iterator[RuntimeTimes]:
-    """The runtime's events of this test."""
+    """The runtime's events of this test; afterwards no container of it runs on."""
     times = RuntimeTimes(story.driver.cluster)
     yield times
+    times.kill_all()
     times.close()
 
 
@@ -79,7 +80,8 @@ def _pod(
 
 
 def _container(story: Story, pod: str) -> str:
-    """The runtime's name of the pod's container."""
+    """The runtime's name of the pod's container, when it runs."""
+    story.wait_ready(pod)
     found = _object(story, "pod", pod)["status"]["containerStatuses"][0]["containerID"]
     return str(found).removeprefix("containerd://")
 
@@ -100,15 +102,24 @@ def _remove_without_deletion(story: Story, pod: str) -> None:
     assert json.loads(said).get("deleted") == "1", said
 
 
-def _wait_held(story: Story, claim_uid: str) -> None:
+def _wait_unprepared(story: Story, claim_uid: str) -> None:
     """Until the kubelet has released the claim of a pod that it forgot: its device is held, not free."""
-    wait_until(
-        lambda: read_state(story.driver)[0][claim_uid].phase == "Started",
-        "the kubelet to unprepare",
-        timeout_seconds=KUBELET_LOOKS_SECONDS,
-    )
-    owners = {owner for *_, owner in read_state(story.driver)[1]}
-    assert claim_uid in owners
+
+    def unprepared() -> bool:
+        [pod] = story.driver.release.pods()
+        return any(
+            (line.get("event"), line.get("claim_uid")) == ("claim_unprepared", claim_uid)
+            for line in story.driver.release.log_of(pod)
+        )
+
+    wait_until(unprepared, "the kubelet to unprepare", timeout_seconds=KUBELET_LOOKS_SECONDS)
+    _assert_held(story, claim_uid)
+
+
+def _assert_held(story: Story, claim_uid: str) -> None:
+    rows, owners = read_state(story.driver)
+    assert rows[claim_uid].phase == "Started"
+    assert claim_uid in {owner for *_, owner in owners}
 
 
 def _wait_refused(story: Story, pod: str, *words: str) -> None:
@@ -138,13 +149,11 @@ def test_after_a_force_delete_the_next_container_starts_when_the_old_one_has_end
 ) -> None:
     _template(story, "only")
     _pod(story, "one", template="only")
-    story.wait_ready("one")
     first = _container(story, "one")
     _pod(story, "two", template="only")
     story.why_pending("two")
     _kubectl(story, "delete", "pod", "one", "--force")
 
-    story.wait_ready("two")
     assert times.started(_container(story, "two")) > times.ended(first)
 
 
@@ -153,38 +162,59 @@ def test_a_pod_removed_without_a_deletion_keeps_its_device_while_its_container_r
 ) -> None:
     _template(story, "only")
     _pod(story, "one", template="only", grace_seconds=LONG_GRACE_SECONDS)
-    story.wait_ready("one")
     first, claim = _container(story, "one"), _claim_uid(story, "one")
     _remove_without_deletion(story, "one")
     _pod(story, "two", template="only")
 
-    _wait_held(story, claim)
+    _wait_unprepared(story, claim)
     _wait_refused(story, "two", "held", claim)
     assert times.runs(first)
     times.kill(first)
-    story.wait_ready("two")
     assert times.started(_container(story, "two")) > times.ended(first)
 
 
-def test_a_named_claim_that_is_allocated_anew_waits_for_the_pod_that_used_it_before(
-    story: Story, times: RuntimeTimes
-) -> None:
+def _named_claim_loses_its_pod(story: Story) -> tuple[str, str]:
+    """The container of a pod that was removed without a deletion, and the claim that it used, which is allocated no more."""
     story.claim("only", ONLY)
     _pod(story, "one", claim="only", grace_seconds=LONG_GRACE_SECONDS)
-    story.wait_ready("one")
     first, claim = _container(story, "one"), _claim_uid(story, "one")
     _remove_without_deletion(story, "one")
     wait_until(
         lambda: not story.allocated("only"), "the claim to lose its allocation", timeout_seconds=150
     )
-    _wait_held(story, claim)
+    return first, claim
+
+
+def test_a_named_claim_that_is_allocated_anew_waits_for_the_pod_that_used_it_before(
+    story: Story, times: RuntimeTimes
+) -> None:
+    first, claim = _named_claim_loses_its_pod(story)
+    _wait_unprepared(story, claim)
     _pod(story, "two", claim="only")
 
     _wait_refused(story, "two", "held", claim)
     assert times.runs(first)
     times.kill(first)
-    story.wait_ready("two")
     assert times.started(_container(story, "two")) > times.ended(first)
+
+
+def test_a_claim_that_the_kubelet_believes_prepared_opens_no_device_under_its_old_name(
+    story: Story, times: RuntimeTimes
+) -> None:
+    first, claim = _named_claim_loses_its_pod(story)
+    # As soon as the driver hears of that, and before the kubelet's next look, for which it would give the old names to pod two.
+    wait_until(
+        lambda: read_state(story.driver)[0][claim].phase == "Started", "the claim to be held"
+    )
+    _pod(story, "two", claim="only")
+
+    _wait_refused(story, "two", "unresolvable CDI devices")
+    _assert_held(story, claim)
+    assert times.runs(first)
+    times.kill(first)
+    story.delete_pod("two")
+    _pod(story, "three", claim="only")
+    assert times.started(_container(story, "three")) > times.ended(first)
 
 
 def test_a_finalizer_that_keeps_an_ended_pod_keeps_no_device(
@@ -193,16 +223,15 @@ def test_a_finalizer_that_keeps_an_ended_pod_keeps_no_device(
     finalizer = "test.example.com/keep"
     _template(story, "only")
     _pod(story, "one", template="only", grace_seconds=1, finalizers=(finalizer,))
-    story.wait_ready("one")
     first = _container(story, "one")
     _pod(story, "two", template="only")
     story.why_pending("two")
     _kubectl(story, "delete", "pod", "one", "--wait=false")
 
     try:
-        story.wait_ready("two")
+        second = _container(story, "two")
         assert "deletionTimestamp" in _object(story, "pod", "one")["metadata"]
-        assert times.started(_container(story, "two")) > times.ended(first)
+        assert times.started(second) > times.ended(first)
     finally:
         patch = json.dumps({"metadata": {"finalizers": None}})
         _kubectl(story, "patch", "pod", "one", "--type=merge", "--patch", patch)
