@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.presence import Alive
 from dra_driver.node.files import never
-from dra_driver.testing.builders import a_claim, a_config, a_result, an_inventory
+from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
@@ -24,8 +25,28 @@ CLAIMS = (
 NAMES = st.lists(
     st.sampled_from([claim.ref for claim in CLAIMS]), min_size=1, max_size=3, unique=True
 )
-CALLS = st.tuples(st.sampled_from(["prepare", "unprepare"]), NAMES)
+CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "run", "end"]), NAMES)
 INVENTORY: Inventory = an_inventory(3)
+
+
+def hardware_violations(node: LocalNode, *, running: frozenset[str]) -> list[str]:
+    """What the devices themselves have seen since the last look: set up for one claim while still set up for another, or reset
+    while a pod of the claim runs."""
+    wrong = []
+    for verb, device, claim, share in node.backend_calls:
+        if verb == "reset":
+            node.set_up.discard((device, claim, share))
+            if claim in running:
+                wrong.append(f"{device} was reset while a pod of {claim} runs")
+            continue
+        wrong += [
+            f"{device} was set up for {claim} while it is set up for {other}"
+            for there, other, theirs in node.set_up
+            if there == device and other != claim and (not share or not theirs or share == theirs)
+        ]
+        node.set_up.add((device, claim, share))
+    node.backend_calls.clear()
+    return wrong
 
 
 class Crash(BaseException):
@@ -51,11 +72,36 @@ class CrashAt:
 def a_node(directory: Path, point: Callable[[str], None] = never) -> LocalNode:
     node = LocalNode(directory, point=point, clock=ManualClock(), inventory=INVENTORY)
     node.add(*CLAIMS)
+    node.set_up = set()
     return node
 
 
+def running(node: LocalNode) -> frozenset[str]:
+    return frozenset(f"uid-{pod.removeprefix('pod-')}" for pod in node.presences)
+
+
+def checked_call(node: LocalNode, verb: str, refs) -> None:
+    alive = running(node)
+    try:
+        call(node, verb, refs)
+    finally:
+        # Whose pod has just ended may be reset by the look that noticed it.
+        assert hardware_violations(node, running=alive & running(node)) == []
+
+
 def call(node: LocalNode, verb: str, refs) -> None:
-    (node.prepare if verb == "prepare" else node.unprepare)(*refs)
+    """What the kubelet asks; and processes of the claims' pods that begin, or end and are noticed."""
+    match verb:
+        case "prepare":
+            node.prepare(*refs)
+        case "unprepare":
+            node.unprepare(*refs)
+        case "run":
+            node.presences |= {a_pod(ref.name): Alive("a process") for ref in refs}
+        case "end":
+            for ref in refs:
+                node.presences.pop(a_pod(ref.name), None)
+            node.look_at_held()
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,14 +120,18 @@ def test_a_crash_a_start_and_a_retry_reach_the_disk_of_no_crash(
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         smooth, crashing = a_node(Path(one)), a_node(Path(two))
         for verb, refs in before:
-            call(smooth, verb, refs)
-            call(crashing, verb, refs)
+            checked_call(smooth, verb, refs)
+            checked_call(crashing, verb, refs)
         crash = CrashAt(name, count)
         crashing.restart(point=crash)
         with suppress(Crash):
-            call(crashing, *interrupted)
+            checked_call(crashing, *interrupted)
         crash.dead = True
         boot_id = "boot-2" if reboot else "boot-1"
+        if reboot:  # nothing runs, and devices have forgotten everything
+            for node in (crashing, smooth):
+                node.presences.clear()
+                node.set_up.clear()
         crashing.restart(boot_id=boot_id, point=CrashAt(again, 1))
         with suppress(Crash):
             crashing.recover()  # the start may die as well
@@ -90,9 +140,10 @@ def test_a_crash_a_start_and_a_retry_reach_the_disk_of_no_crash(
         for node in (crashing, smooth):
             assert node.recover() == {}
             assert node.violations() == []
-            call(node, *interrupted)  # the kubelet tries again what it got no answer to
+            assert hardware_violations(node, running=running(node)) == []
+            checked_call(node, *interrupted)  # the kubelet tries again what it got no answer to
             for verb, refs in after:
-                call(node, verb, refs)
+                checked_call(node, verb, refs)
             # After a reboot the kubelet prepares what its pods still need.
             prepared = [claim.ref for claim in CLAIMS if claim.ref.uid in node.disk().claims]
             node.prepare(*prepared)

@@ -8,10 +8,21 @@ import pytest
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
 from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
-from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.adopt import plan_adoption
+from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.planning.adopt import plan_adoption, plan_adoption_of
 from dra_driver.planning.edits import device_variable
-from dra_driver.testing.builders import A_BOOT, A_DRIVER, A_PLACE, A_POOL, a_ref
+from dra_driver.planning.prepare import plan_prepare
+from dra_driver.testing.builders import (
+    A_BOOT,
+    A_DRIVER,
+    A_PLACE,
+    A_POOL,
+    a_claim,
+    a_ref,
+    a_result,
+    a_state,
+    an_inventory,
+)
 
 REF = a_ref()
 KIND = A_PLACE.cdi_kind
@@ -43,6 +54,59 @@ def document(*devices: HeldDevice, admin: tuple[str, ...] = ()) -> str:
             for found in devices
         ),
     ).to_json()
+
+
+CLAIM = a_claim(
+    results=[
+        a_result("gpu-1", request="main/sub"),
+        a_result("gpu-0", share="s1"),
+        a_result("gpu-9", admin=True),
+    ]
+)
+
+
+def test_a_document_of_the_allocation_is_the_row_that_was_lost() -> None:
+    plan = plan_prepare(
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+    )
+    assert isinstance(plan, Plan)
+    lost = plan.steps[0].claim
+    found = plan_adoption_of(CLAIM, lost.cdi_spec, place=A_PLACE, boot_id=A_BOOT)
+    assert found == Plan(REF, (MarkStarted(lost), MarkPrepared(REF.uid)), lost.devices)
+
+
+def test_an_older_document_counts_as_it_stands() -> None:
+    devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
+    text = document(*devices)
+    found = plan_adoption_of(CLAIM, text, place=A_PLACE, boot_id=A_BOOT)
+    assert isinstance(found, Plan)
+    row = found.steps[0].claim
+    assert (row.cdi_spec, row.users) == (text, Users(("pod-claim",), sole=True))
+    assert [device.cdi_ids for device in row.devices] == [device.cdi_ids for device in devices]
+    assert [device.request_names for device in row.devices] == [("main",), ("gpu",), ("gpu",)]
+    assert [device.uuid for device in row.devices] == ["uuid-gpu-1", "uuid-gpu-0", "uuid-gpu-9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "described"),
+    [
+        ("{", "nothing that can be read"),
+        (document(held("gpu-1")), f"{KIND}=uid-claim-gpu-1"),
+        (
+            document(held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9"), held("gpu-8")),
+            ", ".join(f"{KIND}=uid-claim-gpu-{end}" for end in ("0-s1", "1", "8", "9")),
+        ),
+    ],
+)
+def test_a_document_of_something_else_is_refused(text: str, described: str) -> None:
+    assert plan_adoption_of(CLAIM, text, place=A_PLACE, boot_id=A_BOOT) == Refusal(
+        f"its CDI file describes {described}, which is not what it is allocated now; delete its pods when they can be spared"
+    )
+
+
+def test_a_claim_that_is_not_allocated_has_no_document() -> None:
+    empty = a_claim(results=[])
+    assert isinstance(plan_adoption_of(empty, "{", place=A_PLACE, boot_id=A_BOOT), Refusal)
 
 
 def test_the_row_is_told_from_what_stands_on_the_node() -> None:

@@ -18,7 +18,7 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare
+from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_of
 from dra_driver.testing.builders import (
     A_PLACE,
     A_POOL,
@@ -150,6 +150,50 @@ def test_its_own_reservation_is_no_conflict() -> None:
     assert isinstance(decide(claim, owners={key(): claim.ref}), Plan)
 
 
+def test_a_row_of_another_allocation_is_in_the_claims_own_way() -> None:
+    claim = a_claim("wine")
+    first = decide(a_claim("wine", results=[a_result("gpu-1")]))
+    assert isinstance(first, Plan)
+    row = first.steps[0].claim
+    found = plan_prepare(
+        claim.ref,
+        claim,
+        place=A_PLACE,
+        inventory=an_inventory(),
+        state=a_state(claims=[row], owners={key(): a_ref("other")}),
+    )
+    assert found == Conflict(claim.ref, claim.ref, "gpu-1")
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "users"),
+    [("boot-1", Users(("old", "new"))), ("boot-0", Users(("new",)))],
+)
+def test_who_used_the_allocation_before_is_remembered_until_the_next_boot(
+    boot_id: str, users: Users
+) -> None:
+    first = decide(a_claim("wine", sole=False, pods=["old"]))
+    assert isinstance(first, Plan)
+    claim = a_claim("wine", sole=False, pods=["new"])
+    again = plan_prepare(
+        claim.ref,
+        claim,
+        place=A_PLACE,
+        inventory=an_inventory(),
+        state=a_state(claims=[replace(first.steps[0].claim, boot_id=boot_id)]),
+    )
+    assert isinstance(again, Plan)
+    assert again.steps[0].claim.users == users
+
+
+def test_users_are_the_pod_that_it_was_made_for_and_those_that_it_is_reserved_for() -> None:
+    claim = replace(a_claim(pods=["one", "two", "one"], sole=False), unnamed_users=True)
+    assert users_of(claim) == Users(("one", "two"), unnamed=True)
+    assert users_of(replace(claim, sole_pod="three")) == Users(("three", "one", "two"), True, True)
+    nameless = replace(a_claim(pods=(), sole=False), unnamed_users=True)
+    assert isinstance(decide(nameless), Plan)
+
+
 def test_results_and_configuration_of_other_drivers_are_not_looked_at() -> None:
     own = a_claim()
     other = "nic.example.com"
@@ -207,6 +251,19 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
             a_claim(results=[a_result(), a_result(admin=True)]),
             a_ref(),
             "ResourceClaim default/claim names device node-1/gpu-0 twice; delete and create the claim again",
+        ),
+        (
+            a_claim(results=[a_result(share="s1"), a_result(request="other")]),
+            a_ref(),
+            "ResourceClaim default/claim names device node-1/gpu-0 share s1 twice; delete and create the claim again",
+        ),
+        (
+            a_claim(pods=(), sole=False),
+            a_ref(),
+            (
+                "ResourceClaim default/claim is reserved for no pod (any more); delete the pod if it stays so, its successor is "
+                "scheduled anew"
+            ),
         ),
         (
             a_claim(results=[a_result(share="a=b\n../")]),
