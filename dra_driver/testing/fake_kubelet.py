@@ -32,111 +32,38 @@ Missing are: the API server's part (whether the pod may use the claim), several 
 and retries (a caller calls again).
 """
 
-import socket
-import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import grpc
 
-from dra_driver.kubelet import dra, dra_v1beta1, health_stream, pod_resources, registration
-from dra_driver.kubelet.pb import (
-    dra_v1_pb2,
-    dra_v1beta1_pb2,
-    pluginregistration_v1_pb2,
-    podresources_v1_pb2,
-)
+from dra_driver.kubelet import health_stream, pod_resources, registration
+from dra_driver.kubelet.pb import pluginregistration_v1_pb2, podresources_v1_pb2
 from dra_driver.kubelet.sockets import SocketServer, service, text_of, unary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_cgroups import FakeCgroups
+from dra_driver.testing.kubelet_calls import (
+    NOTIFY_SECONDS,
+    OPTIONS,
+    VERSIONS,
+    ClaimInfo,
+    KubeletError,
+    Plugin,
+    call,
+    checked,
+    claims_call,
+    dynamic_resource,
+    get_info,
+    socket_inode,
+    why_not,
+)
 
-CALL_SECONDS = 45.0
-GET_INFO_SECONDS = 1.0
-NOTIFY_SECONDS = 5.0
-V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
-HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
-_SERVICES: Mapping[str, tuple[str, Any]] = {
-    V1: (dra.SERVICE, dra_v1_pb2),
-    V1BETA1: (dra_v1beta1.SERVICE, dra_v1beta1_pb2),
-}
-_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
-
-
-class KubeletError(Exception):
-    """What a real kubelet would write into the pod's events, or tell the driver."""
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """In what the minor versions differ, as far as a driver notices."""
-
-    services: tuple[str, ...]  # the first entry of the driver's list that is one of these is called
-    health: tuple[str, ...] = ()  # in the kubelet's own order
-    asks_health_unannounced: bool = False
-    keeps_instances: bool = True
-    lists_claims: bool = False
-    # A repeated answer replaces the devices that are remembered, else it is added to them.
-    replaces_devices: bool = False
-    # Only a pod that the claim knows releases it, and no pod gets a claim whose release has begun.
-    guards_release: bool = False
-
-
-VERSIONS: Mapping[str, Version] = {
-    # These two look for v1beta1 and would fall back to v1alpha3, which this one does not call.
-    "1.32": Version((V1BETA1,), keeps_instances=False),
-    "1.33": Version((V1BETA1,)),
-    "1.34": Version((V1, V1BETA1), lists_claims=True),
-    "1.35": Version((V1, V1BETA1), lists_claims=True),
-    "1.36": Version(
-        (V1, V1BETA1), (HEALTH_V1ALPHA1,), asks_health_unannounced=True, lists_claims=True
-    ),
-    "1.37": Version(
-        (V1, V1BETA1),
-        (HEALTH_V1, HEALTH_V1ALPHA1),
-        lists_claims=True,
-        replaces_devices=True,
-        guards_release=True,
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A registered driver: its name, socket, and the services that are called ("" for no health stream)."""
-
-    name: str
-    endpoint: str
-    service: str
-    health_service: str
-    socket: Path
-    inode: int
-
-    def is_there(self) -> bool:
-        """Whether the socket by which it registered is still the same."""
-        return _inode(self.socket) == self.inode
-
-    def listens(self) -> bool:
-        """Whether a process is behind the socket that is called."""
-        with socket.socket(socket.AF_UNIX) as asking:
-            return asking.connect_ex(self.endpoint) == 0
-
-
-@dataclass(slots=True)
-class ClaimInfo:
-    """What the kubelet remembers of a claim; `prepared` does not survive a restart. Pods are known by UID."""
-
-    ref: ClaimRef
-    driver: str
-    pods: set[PodUid] = field(default_factory=set)
-    prepared: bool = False
-    unpreparing: bool = False
-    devices: tuple[Any, ...] = ()  # Device messages of the version that was called
+__all__ = ["VERSIONS", "FakeKubelet", "KubeletError", "Plugin"]
 
 
 class FakeKubelet:
@@ -238,12 +165,12 @@ class FakeKubelet:
         None while there is nobody. Raises KubeletError when an instance was refused, or did not accept that it is registered.
         """
         for path in self._sockets():
-            inode = _inode(path)
+            inode = socket_inode(path)
             with self._mutex:
                 known = any(
                     (plugin.socket, plugin.inode) == (path, inode) for plugin in self._plugins
                 )
-            info = None if known else _get_info(path)
+            info = None if known else get_info(path)
             if info is not None and info.name == driver:
                 plugin = self._register(path, inode, info)
                 with self._mutex:
@@ -264,7 +191,7 @@ class FakeKubelet:
         return [
             path
             for path in sorted(self.registry_dir.rglob("*"))
-            if _inode(path) and not path.name.startswith(".")
+            if socket_inode(path) and not path.name.startswith(".")
         ]
 
     def _register(
@@ -272,12 +199,12 @@ class FakeKubelet:
     ) -> Plugin:
         offered = list(info.supported_versions)
         chosen = next((name for name in offered if name in self.version.services), "")
-        error = self.refuses or _why_not(info, chosen, self.version.services)
+        error = self.refuses or why_not(info, chosen, self.version.services)
         status = pluginregistration_v1_pb2.RegistrationStatus(
             plugin_registered=not error, error=error
         )
         try:
-            _call(
+            call(
                 str(path),
                 f"/{registration.SERVICE}/NotifyRegistrationStatus",
                 status,
@@ -329,9 +256,9 @@ class FakeKubelet:
             infos = [self._referenced(ref, driver, user) for ref in refs]
             waiting = [info for info in infos if not info.prepared]
         if waiting:
-            entries = _claims_call(plugin, "NodePrepareResources", waiting)
+            entries = claims_call(plugin, "NodePrepareResources", waiting)
             with self._mutex:
-                for info, entry in _checked("NodePrepareResources", waiting, entries):
+                for info, entry in checked("NodePrepareResources", waiting, entries):
                     kept = () if self.version.replaces_devices else info.devices
                     info.devices = (*kept, *entry.devices)
                 for info in waiting:
@@ -363,8 +290,8 @@ class FakeKubelet:
                     info.unpreparing = True
                     leaving.append(info)
         if leaving:
-            entries = _claims_call(self._plugin(driver), "NodeUnprepareResources", leaving)
-            for _ in _checked("NodeUnprepareResources", leaving, entries):
+            entries = claims_call(self._plugin(driver), "NodeUnprepareResources", leaving)
+            for _ in checked("NodeUnprepareResources", leaving, entries):
                 pass
             with self._mutex:
                 for info in leaving:
@@ -404,7 +331,7 @@ class FakeKubelet:
         if not plugin.health_service:
             return
         messages: Any = health_stream.SERVICES[plugin.health_service]
-        with grpc.insecure_channel(f"unix:{plugin.endpoint}", options=_OPTIONS) as channel:
+        with grpc.insecure_channel(f"unix:{plugin.endpoint}", options=OPTIONS) as channel:
             watch = channel.unary_stream(
                 f"/{plugin.health_service}/NodeWatchResources",
                 request_serializer=messages.NodeWatchResourcesRequest.SerializeToString,
@@ -449,106 +376,7 @@ class FakeKubelet:
                     continue
                 named = self.version.lists_claims and pod not in self.init_pods
                 container = podresources_v1_pb2.ContainerResources(
-                    name="main", dynamic_resources=map(_dynamic_resource, held if named else ())
+                    name="main", dynamic_resources=map(dynamic_resource, held if named else ())
                 )
                 response.pod_resources.add(name=name, namespace=namespace, containers=[container])
         return response
-
-
-def _inode(path: Path) -> int:
-    """Which socket it is; 0 when it is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0
-    return found.st_ino if stat.S_ISSOCK(found.st_mode) else 0
-
-
-def _get_info(socket: Path) -> pluginregistration_v1_pb2.PluginInfo | None:
-    try:
-        info: pluginregistration_v1_pb2.PluginInfo = _call(
-            str(socket),
-            f"/{registration.SERVICE}/GetInfo",
-            pluginregistration_v1_pb2.InfoRequest(),
-            pluginregistration_v1_pb2.PluginInfo,
-            GET_INFO_SECONDS,
-        )
-    except grpc.RpcError:
-        return None
-    return info
-
-
-def _why_not(info: pluginregistration_v1_pb2.PluginInfo, chosen: str, known: Sequence[str]) -> str:
-    if info.type != "DRAPlugin":
-        return f"RegisterPlugin error -- no handler registered for plugin type: {info.type}"
-    if chosen:
-        return ""
-    why = (
-        f"none of services supported by the plugin ({list(info.supported_versions)}) "
-        f"are supported by the kubelet ({list(known)})"
-        if info.supported_versions
-        else "empty list of supported gRPC services (aka supported versions)"
-    )
-    return f"RegisterPlugin error -- plugin validation failed with err: {why}"
-
-
-def _claims_call(plugin: Plugin, method: str, infos: Sequence[ClaimInfo]) -> Mapping[str, Any]:
-    name, messages = _SERVICES[plugin.service]
-    claims = [
-        messages.Claim(namespace=info.ref.namespace, name=info.ref.name, uid=info.ref.uid)
-        for info in infos
-    ]
-    request = getattr(messages, f"{method}Request")(claims=claims)
-    response = getattr(messages, f"{method}Response")
-    try:
-        answer = _call(plugin.endpoint, f"/{name}/{method}", request, response, CALL_SECONDS)
-    except grpc.RpcError as error:
-        raise KubeletError(f"{method}: rpc error: {text_of(error)}") from error
-    entries: Mapping[str, Any] = answer.claims
-    return entries
-
-
-def _checked(
-    method: str, infos: Sequence[ClaimInfo], entries: Mapping[str, Any]
-) -> Iterator[tuple[ClaimInfo, Any]]:
-    """Each good entry with its claim, until one that is none."""
-    asked = {str(info.ref.uid): info for info in infos}
-    for uid, entry in entries.items():
-        if uid not in asked:
-            raise KubeletError(f"{method} returned result for unknown claim UID {uid}")
-        if entry.error:
-            name = asked[uid].ref.name
-            raise KubeletError(f"{method} failed for ResourceClaim {name}: {entry.error}")
-        yield asked[uid], entry
-    skipped = len(asked) - len(entries)
-    if skipped:
-        raise KubeletError(f"{method} skipped {skipped} ResourceClaims")
-
-
-def _dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
-    return podresources_v1_pb2.DynamicResource(
-        claim_name=info.ref.name,
-        claim_namespace=info.ref.namespace,
-        claim_resources=[
-            podresources_v1_pb2.ClaimResource(
-                cdi_devices=[
-                    podresources_v1_pb2.CDIDevice(name=cdi) for cdi in device.cdi_device_ids
-                ],
-                driver_name=info.driver,
-                pool_name=device.pool_name,
-                device_name=device.device_name,
-                share_id=getattr(device, "share_id", "") or None,
-            )
-            for device in info.devices
-        ],
-    )
-
-
-def _call(socket: str, method: str, request: Any, answer: Any, seconds: float) -> Any:
-    with grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-        call = channel.unary_unary(
-            method,
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=answer.FromString,
-        )
-        return call(request, timeout=seconds)
