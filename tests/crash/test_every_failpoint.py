@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
 
-Each failpoint is reached by one of five stories: a claim is prepared, a claim is unprepared, the driver starts after a
-reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Each failpoint is reached by one of six stories: a claim is prepared, a claim is unprepared, a pod joins a claim, the driver starts
+after a reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
 Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
 """
 
@@ -16,7 +16,15 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NodeProcess, wait_for
 
 RECOVERING = ("MarkStartedAgain", "recovered")
-UNPREPARING = ("RemoveCdiSpec", "ResetDevice", "Forget", "releasing", "released")
+UNPREPARING = (
+    "MarkHeld",
+    "RemoveCdiSpec",
+    "ShowUnused",
+    "ResetDevice",
+    "Forget",
+    "releasing",
+    "released",
+)
 
 
 def story_of(failpoint: str) -> str:
@@ -25,6 +33,8 @@ def story_of(failpoint: str) -> str:
         return "damage"
     if subject == "published":
         return "publish"
+    if subject == "joined":
+        return "join"
     if subject in RECOVERING:
         return "reboot"
     return "unprepare" if subject in UNPREPARING else "prepare"
@@ -106,6 +116,73 @@ def test_a_crash_in_unprepare_is_finished_by_the_next_try(
 
 
 @pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "unprepare"]
+)
+def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    """The pod was removed from the API; the crash strikes where the walk comes by, and the device stays held through it."""
+    claim = node.claim("one", ["gpu-0"])
+    rival = node.claim("two", ["gpu-0"])
+    node.start_registered()
+    node.kubelet.prepare(DRIVER, [claim], pod="default/pod")
+    old = node.kubelet.force_delete("default/pod")
+    node.kill()
+
+    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    node.kubelet.reconcile(DRIVER)
+    reached = failpoint.split(".")[1] in (
+        "MarkHeld",
+        "RemoveCdiSpec",
+        "releasing",
+    ) or failpoint == ("step.ShowUnused.before")
+    if reached:
+        died(node, failpoint, tmp_path / "report")
+        node.start_registered()
+        node.kubelet.reconcile(DRIVER)
+    else:  # behind the proof: while the pod runs nobody comes by there
+        assert node.alive()
+    assert node.owners() == {"gpu-0": claim.uid}
+    assert node.cdi_files() == {}
+    assert {uid: phase for uid, (phase, _) in node.rows().items()} == {claim.uid: "Started"}
+
+    node.kubelet.end_containers(old)
+    if not reached:
+        died(node, failpoint, tmp_path / "report")
+        node.start_registered()
+    node.kubelet.prepare(DRIVER, [rival], pod="default/next")
+    assert node.owners() == {"gpu-0": rival.uid}
+    assert set(node.cdi_files()) == {expected_file(node, rival.uid)}
+
+
+@pytest.mark.parametrize("failpoint", [point for point in FAILPOINTS if story_of(point) == "join"])
+def test_a_crash_while_a_pod_joins_a_claim_forgets_no_pod(
+    node: NodeProcess, failpoint: str, tmp_path: Path
+) -> None:
+    claim = node.claim("one", ["gpu-0"])
+    node.start_registered()
+    before = node.kubelet.prepare(DRIVER, [claim], pod="default/first")
+    node.kubelet.restart()
+    node.stop()
+
+    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    with pytest.raises(KubeletError):
+        node.kubelet.prepare(DRIVER, [claim], pod="default/second")
+        died(node, failpoint, tmp_path / "report")  # or aside of the call, by the watch
+        raise KubeletError
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    assert node.kubelet.prepare(DRIVER, [claim], pod="default/second") == before
+    node.kubelet.unprepare(DRIVER, [claim], pod="default/first")
+    second = node.kubelet.force_delete("default/second")
+    node.kubelet.reconcile(DRIVER)
+    assert node.owners() == {"gpu-0": claim.uid}
+    node.kubelet.end_containers(second)
+    wait_for(lambda: not node.owners(), "the device to be free")
+
+
+@pytest.mark.parametrize(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "reboot"]
 )
 def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
@@ -179,6 +256,7 @@ def test_each_failpoint_has_a_story() -> None:
         "reboot",
         "damage",
         "publish",
+        "join",
     }
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 
