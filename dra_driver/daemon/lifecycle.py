@@ -83,6 +83,7 @@ class _Asked:
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
         self._number = 0
 
     def take(self, number: int, _frame: FrameType | None) -> None:
@@ -90,6 +91,11 @@ class _Asked:
             os._exit(FORCED_EXIT_CODE)
         self._number = number
         os.write(self._writer, b"!")
+
+    @property
+    def writer(self) -> int:
+        """What is written to ends the waiting."""
+        return self._writer
 
     def wait(self) -> str:
         """Wait for the first signal; answers its name."""
@@ -108,9 +114,12 @@ def _signals() -> Iterator[_Asked]:
     before = {
         number: signal.signal(number, asked.take) for number in (signal.SIGTERM, signal.SIGINT)
     }
+    # A signal that another thread takes, or that comes just before the main thread waits, interrupts no waiting of its: the byte does.
+    woken_before = signal.set_wakeup_fd(asked.writer, warn_on_full_buffer=False)
     try:
         yield asked
     finally:
+        signal.set_wakeup_fd(woken_before)
         for number, handler in before.items():
             signal.signal(number, handler)
         asked.close()

@@ -56,3 +56,20 @@ def test_the_second_signal_leaves_at_once() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (FORCED_EXIT_CODE, "")
+
+
+def test_a_signal_that_another_thread_takes_is_noted_too() -> None:
+    """The kernel may give it to any thread, and no waiting of the main thread is interrupted then."""
+    script = (
+        "import signal, threading, time\nfrom dra_driver.daemon.lifecycle import _signals\n"
+        "def take():\n"
+        "    while open('/proc/self/syscall').read().split()[0] == 'running': pass\n"  # until it waits
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "with _signals() as asked:\n"
+        "    threading.Thread(target=take).start()\n"
+        "    print(asked.wait())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "SIGTERM\n"), done.stderr
