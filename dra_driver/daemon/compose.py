@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
@@ -108,14 +109,6 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     leadership = Leadership(ground.locks, lead, observe=ground.observe, log=log)
     checks |= _checks(kubelet, publisher, leadership)
 
-    def recover_local() -> Mapping[ClaimUid, DriverError]:
-        ground.cdi.prepare()
-        ground.locks.clear_leftovers()
-        failures = recover(parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id)
-        # Before anybody can be given the devices of pods that a lost state does not know.
-        take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
-        return failures
-
     def close() -> None:
         for pool in (fetchers, workers):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -140,10 +133,19 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             "leadership": leadership.run,
             "events": lambda stop: teller.run(stop, ground.kube.emit_event),
         },
-        recover=recover_local,
+        recover=partial(_recover, ground, parts),
         hang_up=ground.kube.close,
         close=close,
     )
+
+
+def _recover(ground: Ground, parts: NodeParts) -> Mapping[ClaimUid, DriverError]:
+    ground.cdi.prepare()
+    ground.locks.clear_leftovers()
+    failures = recover(parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id)
+    # Before anybody can be given the devices of pods that a lost state does not know.
+    take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
+    return failures
 
 
 def _node_parts(

@@ -64,13 +64,16 @@ def vouch(settings: Settings, claim: str) -> tuple[PreparedClaim, ...]:
             f"no claim {claim} is known on this node (state file {path}); give NAMESPACE/NAME or a UID as the refusal of the "
             f"waiting claim names it, and run this on the node of that pod"
         )
-    with closing(StateStore(path, boot_id=read_boot_id(settings.node.boot_id_file))) as store:
-        with store.transaction("releasing") as transaction:
-            rows = transaction.read(uids=[row.ref.uid for row in found]).claims.values()
-            held = tuple(row for row in rows if row.held is not None)
-            for row in held:
-                if row.held is not None:
-                    transaction.hold(row.ref.uid, replace(row.held, by_admin=True))
+    boot_id = read_boot_id(settings.node.boot_id_file)
+    with (
+        closing(StateStore(path, boot_id=boot_id)) as store,
+        store.transaction("releasing") as transaction,
+    ):
+        rows = transaction.read(uids=[row.ref.uid for row in found]).claims.values()
+        held = tuple(row for row in rows if row.held is not None)
+        for row in held:
+            if row.held is not None:
+                transaction.hold(row.ref.uid, replace(row.held, by_admin=True))
     if not held:
         raise Permanent(
             f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete them, the driver "
