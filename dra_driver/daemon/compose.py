@@ -74,14 +74,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     def changed(ref: ClaimRef) -> None:
         keeper.suspect(ref)  # the keeper is made of parts, which ask the follower
 
-    follower = ClaimFollower(
-        ground.kube,
-        ground.store,
-        ground.place,
-        changed=changed,
-        observe=ground.observe,
-        log=log,
-    )
+    follower = _follower(ground, changed)
     hears.append(follower)
     parts = _node_parts(ground, fetchers, workers, follower.followed)
     publisher = _publisher(ground)
@@ -109,18 +102,6 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     leadership = Leadership(ground.locks, lead, observe=ground.observe, log=log)
     checks |= _checks(kubelet, publisher, leadership)
 
-    def close() -> None:
-        for pool in (fetchers, workers):
-            pool.shutdown(wait=False, cancel_futures=True)
-        if unfinished := parts.executor.unfinished():
-            # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
-            # locks is given up by its end.
-            log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
-            return
-        ground.store.close()
-        leadership.end()
-        membership.leave()
-
     return Daemon(
         kubelet=kubelet,
         inventory=ground.inventory,
@@ -135,7 +116,18 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         },
         recover=partial(_recover, ground, parts),
         hang_up=ground.kube.close,
-        close=close,
+        close=partial(_close, ground, parts, (fetchers, workers), leadership, membership),
+    )
+
+
+def _follower(ground: Ground, changed: Callable[[ClaimRef], None]) -> ClaimFollower:
+    return ClaimFollower(
+        ground.kube,
+        ground.store,
+        ground.place,
+        changed=changed,
+        observe=ground.observe,
+        log=ground.log,
     )
 
 
@@ -146,6 +138,25 @@ def _recover(ground: Ground, parts: NodeParts) -> Mapping[ClaimUid, DriverError]
     # Before anybody can be given the devices of pods that a lost state does not know.
     take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
     return failures
+
+
+def _close(
+    ground: Ground,
+    parts: NodeParts,
+    pools: Iterable[ThreadPoolExecutor],
+    leadership: Leadership,
+    membership: Membership,
+) -> None:
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
+    if unfinished := parts.executor.unfinished():
+        # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
+        # locks is given up by its end.
+        ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
+        return
+    ground.store.close()
+    leadership.end()
+    membership.leave()
 
 
 def _node_parts(
