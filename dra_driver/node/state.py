@@ -150,6 +150,8 @@ class StateTransaction:
 
     def add_users(self, uid: ClaimUid, users: Users) -> None:
         """Remember who may use the claim, besides those that are known; an unknown claim is left unknown."""
+        if users == NOBODY_KNOWN:
+            return
         row = self._claim(uid)
         if row is not None and (joined := row.users.joined(users)) != row.users:
             self._db.execute(

@@ -65,8 +65,8 @@ class PrepareClaims:
         }
         # Claims that somebody is at work on hold up no others.
         for patience in (begun, until):
-            left = [ref for ref in refs if ref.uid not in answers]
-            answers |= self._locked(left, patience, until)
+            if left := [ref for ref in refs if ref.uid not in answers]:
+                answers |= self._locked(left, patience, until)
         seconds = self._parts.clock() - begun
         for ref in refs:
             answer = answers[ref.uid]

@@ -38,8 +38,9 @@ class UnprepareClaims:
         safe = [ref.uid for ref in refs if is_safe_uid(ref.uid)]
         # Claims that somebody is at work on hold up no others.
         missed, failures = self._locked(safe, begun, until)
-        missed, failed = self._locked(list(missed), until, until)
-        failures |= failed | missed
+        if missed:
+            missed, failed = self._locked(list(missed), until, until)
+            failures |= failed | missed
         refusals = {
             ref.uid: Refusal(f"cannot unprepare claim {ref}: {failures[ref.uid]}")
             for ref in refs

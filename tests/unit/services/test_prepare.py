@@ -4,17 +4,19 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Barrier, Event, Lock, Thread
 
 import pytest
 
 from dra_driver.errors import Fatal, Permanent, Temporary
+from dra_driver.kube.base import Invalid
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, DevicesFreed, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import HeldDevice, PreparedDevice, Unknown
+from dra_driver.model.state import HeldDevice, PreparedDevice, Unknown, Users
 from dra_driver.services.release import STILL_EXISTS
 from dra_driver.testing.builders import (
     A_DRIVER,
@@ -665,3 +667,122 @@ def test_a_file_of_an_earlier_try_does_not_vouch_for_a_later_one(new_node: NewNo
     assert node.recover() == {}
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
     assert node.disk().files == {}
+
+
+def test_a_passing_403_is_tried_again_inside_the_call_and_a_lasting_one_ends_it_soon(
+    new_node: NewNode,
+) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    (ref,) = node.add(a_claim())
+    errors = [Invalid("403: the rights are not there yet")] * 2
+
+    def fetch(wanted: ClaimRef) -> Claim:
+        if errors:
+            raise errors.pop()
+        return node.stored(wanted)
+
+    node.fetch = fetch
+    assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
+    assert clock.pauses == [0.05, 0.1]
+
+    def refused(_wanted: ClaimRef) -> Claim:
+        raise Invalid("403: forbidden")
+
+    node.fetch = refused
+    begun = clock.now
+    answer = node.prepare(a_ref("other"))["uid-other"]
+    assert answer == Refusal("cannot read claim default/other (uid uid-other): 403: forbidden")
+    assert 3.0 <= clock.now - begun < 6.0
+
+
+def test_hardware_that_nobody_has_read_yet_takes_no_prepared_claim_away(new_node: NewNode) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    old, new = node.add(a_claim("old"), a_claim("new", results=[a_result("gpu-1")]))
+    node.prepare(old)
+    known, node.inventory = node.inventory, Inventory(scanned=False)
+    answers = node.prepare(old, new)
+    assert answers[old.uid] == (prepared("old"),)
+    assert isinstance(answers[new.uid], Refusal)
+    assert "the hardware of this node has not been read yet" in answers[new.uid].reason
+    assert node.unprepare(old) == {old.uid: None}
+    node.inventory = known
+    assert node.prepare(new) == {new.uid: (prepared("new", "gpu-1"),)}
+
+
+def test_hardware_that_is_read_meanwhile_is_waited_for_inside_the_call(new_node: NewNode) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    (ref,) = node.add(a_claim())
+    known, node.inventory = node.inventory, Inventory(scanned=False)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        node.inventory = known
+
+    clock.sleep = sleep
+    node.restart()
+    assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
+
+
+def test_a_file_that_cannot_be_removed_costs_its_own_claim_only(node: LocalNode) -> None:
+    bad, good = node.add(a_claim("bad"), a_claim("good", results=[a_result("gpu-1")]))
+
+    def fail(_device, _config) -> None:
+        raise Permanent("not now")
+
+    node.configure = fail
+    node.prepare(bad)  # half done: its file is taken away before the next try
+    node.configure = lambda _device, _config: None
+    node.cdi.file(bad.uid).mkdir()
+    answers = node.prepare(bad, good)
+    assert str(node.cdi.file(bad.uid)) in answers[bad.uid].reason
+    assert answers[good.uid] == (prepared("good", "gpu-1"),)
+    node.cdi.file(bad.uid).rmdir()
+    assert node.prepare(bad) == {bad.uid: (prepared("bad"),)}
+
+
+def test_the_callers_deadline_counts(new_node: NewNode) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+
+    def fetch(_wanted: ClaimRef) -> Claim:
+        raise Temporary("503")
+
+    node.fetch = fetch
+    begun = clock.now
+    assert isinstance(node.prepare(a_ref(), until=begun + 5)["uid-claim"], Refusal)
+    assert clock.now < begun + 5
+    begun = clock.now
+    assert isinstance(node.prepare(a_ref(), until=begun + 500)["uid-claim"], Refusal)
+    assert clock.now < begun + 35
+
+
+def test_pods_that_join_a_prepared_claim_are_remembered_by_its_next_prepare(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim(sole=False, pods=["one"]))
+    answer = node.prepare(ref)
+    node.add(a_claim(sole=False, pods=["two"]))
+    assert node.prepare(ref) == answer
+    node.fetch = node_is_silent
+    assert node.prepare(ref) == answer  # the API server's silence changes nothing
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.users == Users(("one", "two"))
+
+
+def node_is_silent(_ref: ClaimRef) -> Claim:
+    raise Temporary("503")
+
+
+def test_a_claim_that_is_allocated_no_more_is_not_answered_from_the_state(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim(sole=False))
+    node.prepare(ref)
+    before = node.disk()
+    node.add(replace(a_claim(sole=False), results=None))
+    answer = node.prepare(ref)[ref.uid]
+    assert isinstance(answer, Refusal)
+    assert "is not allocated" in answer.reason
+    assert node.disk() == before
