@@ -107,11 +107,14 @@ def take_up_allocated(
     Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now.
     """
     until = parts.clock() + CALL_SECONDS
+    with parts.lock([f"claim-{claim.ref.uid}"], until, "taking it up"):
+        # Asked before the transaction, for which everybody else waits.
+        return _take_up_allocated(parts, claim, held())
+
+
+def _take_up_allocated(parts: NodeParts, claim: Claim, held: Collection[HeldDevice]) -> str:
     uid, place = claim.ref.uid, parts.place
-    with (
-        parts.lock([f"claim-{uid}"], until, "taking it up"),
-        parts.store.transaction("recovered") as transaction,
-    ):
+    with parts.store.transaction("recovered") as transaction:
         text = parts.cdi.read(uid)
         state = transaction.read(uids=[uid], keys=own_keys(claim, place))
         if uid in state.claims:
@@ -121,7 +124,7 @@ def take_up_allocated(
             if text is None
             else plan_adoption_of(claim, text, place=place, boot_id=state.boot_id)
         )
-        names = {name for device in held() for name in device.cdi_ids}
+        names = {name for device in held for name in device.cdi_ids}
         if names and not isinstance(plan, Plan):
             plan = _file_again(
                 plan_prepare(
