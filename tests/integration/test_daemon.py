@@ -79,6 +79,11 @@ def test_no_request_is_made_while_nothing_changes(node: NodeProcess) -> None:
     )
     claim = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [claim])
+    followed = ("watch", "resourceclaims")
+    wait_for(
+        lambda: followed in [(entry.verb, entry.resource) for entry in node.api.requests],
+        "the watch of the claim",
+    )
     before = len(node.api.requests)
     # A prepared claim is answered from the state, and an unprepare asks nobody.
     node.kubelet.restart()
@@ -278,6 +283,7 @@ def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: NodePro
     node.api.remove("resourceclaims", "one")
     with pytest.raises(KubeletError, match="a pod on this node holds it"):
         node.kubelet.prepare(DRIVER, [second], pod="default/b")
+    node.kubelet.end_containers(node.kubelet.force_delete("default/a"))
     del node.kubelet.claims[first.uid]
     node.kubelet.prepare(DRIVER, [second], pod="default/b")
     assert node.owners() == {"gpu-0": second.uid}

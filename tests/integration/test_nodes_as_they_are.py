@@ -239,7 +239,7 @@ def test_the_driver_takes_over_what_an_older_or_a_newer_one_prepared(
 def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
     node: NodeProcess,
 ) -> None:
-    state_of(node, 3, "UPDATE meta SET value = '3'")
+    state_of(node, 4, "UPDATE meta SET value = '4'")
     before = node.state_file.read_bytes()
     node.start()
     assert node.process is not None
@@ -248,7 +248,7 @@ def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
         node.log()
         .splitlines()[-1]
         .startswith(
-            f"dra-driver: state file {node.state_file} needs a driver that reads schema 3, this one reads 2; "
+            f"dra-driver: state file {node.state_file} needs a driver that reads schema 4, this one reads 3; "
         )
     )
     assert node.state_file.read_bytes() == before

@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver.daemon.logs import log_events, make_logger
 from dra_driver.model.events import (
+    CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
     DevicesFreed,
@@ -80,6 +81,12 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
             "device": "gpu-0",
             "reason": "it still exists",
         },
+    ),
+    (
+        CgroupsNotFound("no kubepods below /sys/fs/cgroup"),
+        "error",
+        "cgroups_not_found",
+        {"reason": "no kubepods below /sys/fs/cgroup"},
     ),
     (SliceWritten("s", "create"), "info", "slice_written", {"name": "s", "action": "create"}),
     (
