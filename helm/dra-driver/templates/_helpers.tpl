@@ -147,6 +147,9 @@ true
 {{- if and .Values.metrics.serviceMonitor.enabled (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
 {{- fail "metrics.serviceMonitor.enabled needs the Prometheus Operator, and this cluster does not serve monitoring.coreos.com/v1. Install it first, or leave the value off; `helm template` needs --api-versions monitoring.coreos.com/v1." -}}
 {{- end -}}
+{{- if and .Values.openshift.securityContextConstraints (not (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+{{- fail "openshift.securityContextConstraints is for OpenShift, and this cluster does not serve security.openshift.io/v1. Leave the value off; `helm template` needs --api-versions security.openshift.io/v1." -}}
+{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled." -}}
 {{- end -}}
