@@ -9,7 +9,7 @@ keeps it until they end. Links are neither made nor followed: behind one could b
 import os
 import re
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from dra_driver.node.files import refused_link, translated
@@ -39,12 +39,11 @@ def close_directory(directory: Path, state_name: str = "") -> None:
 def open_private(path: Path) -> int:
     """A handle of a lock's file, which is made or closed to others. Raises OSError, also for a link."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
-    try:
+    with ExitStack() as unless_closed_to_others:
+        unless_closed_to_others.callback(os.close, handle)
         if stat.S_IMODE(os.fstat(handle).st_mode) & _OTHERS:
             os.fchmod(handle, FILE_MODE)
-    except OSError:
-        os.close(handle)
-        raise
+        unless_closed_to_others.pop_all()
     return handle
 
 

@@ -264,7 +264,9 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
         if not path.exists():
             return ()
     except PermissionError as error:
-        raise translated(error, f"cannot look at state file {path}") from error
+        raise Permanent(
+            f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
+        ) from error
     try:
         # "rw" makes no file, and may take up what a killed process left in the -wal.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:

@@ -10,7 +10,7 @@ from dra_driver.model.printable import printable
     ("text", "shown"),
     [
         ("", ""),
-        ("größer als 1 GiB\\", "größer als 1 GiB\\"),
+        ("größer: 1 GiB\\", "größer: 1 GiB\\"),
         ("\x1b[2J\x07\x7f", "\\x1b[2J\\x07\\x7f"),
         ("\x9b31m", "\\x9b31m"),  # a terminal's other beginning of a command
         ("a\nb\r\tc", "a\\nb\\r\\tc"),
