@@ -84,9 +84,7 @@ class Peers:
             if not path.exists():
                 return False
         except OSError:
-            return (
-                False  # a stranger may say any endpoint, also one that no file can be named after
-            )
+            return False  # a stranger's endpoint may be too long for a file's name
         taken = take(path)
         if isinstance(taken, str):
             return True
