@@ -143,6 +143,21 @@ def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -
     assert "automountServiceAccountToken" not in template("_pod.tpl")
 
 
+def test_openshifts_object_allows_what_the_pods_need_and_no_more() -> None:
+    """Its whole schema is in tests/e2e/test_chart_rights.py."""
+    lines = [
+        re.sub(r"\{\{.*?\}\}", "x", line)
+        for line in template("openshift.yaml").splitlines()
+        if not line.strip().startswith("{{")
+    ]
+    found = yaml.safe_load("\n".join(lines))
+    allowed = {name for name, value in found.items() if value is True}
+    assert allowed == {"allowHostDirVolumePlugin", "readOnlyRootFilesystem"}
+    assert (found["requiredDropCapabilities"], found["allowedCapabilities"]) == (["ALL"], [])
+    assert {"priority", "volumes", "defaultAddCapabilities"} <= found.keys()
+    assert len(found["users"]) == 1
+
+
 def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
     paths = re.findall(r"path: (/[a-z]+)\n +port: http", template("daemonset.yaml"))
     assert paths == ["/livez", "/livez", "/readyz"]
