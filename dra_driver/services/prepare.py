@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Observer, ignore
 from dra_driver.model.ids import ClaimUid, DeviceKey
@@ -86,10 +86,13 @@ class PrepareClaims:
         self._fetch = fetch
         self._pool = pool
 
-    def __call__(self, refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Answer]:
+    def __call__(
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> Mapping[ClaimUid, Answer]:
         """One answer for each claim: its devices, or the reason for the pod's events."""
         begun = self._parts.clock()
-        until = begun + CALL_SECONDS
+        latest = begun + CALL_SECONDS
+        until = latest if until is None else min(until, latest)
         safe = [ref for ref in refs if is_safe_uid(ref.uid)]
         answers: dict[ClaimUid, Answer] = {
             ref.uid: Refusal(
@@ -143,9 +146,9 @@ class PrepareClaims:
         return answers
 
     def _repeat(self, claim: PreparedClaim) -> Answer:
-        present = self._parts.inventory().by_name
+        inventory = self._parts.inventory()
         for device in claim.devices:
-            if device.device not in present:
+            if inventory.scanned and device.device not in inventory.by_name:
                 return Refusal(
                     f"device {device.device} of claim {claim.ref} was prepared and has vanished from this node; "
                     f"see `dra-driver devices`; delete the pod and the claim, so that the scheduler chooses another device"
@@ -212,6 +215,10 @@ class PrepareClaims:
     def _decide(self, claims: Mapping[ClaimRef, Claim]) -> Mapping[ClaimUid, Decision]:
         parts = self._parts
         inventory = parts.inventory()
+        if not inventory.scanned:
+            raise Temporary(
+                "the devices of this node are not known yet: no scan of the hardware has succeeded; see the driver's log"
+            )
         decisions: dict[ClaimUid, Decision] = {}
         with parts.store.transaction("started") as transaction:
             for ref, claim in claims.items():

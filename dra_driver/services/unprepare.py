@@ -19,10 +19,13 @@ class UnprepareClaims:
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
 
-    def __call__(self, refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Refusal | None]:
+    def __call__(
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> Mapping[ClaimUid, Refusal | None]:
         """One answer for each claim: None, or the reason why it is still held."""
         begun = self._parts.clock()
-        until = begun + CALL_SECONDS
+        latest = begun + CALL_SECONDS
+        until = latest if until is None else min(until, latest)
         try:
             # No claim can have been prepared under a UID that is none.
             uids = [ref.uid for ref in refs if is_safe_uid(ref.uid)]
