@@ -101,6 +101,22 @@ def test_no_object_is_rendered_twice(render: Render, release: str) -> None:
     ]
 
 
+def test_a_network_policy_is_made_by_value_and_lets_in_the_node_and_whom_it_names(
+    render: Render,
+) -> None:
+    assert of_kind(render(), "NetworkPolicy") == []
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    for metrics_from in ([], peers):
+        chosen = {"networkPolicy": {"enabled": True, "metricsFrom": metrics_from}}
+        objects = render(values=yaml.safe_dump(chosen))
+        (policy,) = of_kind(objects, "NetworkPolicy")
+        spec = policy["spec"]
+        assert spec["policyTypes"] == ["Ingress"]
+        assert spec["podSelector"] == daemonset(objects)["spec"]["selector"]
+        ports = [{"port": "http", "protocol": "TCP"}]
+        assert spec["ingress"] == ([{"from": peers, "ports": ports}] if metrics_from else [])
+
+
 # Which cluster
 
 

@@ -163,6 +163,53 @@ def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
     assert paths == ["/livez", "/livez", "/readyz"]
 
 
+def test_the_network_policy_is_about_the_drivers_pods_and_their_port() -> None:
+    text = template("networkpolicy.yaml")
+    selector = re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text)
+    driver = 'include "dra-driver.selector" . | nindent 6 }}\n      app.kubernetes.io/component: driver\n'
+    assert selector == [f"      {{{{- {driver}"]
+    assert driver in template("daemonset.yaml")
+    (port,) = re.findall(r"- port: (\w+)", text)
+    assert f"- name: {port}\n              containerPort:" in template("daemonset.yaml")
+    assert "policyTypes: [Ingress]" in text  # the driver itself may connect to the API server
+    assert VALUES["networkPolicy"] == {"enabled": False, "metricsFrom": []}
+
+
+@pytest.mark.parametrize(
+    ("peer", "taken"),
+    [
+        ({"podSelector": {}}, True),
+        ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"a": "b"}}}, True),
+        ({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}, True),
+        ({}, False),
+        ({"namespace": "monitoring"}, False),
+        ({"ipBlock": {"except": []}}, False),
+        ("monitoring", False),
+    ],
+)
+def test_the_schema_takes_the_peers_of_a_network_policy(peer: object, taken: bool) -> None:
+    part = dict(described(SCHEMA))["networkPolicy.metricsFrom"]
+    assert jsonschema_takes(part["items"], peer) is taken
+
+
+def jsonschema_takes(schema: Object, value: object) -> bool:
+    """As far as this schema goes: types, required and known names."""
+    if schema["type"] == "array":
+        return isinstance(value, list) and all(
+            jsonschema_takes(schema["items"], item) for item in value
+        )
+    if schema["type"] == "string":
+        return isinstance(value, str)
+    if not isinstance(value, dict) or len(value) < schema.get("minProperties", 0):
+        return False
+    known = schema.get("properties", {})
+    if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+        return False
+    return set(schema.get("required", ())) <= value.keys() and all(
+        jsonschema_takes(known[name], inner) for name, inner in value.items() if name in known
+    )
+
+
 # Values and their schema
 
 
