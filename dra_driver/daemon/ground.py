@@ -60,7 +60,7 @@ def lay_ground(
     kube = HttpKubeApi(connect(settings.kubeconfig), driver=place.driver, node=settings.node.name)
     backend = make_backend(settings)
     inventory = InventoryFeed(backend, log=log)
-    health = HealthFeed(inventory.current, place.pool)
+    health = HealthFeed(inventory.current, place.pool, age=inventory.age)
     inventory.subscribe(health.wake)
     store = _open_state(settings, point)
     if store.quarantined is not None:

@@ -14,10 +14,14 @@ class Inventory:
 
     `config_kinds` names opaque configuration kinds that this backend's devices understand besides the driver's own
     DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
+
+    `scanned` is False as long as nobody has looked: then it says nothing about what is there, and nothing must be withdrawn,
+    refused for good or published by it.
     """
 
     devices: tuple[Device, ...] = ()
     config_kinds: frozenset[str] = frozenset()
+    scanned: bool = True
     by_name: Mapping[DeviceName, Device] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

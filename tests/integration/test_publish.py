@@ -34,8 +34,8 @@ class Parts:
         self.faults = faults
         context = BackendContext(A_NODE, {"profile": profile, "faults": str(faults)})
         inventory = InventoryFeed(SimulatedBackend(context))
-        self.health = HealthFeed(inventory.current, A_POOL)
-        inputs = PublisherInputs(inventory.current, frozenset, self.health.set_kept)
+        self.health = HealthFeed(inventory.current, A_POOL, age=inventory.age)
+        inputs = PublisherInputs(inventory.known, frozenset, self.health.set_kept)
         self.publisher = Publisher(self.kube, inputs, place=A_PLACE, observe=self.events.append)
         inventory.subscribe(self.health.wake)
         inventory.subscribe(self.publisher.wake)
