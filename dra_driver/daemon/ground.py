@@ -57,7 +57,12 @@ def lay_ground(
 ) -> Ground:
     """Make it. Raises Fatal when a part cannot be made."""
     place = _place(settings)
-    kube = HttpKubeApi(connect(settings.kubeconfig), driver=place.driver, node=settings.node.name)
+    kube = HttpKubeApi(
+        connect(settings.kubeconfig),
+        driver=place.driver,
+        node=settings.node.name,
+        observe=observe,
+    )
     backend = make_backend(settings)
     inventory = InventoryFeed(backend, log=log)
     health = HealthFeed(inventory.current, place.pool, age=inventory.age)

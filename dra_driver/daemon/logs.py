@@ -17,6 +17,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    ObjectUnreadable,
     Observer,
     PublicationProblem,
     Published,
@@ -103,6 +104,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO, "recovered"
         case Leading(leads=leads):
             return logging.INFO, "leading" if leads else "standing_by"
+        case ObjectUnreadable():
+            return logging.WARNING, "object_cannot_be_read"
         case ThreadFailed():
             return logging.ERROR, "thread_failed"
         case _:

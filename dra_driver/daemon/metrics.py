@@ -12,6 +12,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    ObjectUnreadable,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -52,6 +53,11 @@ class Metrics:
         )
         self._threads = self._counter(
             "thread_failures", "Unexpected ends of long-lived threads", "thread"
+        )
+        self._unreadable = self._counter(
+            "unreadable_objects",
+            "Objects of the API server that cannot be read, each counted once",
+            "resource",
         )
         self._devices = Gauge(
             "dra_driver_published_devices", "Devices in the slices", registry=self.registry
@@ -96,6 +102,8 @@ class Metrics:
                     self._recoveries.labels(what).inc(count)
             case Leading(leads):
                 self._leads.set(leads)
+            case ObjectUnreadable(resource=resource):
+                self._unreadable.labels(resource).inc()
             case ThreadFailed(thread=thread):
                 self._threads.labels(thread).inc()
             case _:

@@ -36,6 +36,18 @@ class NotServed(Temporary):
     """This cluster serves no version of resource.k8s.io that the driver speaks."""
 
 
+class TooLarge(Permanent):
+    """The answer is larger than this program reads at once."""
+
+
+class Malformed(Permanent):
+    """An object that cannot be read: it holds what this program cannot decode. `resource_version` is what it says of itself."""
+
+    def __init__(self, message: str, *, resource_version: str = "") -> None:
+        super().__init__(message)
+        self.resource_version = resource_version
+
+
 SliceEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
@@ -72,7 +84,7 @@ class KubeApi(Protocol):
         """The resource.k8s.io version in use ("v1", "v1beta2", "v1beta1"); asks once. Raises NotServed."""
 
     def get_claim(self, ref: ClaimRef) -> Claim:
-        """The claim of this namespace and name, whatever its UID. Raises NotFound."""
+        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed for one that cannot be read."""
 
     def list_slices(self) -> SliceList:
         """This driver's slices of this node."""
@@ -84,7 +96,10 @@ class KubeApi(Protocol):
         """Write one change; answers what the server stored (None after a deletion). Raises Conflict, Invalid, NotFound."""
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
-        """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims."""
+        """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims.
+
+        A claim whose parameters cannot be read is among them, without those parameters.
+        """
 
     def kubelet_version(self) -> str:
         """What the Node object says of its kubelet, for example "v1.37.1"; "" while it cannot be read. Remembered."""

@@ -21,19 +21,25 @@ from dra_driver.kube.base import (
     Conflict,
     Expired,
     Invalid,
+    Malformed,
     NodeEvent,
     NotFound,
     NotServed,
     SliceEvent,
     SliceList,
 )
+from dra_driver.kube.claims import load_claim, load_whole, loaded, read_claim
 from dra_driver.kube.connection import Connection
+from dra_driver.kube.decode import Found, identity
 from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import Call
+from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.unreadable import Unreadable
 from dra_driver.kube.watch import read_event, read_lines
 from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.events import Observer, ignore
 from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.model.slices import (
     CreateSlice,
@@ -44,7 +50,6 @@ from dra_driver.model.slices import (
     UpdateSlice,
 )
 
-PAGE_OBJECTS = 500
 WATCH_SECONDS = (300, 600)
 SILENT_WATCH_SECONDS = 30.0
 LIST_RETRIES = 2
@@ -64,12 +69,15 @@ class HttpKubeApi:
         node: NodeName,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        observe: Observer = ignore,
     ) -> None:
+        """`observe` hears of objects that cannot be read."""
         self._transport = Transport(connection, sleep=sleep, clock=clock)
         self._server = connection.shown_server
         self._driver = driver
         self._node = node
         self._repeats = Repeats(clock=clock)
+        self._unreadable = Unreadable(observe)
         self._wire: Wire | None = None
         self._wire_lock = Lock()  # never held in a request
         self._asked: Future[Wire] | None = None  # who is asking for the version now
@@ -92,20 +100,13 @@ class HttpKubeApi:
         def get(wire: Wire) -> Claim:
             path = f"{wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims/{quote(ref.name, safe='')}"
             call = Call("get", "resourceclaims", f"{ref.namespace}/{ref.name}")
-            return wire.load_claim(self._transport.request(Exchange(call, "GET", path)))
+            exchange = self._transport.named(Exchange(call, "GET", path))
+            return read_claim(exchange.call, self._transport.fetch(exchange), wire, self._driver)
 
         return self._with_wire(get)
 
     def list_slices(self) -> SliceList:
-        def list_(wire: Wire) -> SliceList:
-            call = Call("list", "resourceslices", f"of node {self._node}")
-            exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", self._selector())
-            answer = self._transport.request(exchange)
-            return SliceList(
-                _version(answer), tuple(wire.load_slice(item) for item in _items(answer))
-            )
-
-        return self._with_wire(list_)
+        return self._again_if_expired(self._list_slices)
 
     def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
         wire = self._served()
@@ -128,7 +129,7 @@ class HttpKubeApi:
                 exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
             )
             for line in read_lines(response, stop):
-                event = _slice_event(wire, *read_event(call, line))
+                event = self._slice_event(wire, call, line)
                 if event is not None:
                     self._look_at(event)
                     yield event
@@ -146,12 +147,7 @@ class HttpKubeApi:
             raise
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
-        for _ in range(LIST_RETRIES):
-            try:
-                return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
-            except Expired:
-                continue  # claims changed too much between two pages: from the start again
-        return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
+        return self._again_if_expired(lambda wire: tuple(self._allocated(wire, pool)))
 
     def kubelet_version(self) -> str:
         if not self._kubelet_version:
@@ -238,6 +234,44 @@ class HttpKubeApi:
     def _selector(self) -> dict[str, str]:
         return {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self._node}"}
 
+    def _list_slices(self, wire: Wire) -> SliceList:
+        call = Call("list", "resourceslices", f"of node {self._node}", self._server)
+        listing = Listing(
+            self._transport,
+            call,
+            f"{wire.path}/resourceslices",
+            self._unreadable,
+            self._selector(),
+        )
+        slices = [
+            self._readable(call, found, lambda it: load_whole(call, it, wire.load_slice))
+            for found in listing.objects()
+        ]
+        return SliceList(
+            listing.resource_version, tuple(found for found in slices if found is not None)
+        )
+
+    def _slice_event(self, wire: Wire, call: Call, line: bytes) -> SliceEvent | None:
+        """An event in the driver's words; None for a type that is newer than this driver.
+
+        Of an object that cannot be read nothing but its version is told, so that the next watch begins behind it.
+        """
+        try:
+            kind, obj = read_event(call, line)
+            version = str(_metadata(obj).get("resourceVersion") or "")
+            match kind:
+                case "ADDED" | "MODIFIED" | "DELETED":
+                    return SliceEvent(kind, version, loaded(call, wire.load_slice, obj))
+                case "BOOKMARK":
+                    return SliceEvent("BOOKMARK", version, None)
+                case _:
+                    return None
+        except Malformed as error:
+            who = identity(line, b"object")
+            self._unreadable(call.resource, who, str(error))
+            seen = who.resource_version
+            return SliceEvent("BOOKMARK", seen, None) if seen else None
+
     def _look_at(self, event: SliceEvent) -> None:
         if event.type == "DELETED":
             self._forget_node()
@@ -245,25 +279,15 @@ class HttpKubeApi:
     # Claims
 
     def _allocated(self, wire: Wire, pool: PoolName) -> Iterator[Claim]:
-        query = {"limit": str(PAGE_OBJECTS)}
-        while True:
-            exchange = Exchange(
-                Call("list", "resourceclaims", "of all namespaces"),
-                "GET",
-                f"{wire.path}/resourceclaims",
-                query,
-            )
-            answer = self._transport.request(exchange)
-            for claim in map(wire.load_claim, _items(answer)):
-                if any(
-                    (result.driver, result.pool) == (self._driver, pool)
-                    for result in claim.results or ()
-                ):
-                    yield claim
-            token = _metadata(answer).get("continue")
-            if not token:
-                return
-            query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
+        call = Call("list", "resourceclaims", "of all namespaces", self._server)
+        path = f"{wire.path}/resourceclaims"
+        for found in Listing(self._transport, call, path, self._unreadable).objects():
+            claim = self._readable(call, found, lambda it: load_claim(call, it, wire, self._driver))
+            if claim is not None and any(
+                (result.driver, result.pool) == (self._driver, pool)
+                for result in claim.results or ()
+            ):
+                yield claim
 
     # What is kept between calls
 
@@ -310,6 +334,27 @@ class HttpKubeApi:
             self._forget_wire()
             return do(self._served())
 
+    def _again_if_expired(self, read: Callable[[Wire], _Answer]) -> _Answer:
+        """Read a list; from the start again when it changed too much between two pages."""
+        for _ in range(LIST_RETRIES):
+            try:
+                return self._with_wire(read)
+            except Expired:
+                continue
+        return self._with_wire(read)
+
+    def _readable(
+        self, call: Call, found: Found, load: Callable[[Found], _Answer]
+    ) -> _Answer | None:
+        """What an object is in the driver's words; None where it cannot be read. Every defect is told."""
+        for defect in found.defects[:1]:
+            self._unreadable(call.resource, found.identity, str(defect))
+        try:
+            return load(found)
+        except Malformed as error:
+            self._unreadable(call.resource, found.identity, str(error))
+            return None
+
     def _forget_wire(self) -> None:
         with self._wire_lock:
             self._wire = None
@@ -329,31 +374,6 @@ class HttpKubeApi:
             self._node_uid = ""
 
 
-def _slice_event(wire: Wire, kind: str, obj: Mapping[str, Any]) -> SliceEvent | None:
-    """An event in the driver's words; None for a type that is newer than this driver."""
-    version = str(_metadata(obj).get("resourceVersion") or "")
-    match kind:
-        case "ADDED" | "MODIFIED" | "DELETED":
-            return SliceEvent(kind, version, wire.load_slice(obj))
-        case "BOOKMARK":
-            return SliceEvent("BOOKMARK", version, None)
-        case _:
-            return None
-
-
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = obj.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
-
-
-def _version(answer: Mapping[str, Any]) -> str:
-    return str(_metadata(answer).get("resourceVersion") or "")
-
-
-def _items(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    items = answer.get("items")
-    return (
-        (item for item in items if isinstance(item, Mapping))
-        if isinstance(items, list)
-        else iter(())
-    )

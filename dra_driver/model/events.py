@@ -100,6 +100,15 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectUnreadable:
+    """An object of the API server that cannot be read, as a whole or in part; told once for each object. `name` says which."""
+
+    resource: str
+    name: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadFailed:
     """A long-lived thread ended unexpectedly; it starts again after `delay_seconds`."""
 
@@ -120,6 +129,7 @@ DriverEvent = (
     | DeviceVanished
     | Recovered
     | Leading
+    | ObjectUnreadable
     | ThreadFailed
 )
 

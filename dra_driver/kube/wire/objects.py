@@ -47,7 +47,9 @@ def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
         if version == "v1beta1" and isinstance(item, Mapping):
             item = _V1BETA1.get(kind, _same)(item)
         return msgspec.convert(item, type=kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except RecursionError as error:
+        raise Unreadable("it is nested too deep") from error
+    except Exception as error:  # one object costs itself only, whatever it holds
         raise Unreadable(str(error)) from error
 
 

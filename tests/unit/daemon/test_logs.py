@@ -15,6 +15,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    ObjectUnreadable,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -67,6 +68,16 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "warning",
         "fields_dropped_by_api_server",
         {"name": "s", "fields": "a, b"},
+    ),
+    (
+        ObjectUnreadable("resourceclaims", "team/bad (uid u-1)", "it is nested too deep"),
+        "warning",
+        "object_cannot_be_read",
+        {
+            "resource": "resourceclaims",
+            "name": "team/bad (uid u-1)",
+            "found": "it is nested too deep",
+        },
     ),
     (FieldsDropped("s", ()), "warning", "fields_dropped_by_api_server", {"name": "s"}),
     (
