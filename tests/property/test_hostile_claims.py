@@ -99,6 +99,21 @@ CLAIM = some(
     ),
 )
 
+OURS_TOO = st.fixed_dictionaries(
+    {"driver": st.just(OURS), "pool": st.just(POOL), "device": TEXT, "request": TEXT}
+)
+CONFIG = st.fixed_dictionaries(
+    {"source": TEXT, "opaque": st.fixed_dictionaries({"driver": DRIVERS, "parameters": RAW})},
+    optional={"requests": many(TEXT)},
+)
+ALLOCATED = st.fixed_dictionaries(
+    {
+        "results": st.lists(OURS_TOO, min_size=1, max_size=2),
+        "config": st.lists(CONFIG, min_size=1, max_size=3),
+    }
+)
+"""Allocated from this node, with parameters: few claims of `CLAIM` come so far."""
+
 
 def a_neighbour(name: str) -> Object:
     result = {"request": "main", "driver": OURS, "pool": POOL, "device": "gpu-0"}
@@ -127,7 +142,11 @@ def kube(api: FakeApi) -> Iterator[HttpKubeApi]:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
-@given(CLAIM, LABELS, LABELS)
+@given(
+    CLAIM | ALLOCATED.map(lambda devices: {"status": {"allocation": {"devices": devices}}}),
+    LABELS,
+    LABELS,
+)
 def test_a_claim_of_any_content_costs_at_most_itself(
     api: FakeApi, kube: HttpKubeApi, claim: Object, labels: dict[str, str], notes: dict[str, str]
 ) -> None:
@@ -137,6 +156,10 @@ def test_a_claim_of_any_content_costs_at_most_itself(
 
     names = [found.ref.name for found in kube.allocated_claims(PoolName(POOL))]
     assert [name for name in names if name != "m"] == list(NAMES)
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    ours = [entry for entry in results if (entry.get("driver"), entry.get("pool")) == (OURS, POOL)]
+    assert ("m" in names) is bool(ours)
     try:
         assert kube.get_claim(ClaimRef("team", "m", uid)).ref.uid == uid
     except DriverError as error:
