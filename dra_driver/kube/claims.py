@@ -8,11 +8,10 @@ a list of claims is for.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any, TypeVar
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.decode import Found, Undecodable, identity, read_object
+from dra_driver.kube.decode import Found, Undecodable, identity, is_deeper, read_object
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.failures import Call, garbage, malformed
 from dra_driver.model.claim import Claim, OpaqueConfig
@@ -74,22 +73,8 @@ def _unreadable(found: Found, config: OpaqueConfig) -> str:
     for defect in found.defects:
         if defect.path[: len(place)] == place:
             return str(defect)
-    if _is_deeper(config.parameters, DEEPEST_PARAMETERS):
+    if is_deeper(config.parameters, DEEPEST_PARAMETERS):
         return (
             f"{'.'.join(place)}.opaque.parameters is nested deeper than {DEEPEST_PARAMETERS} levels"
         )
     return ""
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    """Level by level, for the value may be deeper than a recursion can go."""
-    inside: list[object] = [value]
-    for _ in range(levels + 1):
-        inside = list(chain.from_iterable(map(_contents, inside)))
-    return bool(inside)
-
-
-def _contents(value: object) -> list[object]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list) else []

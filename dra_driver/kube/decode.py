@@ -8,8 +8,10 @@ first, so that no item can harm its neighbours. Whatever is decoded anywhere in 
 decoder leaves it as anything but Undecodable.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ OPAQUE = ("parameters", "data", "fieldsV1")
 """The fields whose content the API server does not know: readable as a whole or not at all."""
 
 _DEEPEST = 12  # levels of the API's own types, down to the opaque ones
+_USUAL_LIMIT = 1000
 _SHOWN_CHARACTERS = 253  # the longest name
 _UNKNOWN = "?"
 
@@ -93,12 +96,31 @@ class Page:
 def decode(text: bytes) -> Any:
     """The value of a JSON text. Raises Undecodable."""
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except RecursionError as error:
         raise Undecodable("it is nested too deep") from error
     # UnicodeDecodeError is a ValueError; an int or float that is too large is one of the others.
     except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
         raise Undecodable(str(error)) from error
+    # The decoder stops at Python's limit of calls inside each other. Who raises that for other reasons must not change what can
+    # be read: others walk through the value after us.
+    if sys.getrecursionlimit() > _USUAL_LIMIT and is_deeper(value, _USUAL_LIMIT):
+        raise Undecodable("it is nested too deep")
+    return value
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects are nested deeper; level by level, for it may be deeper than a recursion can go."""
+    inside: list[object] = [value]
+    for _ in range(levels + 1):
+        inside = list(chain.from_iterable(map(_contents, inside)))
+    return bool(inside)
+
+
+def _contents(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def read_object(text: bytes) -> Found:

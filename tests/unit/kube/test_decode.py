@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cannot be read costs itself, and is named."""
 
+import sys
+
 import pytest
 
 from dra_driver.kube.decode import (
@@ -55,6 +57,19 @@ def test_an_object_is_read_around_what_cannot_be(parameters: bytes) -> None:
 def test_no_error_of_a_decoder_gets_out(value: bytes) -> None:
     with pytest.raises(Undecodable):
         decode(value)
+
+
+@pytest.mark.parametrize("limit", [1_000, 30_000])
+def test_what_is_too_deep_does_not_depend_on_the_limit_of_calls(limit: int) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, before))
+    try:
+        for levels in (1_100, 10_000):
+            with pytest.raises(Undecodable, match="it is nested too deep"):
+                decode(b"[" * levels + b"]" * levels)
+        assert decode(b"[" * 500 + b"]" * 500)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_what_can_be_read_is_read_at_once() -> None:

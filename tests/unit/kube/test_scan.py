@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra_driver.kube.scan import NotJson, elements, members, value_end
@@ -17,6 +17,7 @@ BEHIND = b" ]]}}"
 """What stands behind a value must not matter."""
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.text(), VALUES), st.booleans(), st.sampled_from([None, 1]))
 def test_members_are_those_that_a_decoder_finds(
     whole: dict[str, object], ascii_only: bool, indent: int | None
@@ -26,6 +27,7 @@ def test_members_are_those_that_a_decoder_finds(
     assert found == whole
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(VALUES))
 def test_elements_are_those_that_a_decoder_finds(whole: list[object]) -> None:
     text = json.dumps(whole).encode() + BEHIND
@@ -65,6 +67,7 @@ def test_a_list_that_breaks_is_no_json(text: bytes) -> None:
         list(elements(text))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.text(min_size=1), VALUES, min_size=1), st.data())
 def test_a_text_that_was_cut_off_shows_what_stood_before(
     whole: dict[str, object], data: st.DataObject
