@@ -9,6 +9,7 @@ import urllib3
 
 from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_api.raw import DEEPEST, dumps, loads, pieces
+from dra_driver.testing.plain_client import PlainClient
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 KEPT = {
@@ -69,6 +70,16 @@ def test_pieces_are_the_whole() -> None:
     assert json.loads(b"".join(pieces({"a": 1}))) == {"a": 1}
     with pytest.raises(TypeError, match="is no JSON"):
         dumps({"a": object()})
+
+
+@pytest.mark.parametrize("parameters", KEPT.values(), ids=KEPT)
+def test_the_scheduler_stand_in_gives_back_what_it_read(api: FakeApi, parameters: bytes) -> None:
+    ask(api, "POST", CLAIMS, a_claim(parameters))
+    with PlainClient(api.url) as client:
+        (found,) = client.list("resourceclaims")
+        client.replace_status({**found, "status": {"reservedFor": []}})
+        assert client.get("resourceclaims", "c") is not None
+    assert ask(api, "GET", CLAIMS)[1].count(parameters) == 1
 
 
 def test_only_the_metadata_of_a_list_may_be_asked_for(api: FakeApi) -> None:
