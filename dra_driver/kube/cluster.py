@@ -2,7 +2,7 @@
 """What does this cluster look like? Everything that decides about devices, read once with whatever rights there are.
 
 A kind that may not be read, is not served or does not answer is noted in the answer (`ClusterState.not_read`) and
-costs nothing but itself; so does a single object that cannot be understood. Only an API server that cannot be reached
+costs nothing but itself; so does a single object that cannot be understood. Parameters that are meant for drivers are left out. Only an API server that cannot be reached
 at all is an error.
 """
 
@@ -18,11 +18,11 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
-from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES
+from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES, versions_of
 from dra_driver.kube.failures import Call
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
-from dra_driver.kube.wire.objects import Unreadable, load
+from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
@@ -98,9 +98,7 @@ class _Reader:
         except DriverError as error:
             self._note(GROUP, error)
             return ()
-        entries = group.get("versions")
-        found = [entry.get("version") for entry in entries] if isinstance(entries, list) else []
-        return tuple(str(version) for version in found)
+        return versions_of(group)
 
     def _feature_gates(self) -> dict[str, bool]:
         """The API server's own word on its feature gates; it needs the right to read /metrics."""
@@ -168,7 +166,7 @@ class _Reader:
                 part = OPAQUE_CONTENT.format(resource=resource)
                 self._unreadable(part, item.identity, str(defect))
         try:
-            found = load(kind, item.content, version=version)
+            found = load(kind, without_parameters(kind, item.content), version=version)
         except Unreadable as error:
             self._unreadable(resource, item.identity, str(error))
             return None

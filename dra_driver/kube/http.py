@@ -152,7 +152,7 @@ class HttpKubeApi:
     def kubelet_version(self) -> str:
         if not self._kubelet_version:
             try:
-                info = self._node_object().get("status", {}).get("nodeInfo", {})
+                info = _part(_part(self._node_object(), "status"), "nodeInfo")
             except DriverError:
                 return ""
             self._kubelet_version = str(info.get("kubeletVersion") or "")
@@ -184,10 +184,9 @@ class HttpKubeApi:
 
     def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
         body = self._slice(wire, {"name": name}, spec)
-        exchange = Exchange(
-            Call("create", "resourceslices", name), "POST", f"{wire.path}/resourceslices", body=body
-        )
-        return wire.load_slice(self._transport.request(exchange))
+        call = Call("create", "resourceslices", name, self._server)
+        exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
+        return loaded(call, wire.load_slice, self._transport.request(exchange))
 
     def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
         metadata = {
@@ -197,9 +196,10 @@ class HttpKubeApi:
         }
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
         body = self._slice(wire, metadata, spec)
-        exchange = Exchange(Call("update", "resourceslices", present.name), "PUT", path, body=body)
+        call = Call("update", "resourceslices", present.name, self._server)
+        exchange = Exchange(call, "PUT", path, body=body)
         try:
-            return wire.load_slice(self._transport.request(exchange))
+            return loaded(call, wire.load_slice, self._transport.request(exchange))
         except NotFound as error:
             # Deleted meanwhile, or never known to an API server that was restored: as good as changed.
             raise Conflict(str(error)) from error
@@ -375,5 +375,9 @@ class HttpKubeApi:
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = obj.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
+    return _part(obj, "metadata")
+
+
+def _part(obj: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = obj.get(key)
+    return part if isinstance(part, Mapping) else {}

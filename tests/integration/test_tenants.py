@@ -3,6 +3,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.testing.fake_api import RawJson
+from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NodeProcess, wait_for
 
@@ -92,6 +94,39 @@ def test_hostile_claims_cost_nobody_else_anything(node: NodeProcess) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{line['port']}/metrics") as page:
         metrics = page.read().decode()
     assert 'dra_driver_unreadable_objects_total{resource="resourceclaims"} 9.0' in metrics
+
+
+def test_explain_and_record_answer_beside_hostile_claims(tmp_path: Path) -> None:
+    with FakeApi() as api:
+        api.tell_gates({})
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+        asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}  # fmt: skip
+        good = {"metadata": {"name": "good"}, "spec": {"devices": {"requests": [asked]}}}
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu-0"}]}
+        api.put("nodes", {"metadata": {"name": "n1"}})
+        api.put("namespaces", {"metadata": {"name": "default"}})
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        api.put("resourceclaims", good)
+        for number, parameters in enumerate(HOSTILE):
+            devices = {"requests": [asked], "config": [config(parameters, "d")]}
+            api.put("resourceclaims", {"metadata": {"name": f"bad-{number}"}, "spec": {"devices": devices}})  # fmt: skip
+
+        def run(*arguments: str) -> tuple[int, str]:
+            command = [sys.executable, "-m", "dra_driver", *arguments, "--kubeconfig", str(kubeconfig)]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        said = [run("explain", "claim/good"), run("explain", "claim/bad-3")]
+        said.append(run("record", str(tmp_path / "record")))
+    for code, text in said:
+        assert code == 0, text
+        for number in range(len(HOSTILE)):
+            assert f"opaque content of resourceclaims default/bad-{number}" in text
+    assert "devices fit" in said[0][1]
+    assert "devices fit" in said[1][1]
+    assert json.loads((tmp_path / "record").read_bytes())["cluster"]["resourceClaims"]
 
 
 def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) -> None:

@@ -53,6 +53,23 @@ def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
         raise Unreadable(str(error)) from error
 
 
+def without_parameters(kind: type[ApiValue], item: Object) -> Object:
+    """The object without what is meant for drivers only: it may be large and of any shape, and decides nothing here."""
+    for path in _CONFIGURED.get(kind, ()):
+        item = _changed(item, path, lambda part: _changed_each(part, "config", _driver_only))
+    return item
+
+
+def _driver_only(entry: Object) -> Object:
+    opaque = entry.get("opaque")
+    if not isinstance(opaque, Mapping):
+        return entry
+    return {
+        **entry,
+        "opaque": {key: value for key, value in opaque.items() if key != "parameters"},
+    }
+
+
 def _same(item: Object) -> Object:
     return item
 
@@ -112,3 +129,9 @@ _V1BETA1: Mapping[type[ApiValue], Callable[[Object], Object]] = {
     ResourceClaim: _claim,
     ResourceClaimTemplate: _template,
 }
+_CONFIGURED: Mapping[type[ApiValue], tuple[tuple[str, ...], ...]] = {
+    DeviceClass: (("spec",),),
+    ResourceClaim: (("spec", "devices"), ("status", "allocation", "devices")),
+    ResourceClaimTemplate: (("spec", "spec", "devices"),),
+}
+"""Where the configuration of drivers stands."""

@@ -9,14 +9,16 @@ import pytest
 
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube import lists
-from dra_driver.kube.base import Malformed, SliceEvent, TooLarge
+from dra_driver.kube.base import Malformed, NotServed, SliceEvent, TooLarge
 from dra_driver.kube.cluster import NAMED_OPAQUE, read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kube.unreadable import REMEMBERED
+from dra_driver.model.api.resource_claim import OpaqueDeviceConfiguration
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import DriverEvent, ObjectUnreadable
 from dra_driver.model.ids import ClaimUid, DriverName, NodeName, PoolName
+from dra_driver.model.slices import CreateSlice, SliceSpec
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, RawJson, WatchLine
 
 POOL = PoolName("node-1")
@@ -268,6 +270,31 @@ def test_a_slice_that_cannot_be_read_hides_no_other(
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"status":null}', b'{"status":{"nodeInfo":[1]}}', b'{"metadata":5}']
+)
+def test_a_node_of_an_impossible_form_has_a_kubelet_of_no_version(
+    kube: HttpKubeApi, api: FakeApi, body: bytes
+) -> None:
+    api.faults.add(Answer(200, body=body), verb="get", resource="nodes")
+    assert kube.kubelet_version() == ""
+
+
+def test_a_group_of_an_impossible_form_serves_nothing(kube: HttpKubeApi, api: FakeApi) -> None:
+    for _ in range(2):
+        api.faults.add(Answer(200, body=b'{"versions":["v1",5,null]}'), resource="discovery", after=0)  # fmt: skip
+    with pytest.raises(NotServed, match="it serves no version"):
+        kube.served_version()
+
+
+def test_an_answer_to_a_write_of_an_impossible_form_is_refused_by_name(
+    kube: HttpKubeApi, api: FakeApi
+) -> None:
+    api.faults.add(Answer(201, body=b'{"spec":{"pool":{"generation":"x"}}}'), verb="create")
+    with pytest.raises(Malformed, match="create resourceslices s at"):
+        kube.apply_slice_change(CreateSlice("s", SliceSpec(POOL, 1, 1, ())))
+
+
 # explain and record
 
 
@@ -288,6 +315,32 @@ def test_explain_reads_around_a_hostile_claim_and_names_it(version: str, paramet
         "malformed",
     )
     assert state.gaps("resourceclaims") == ()
+
+
+@pytest.mark.parametrize("levels", [1, 300, 600, 900, 980])
+def test_parameters_of_any_depth_leave_no_gap_in_explain(levels: int) -> None:
+    raw = RawJson(b'{"a":' + b"[" * levels + b"]" * levels + b"}")
+    opaque = {"driver": "d", "parameters": raw}
+    spec = {"devices": {"config": [{"opaque": opaque}]}}
+    with FakeApi() as api:
+        api.tell_gates({})
+        api.put("resourceclaims", a_claim("deep", raw.content))
+        api.put("resourceclaimtemplates", {"metadata": {"name": "t"}, "spec": {"spec": spec}})
+        api.put("deviceclasses", {"metadata": {"name": "c"}, "spec": {"config": [{"opaque": opaque}, {}]}})  # fmt: skip
+        state = read_cluster(Connection(api.url))
+    assert not [gap for gap in state.not_read if not gap.resource.startswith("opaque content of")]
+    (claim,), (template,), (device_class,) = (
+        state.resource_claims,
+        state.resource_claim_templates,
+        state.device_classes,
+    )
+    expected = OpaqueDeviceConfiguration(driver=OURS)
+    assert claim.status.allocation is not None
+    for config in (claim.spec.devices.config, claim.status.allocation.devices.config):
+        assert [entry.opaque for entry in config or ()] == [expected]
+    theirs = OpaqueDeviceConfiguration(driver="d")
+    assert [entry.opaque for entry in template.spec.spec.devices.config or ()] == [theirs]
+    assert [entry.opaque for entry in device_class.spec.config or ()] == [theirs, None]
 
 
 def test_explain_names_so_many_and_passes_over_what_has_other_defects() -> None:
