@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.decode import Found, Undecodable, identity, is_deeper, read_object
+from dra_driver.kube.decode import Found, identity, read_object
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.failures import Call, garbage, malformed
+from dra_driver.kube.strict import Undecodable, is_deeper
 from dra_driver.model.claim import Claim, OpaqueConfig
 from dra_driver.model.ids import DriverName
 

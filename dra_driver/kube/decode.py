@@ -4,33 +4,24 @@
 Whoever may write one object decides what stands in its opaque parameters, and the API server stores and returns bytes there
 that no strict decoder takes: strings that are no UTF-8, lone surrogates, brackets nested ten thousand deep. Such a value
 costs itself. `read_object` decodes the object around it and says what it left out and where; `read_page` takes a list apart
-first, so that no item can harm its neighbours. Whatever is decoded anywhere in this room is decoded here: no error of a
-decoder leaves it as anything but Undecodable.
+first, so that no item can harm its neighbours.
 """
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import msgspec
 
+from dra_driver.kube.opaque import MARK, OPAQUE, marked, taken_out
 from dra_driver.kube.scan import NotJson, elements, members
+from dra_driver.kube.strict import Undecodable, decode
 
 Object = Mapping[str, Any]
 
-OPAQUE = ("parameters", "data", "fieldsV1")
-"""The fields whose content the API server does not know: readable as a whole or not at all."""
-
 _DEEPEST = 12  # levels of the API's own types, down to the opaque ones
-_USUAL_LIMIT = 1000
 _SHOWN_CHARACTERS = 253  # the longest name
 _UNKNOWN = "?"
-
-
-class Undecodable(ValueError):
-    """Bytes that are no JSON value that this program can hold; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,57 +84,41 @@ class Page:
     token: str = ""
 
 
-def decode(text: bytes) -> Any:
-    """The value of a JSON text. Raises Undecodable."""
-    try:
-        value = msgspec.json.decode(text)
-    except RecursionError as error:
-        raise Undecodable("it is nested too deep") from error
-    # UnicodeDecodeError is a ValueError; an int or float that is too large is one of the others.
-    except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
-        raise Undecodable(str(error)) from error
-    # The decoder stops at Python's limit of calls inside each other. Who raises that for other reasons must not change what can
-    # be read: others walk through the value after us.
-    if sys.getrecursionlimit() > _USUAL_LIMIT and is_deeper(value, _USUAL_LIMIT):
-        raise Undecodable("it is nested too deep")
-    return value
-
-
-def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested deeper; level by level, for it may be deeper than a recursion can go."""
-    inside: list[object] = [value]
-    for _ in range(levels + 1):
-        inside = list(chain.from_iterable(map(_contents, inside)))
-    return bool(inside)
-
-
-def _contents(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
 def read_object(text: bytes) -> Found:
     """An object and its defects. Raises Undecodable where it is none at all."""
-    try:
-        content = decode(text)
-        defects: list[Defect] = []
-    except Undecodable:
-        defects = []
-        content = _around(text, (), defects)
+    defects: list[Defect] = []
+    content = _content(text, defects)
     if not isinstance(content, Mapping):
         raise Undecodable(defects[0].why if defects else f"it is no object but {_kind(content)}")
     return Found(content, tuple(defects))
 
 
+def _content(text: bytes, defects: list[Defect]) -> Any:
+    """Three tries, each slower and for what is rarer."""
+    if MARK not in text:
+        try:
+            return decode(text)
+        except Undecodable:
+            text = marked(text)
+    try:
+        content = decode(text)
+    except Undecodable:
+        return _around(text, (), defects)
+    defects += (Defect(path, why) for path, why in taken_out(content))
+    return content
+
+
 def read_page(text: bytes) -> Page:
     """A list in its parts. Raises Undecodable where it is no JSON object."""
+    for again in (False, True):
+        try:
+            return _at_once(marked(text) if again else text)
+        except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+            continue
     try:
-        whole = msgspec.json.decode(text, type=_List)
-    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
         return _scanned(text)
-    head = read_object(bytes(whole.metadata)).content if whole.metadata else {}
-    return _page([bytes(item) for item in whole.items], head)
+    except NotJson as error:
+        raise Undecodable(str(error)) from error
 
 
 def identity(text: bytes, *path: bytes) -> Identity:
@@ -167,17 +142,21 @@ class _List(msgspec.Struct):
     metadata: msgspec.Raw = msgspec.Raw(b"")
 
 
+def _at_once(text: bytes) -> Page:
+    """By the decoder, which passes over what it need not build, and stops at some of what cannot be read."""
+    whole = msgspec.json.decode(text, type=_List)
+    head = read_object(bytes(whole.metadata)).content if whole.metadata else {}
+    return _page([bytes(item) for item in whole.items], head)
+
+
 def _scanned(text: bytes) -> Page:
     items: list[bytes] = []
     head: Object = {}
-    try:
-        for key, (start, end) in members(text):
-            if key == b'"items"' and text[start : start + 1] == b"[":
-                items = [text[a:b] for a, b in elements(text, start)]
-            elif key == b'"metadata"':
-                head = read_object(text[start:end]).content
-    except NotJson as error:
-        raise Undecodable(str(error)) from error
+    for key, (start, end) in members(text):
+        if key == b'"items"' and text[start : start + 1] == b"[":
+            items = [text[a:b] for a, b in elements(text, start)]
+        elif key == b'"metadata"':
+            head = read_object(text[start:end]).content
     return _page(items, head)
 
 

@@ -21,7 +21,7 @@ from dra_driver.kube.base import (
     NotServed,
     TooLarge,
 )
-from dra_driver.kube.decode import Undecodable, decode
+from dra_driver.kube.strict import Undecodable, decode
 
 EXCERPT_CHARACTERS = 300
 RETRIED_STATUSES = frozenset(

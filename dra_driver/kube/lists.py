@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dra_driver.kube.base import TooLarge
-from dra_driver.kube.decode import Found, Page, Undecodable, identity, read_object, read_page
+from dra_driver.kube.decode import Found, Page, identity, read_object, read_page
 from dra_driver.kube.failures import Call, garbage
+from dra_driver.kube.strict import Undecodable
 from dra_driver.kube.transport import METADATA_ONLY, Exchange, Transport
 from dra_driver.kube.unreadable import Tell
 

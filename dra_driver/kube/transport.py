@@ -28,7 +28,6 @@ from urllib3.connection import HTTPConnection
 from dra_driver import __version__
 from dra_driver.errors import DriverError
 from dra_driver.kube.connection import Connection, without_userinfo
-from dra_driver.kube.decode import Undecodable, decode
 from dra_driver.kube.failures import (
     RETRIED_STATUSES,
     Call,
@@ -39,6 +38,7 @@ from dra_driver.kube.failures import (
     too_slow,
     unreachable,
 )
+from dra_driver.kube.strict import Undecodable, decode
 
 DEADLINE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0

@@ -18,8 +18,9 @@ import msgspec
 import urllib3
 
 from dra_driver.kube.base import Malformed
-from dra_driver.kube.decode import Found, Undecodable, identity, read_object
+from dra_driver.kube.decode import Found, identity, read_object
 from dra_driver.kube.failures import Call, garbage, malformed, read_answer, refused
+from dra_driver.kube.strict import Undecodable
 
 PIECE_BYTES = 64 * 1024
 LARGEST_LINE_BYTES = 4 * 1024 * 1024

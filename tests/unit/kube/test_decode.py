@@ -10,12 +10,12 @@ from dra_driver.kube.decode import (
     Found,
     Identity,
     Page,
-    Undecodable,
-    decode,
     identity,
     read_object,
     read_page,
 )
+from dra_driver.kube.opaque import MARK, marked
+from dra_driver.kube.strict import Undecodable, decode
 
 HOSTILE = {
     "a lone surrogate": b'{"a":"\\ud800"}',
@@ -101,7 +101,27 @@ def test_what_is_no_object_is_undecodable(text: bytes) -> None:
 def test_a_list_is_taken_apart_whatever_stands_in_an_item(parameters: bytes) -> None:
     items = (hostile_claim(b"{}", "first"), hostile_claim(parameters), hostile_claim(b"{}", "last"))
     head = b'{"kind":"ResourceClaimList","metadata":{"resourceVersion":"9","continue":"more"},'
-    assert read_page(head + b'"items":[' + b",".join(items) + b"]}") == Page(items, "9", "more")
+    page = read_page(head + b'"items":[' + b",".join(items) + b"]}")
+    assert (page.resource_version, page.token) == ("9", "more")
+    assert [read_object(item) for item in page.items] == [read_object(item) for item in items]
+    assert (page.items[0], page.items[2]) == (items[0], items[2])
+
+
+@pytest.mark.parametrize("parameters", HOSTILE.values(), ids=HOSTILE)
+def test_a_list_with_two_kinds_of_defects_is_taken_apart(parameters: bytes) -> None:
+    labels = b'{"metadata":{"name":"l","labels":{"a":"\\ud800"}}}'
+    items = (labels, hostile_claim(parameters))
+    page = read_page(b'{"metadata":{"continue":"c"},"items":[' + b",".join(items) + b"]}")
+    assert (page.items, page.token) == (items, "c")
+    assert [str(defect.path[-1]) for item in page.items for defect in read_object(item).defects] == ["a", "parameters"]  # fmt: skip
+
+
+def test_nobody_can_write_a_mark() -> None:
+    (defect,) = read_object(hostile_claim(HOSTILE["no UTF-8"])).defects
+    (said,) = [part for part in marked(hostile_claim(HOSTILE["no UTF-8"])).split(b'"') if b"unreadable" in part]  # fmt: skip
+    assert said.endswith(defect.why.encode())
+    assert MARK[1:] in said
+    assert len(MARK) > 40
 
 
 def test_a_list_of_another_shape_is_empty() -> None:
