@@ -17,6 +17,7 @@ from urllib.parse import quote
 import urllib3
 
 from dra_driver.errors import DriverError
+from dra_driver.kube.answers import load_claim, load_whole, loaded, read_claim
 from dra_driver.kube.base import (
     Conflict,
     Expired,
@@ -28,7 +29,6 @@ from dra_driver.kube.base import (
     SliceEvent,
     SliceList,
 )
-from dra_driver.kube.claims import load_claim, load_whole, loaded, read_claim
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, identity
 from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which claim does an answer of the API server hold, as far as this driver needs it?
+"""What does an answer hold in the driver's words, and which claim is it, as far as this driver needs it?
 
 Parameters that are meant for other drivers are not looked at, so it does not matter what stands there. Parameters for this
 driver that cannot be read make the claim one that cannot be prepared; its devices are known all the same, and that is what
