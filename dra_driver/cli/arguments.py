@@ -36,7 +36,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             _add_explain(parser)
         case "record":
             _add_cluster(parser)
+            parser.epilog = (
+                "exit codes: 0 written, 1 not written, 3 written, but not everything could be read"
+            )
             parser.add_argument("file", metavar="FILE", help="where to write it; - for output")
+            parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
 
