@@ -67,6 +67,11 @@ class _Writer:
                 on = f" -> fits on {change.on}" if change.on else ""
                 yield from self._item(f"{change.what}{on}")
         yield from self._fixes(report)
+        if report.passed_over:
+            yield ""
+            yield self._heading("Not looked at")
+            for one in report.passed_over:
+                yield from self._item(one)
         yield from self._not_read(report)
 
     def _claim(self, claim: ClaimReport) -> Iterator[str]:

@@ -223,10 +223,16 @@ def _quiet(
     conditions: Sequence[Condition] | None, quoted: Collection[str] = ()
 ) -> list[Condition] | None:
     """Without messages, which anybody writes and which may quote anything, but for those of these types."""
-    return conditions and [
-        one if one.type in quoted or not one.message else msgspec.structs.replace(one, message="")
-        for one in conditions
-    ]
+    return (
+        None
+        if conditions is None
+        else [
+            one
+            if one.type in quoted or not one.message
+            else msgspec.structs.replace(one, message="")
+            for one in conditions
+        ]
+    )
 
 
 def _class(device_class: DeviceClass) -> DeviceClass:
@@ -278,10 +284,15 @@ def _reports(claim: ResourceClaim) -> list[AllocatedDeviceStatus] | None:
     allocation = claim.status.allocation
     results = (allocation.devices.results or ()) if allocation else ()
     failures = {name for result in results for name in result.binding_failure_conditions or ()}
-    return claim.status.devices and [
-        msgspec.structs.replace(one, conditions=_quiet(one.conditions, failures))
-        for one in claim.status.devices
-    ]
+    devices = claim.status.devices
+    return (
+        None
+        if devices is None
+        else [
+            msgspec.structs.replace(one, conditions=_quiet(one.conditions, failures))
+            for one in devices
+        ]
+    )
 
 
 def _template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
