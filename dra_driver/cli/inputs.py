@@ -70,7 +70,7 @@ def record(name: str) -> ClusterState:
             f"cannot read the record {name}: it is larger than {LARGEST_RECORD:,} bytes"
         )
     try:
-        with more_memory(LEAST_FOR_A_RECORD + RECORD_COSTS * len(content)):
+        with more_memory(LEAST_FOR_A_RECORD + (RECORD_COSTS - 1) * len(content)):
             return decode(content, source=name)
     except MemoryError as error:
         raise Permanent(

@@ -268,3 +268,13 @@ def test_a_template_that_needs_both_kinds_of_devices_is_told_per_node() -> None:
     report = explain(cluster, manifest(asking))
     placed = {group.nodes[0]: len(group.placement) for group in report.nodes}
     assert (report.exit_code, placed) == (0, {HOME: 1, "plugin": 0})
+
+
+def test_a_node_that_is_not_the_pods_own_is_not_looked_at_and_that_is_said() -> None:
+    elsewhere = words.FLEET[0]
+    fleet = state(ONE, holder("gpu-0", words.MINE), words.node(elsewhere))
+    placed = with_pod(fleet, pod(spec={"nodeName": HOME}))
+    assert explain(placed, MINE, node=HOME).summary == f"scheduled on node {HOME}"
+    assert explain(placed, MINE, node=elsewhere).summary == (
+        f"scheduled on node {HOME}; node {elsewhere} was not looked at, for the pod stays there"
+    )

@@ -368,3 +368,42 @@ def test_without_device_allocation_no_claim_gets_anything() -> None:
     allocated = state(ONE, holder("gpu-0"), featureGates={"DynamicResourceAllocation": False})
     assert explain(allocated, ClaimSubject("ns", "holder")).exit_code == 0
     assert answer(cluster, extended("p", "gpu")).exit_code == 1
+
+
+def resource(name: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"limits": {name: "1"}}}
+    spec = {"containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def test_a_resource_that_nothing_offers_is_told_as_that_with_what_may_be_meant() -> None:
+    plain = answer(state(ONE), resource("nvidia.com/gpu"))
+    missing = ClassMissing("", resource="nvidia.com/gpu")
+    assert (plain.exit_code, plain.claims[0].verdicts) == (1, (missing,))
+    assert str(missing) == (
+        "no device class has extendedResourceName nvidia.com/gpu, and no device plugin offers it on any node"
+    )
+    named = words.device_class("named")
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    plugin = words.node("plugin")
+    plugin["status"] = {"allocatable": {"cpu": "8", "pods": "9", "nvidia.com/gpu": "1"}}
+    for there in (named, plugin):
+        typo = answer(state(ONE, there), resource("nvidia.com/gpus"))
+        hint = "did you mean nvidia.com/gpu?"
+        assert typo.claims[0].verdicts == (ClassMissing("", hint, "nvidia.com/gpus"),)
+        right = answer(state(ONE, there), resource("nvidia.com/gpu"))
+        assert right.exit_code == 0
+
+
+def test_a_resource_may_be_offered_where_nobody_could_look() -> None:
+    plugin = words.node("plugin")
+    plugin["status"] = {"allocatable": {"cpu": "8", "pods": "9", "nvidia.com/gpu": "1"}}
+    only = explain(
+        state(ONE, plugin),
+        ManifestSubject((resource("nvidia.com/gpu"),), "ns", "f"),
+        node=HOME,
+    )
+    assert (only.exit_code, only.claims) == (3, ())
+    gap = NotRead(resource="nodes", reason="malformed", name="n", message="m")
+    blind = msgspec.structs.replace(state(ONE), not_read=(gap,))
+    assert answer(blind, resource("nvidia.com/gpu")).claims == ()
