@@ -68,6 +68,7 @@ class NodeProcess:
         """What `run` is told; everything lies below the folder."""
         return [
             *("--node-name", NODE, "--kubeconfig", str(self.kubeconfig)),
+            *("--backend", "simulated"),
             *(
                 "--plugins-dir",
                 str(self.kubelet.plugins_dir),

@@ -6,6 +6,7 @@ Asked for the chosen one only, because the table of settings is slow to import a
 
 import argparse
 
+from dra_driver.backends.profiles import PROFILES
 from dra_driver.config import OPTIONS
 
 CLEANUP_FLAGS = {
@@ -65,7 +66,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document for each step")
     parser.add_argument(
-        "--profile", default="h100x8", help="which machine the demo simulates (default: h100x8)"
+        "--profile",
+        choices=tuple(PROFILES),
+        default="h100x8",
+        help="which machine the demo simulates (default: h100x8)",
     )
 
 

@@ -57,13 +57,13 @@ def lay_ground(
 ) -> Ground:
     """Make it. Raises Fatal when a part cannot be made."""
     place = _place(settings)
+    backend = make_backend(settings)  # what it was told wrong is said before anybody is asked
     kube = HttpKubeApi(
         connect(settings.kubeconfig),
         driver=place.driver,
         node=settings.node.name,
         observe=observe,
     )
-    backend = make_backend(settings)
     inventory = InventoryFeed(backend, log=log)
     health = HealthFeed(inventory.current, place.pool, age=inventory.age)
     inventory.subscribe(health.wake)

@@ -95,7 +95,7 @@ def test_the_driver_runs_without_any_right(
 ) -> None:
     version = run("/usr/local/bin/dra-driver", "--version")
     assert (version.returncode, version.stdout) == (0, f"dra-driver {__version__}\n"), version
-    words = ("devices", "--node-name", "n", "--simulated-profile", "h100x8", "--json")
+    words = ("devices", "--node-name", "n", "--backend", "simulated", "--json")
     devices = run("/usr/local/bin/dra-driver", *words)
     assert (devices.returncode, len(devices.stdout.splitlines())) == (0, 8), devices
 

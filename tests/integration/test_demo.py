@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from dra_driver.backends.profiles import PROFILES
+from dra_driver.errors import Permanent
+from dra_driver.testing.stage import Stage
 
 COMMAND = (sys.executable, "-m", "dra_driver", "demo")
 HANGING_SECONDS = 100
@@ -117,7 +119,16 @@ def test_a_signal_ends_the_driver_and_removes_the_directory(
 
 
 def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log() -> None:
+    with Stage("none-such") as stage:
+        stage.start_driver()
+        with pytest.raises(Permanent) as raised:
+            stage.wait_for("it is there", stage.slices)
+    assert "the driver ended with 1" in str(raised.value)
+    assert "no simulated profile 'none-such'" in str(raised.value)
+
+
+def test_a_profile_that_there_is_none_of_is_refused_before_anything_starts() -> None:
     ended = play("--profile", "none-such")
-    assert ended.returncode == 1
-    assert "the driver ended with 1" in ended.stderr
-    assert "no simulated profile 'none-such'" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "argument --profile: invalid choice: 'none-such' (choose from " in ended.stderr
+    assert "b580x2" in ended.stderr

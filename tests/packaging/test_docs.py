@@ -184,7 +184,7 @@ def test_the_configuration_that_is_shown_is_understood() -> None:
 
 def test_the_fault_file_that_is_shown_is_understood() -> None:
     (text,) = blocks(ROOT / "docs" / "try-it.md", "yaml")
-    faults = parse_faults(text.encode(), Path("faults.yaml"))
+    faults = parse_faults(text.encode(), Path("faults.yaml"), ["gpu-0", "gpu-1"])
     assert sorted(faults) == ["gpu-0", "gpu-1"]
 
 

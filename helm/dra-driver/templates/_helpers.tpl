@@ -124,6 +124,9 @@ true
 {{- fail (printf "backend.options has the key %q; a key has no =." $key) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (ne .Values.backend.name "simulated") (ne .Values.simulated.profile "h100x8") -}}
+{{- fail (printf "simulated.profile is %s, and the backend is %s: add --set backend.name=simulated to have simulated devices." .Values.simulated.profile .Values.backend.name) -}}
+{{- end -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
