@@ -501,6 +501,7 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("proxy: {https: 'proxy:3128'}", "at '/proxy/https': 'proxy:3128' does not match pattern '^(https?://"),
         ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
         ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
+        ("simulated: {profile: mixed}", "simulated.profile is mixed, and the backend is auto: add --set backend.name=simulated"),
         ("backend: {options: {a=b: c}}", 'backend.options has the key "a=b"; a key has no =.'),
         ("deviceClasses: {apiVersion: v1alpha3}", "at '/deviceClasses/apiVersion': value must be one of"),
         ("{onlyGpuNodes: true, affinity: {podAffinity: {}}}", "Set either onlyGpuNodes or affinity"),

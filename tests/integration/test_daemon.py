@@ -36,7 +36,9 @@ def health_of(node: NodeProcess, device: str, *, until: int) -> str:
 
 @pytest.fixture
 def faults(node: NodeProcess) -> Path:
-    return node.root / "faults.yaml"
+    path = node.root / "faults.yaml"
+    path.write_text("devices: {}\n")
+    return path
 
 
 @pytest.fixture(params=["v1", "v1beta2", "v1beta1"])

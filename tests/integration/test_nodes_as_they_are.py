@@ -33,6 +33,7 @@ class Hardware:
 
     def __init__(self, node: NodeProcess) -> None:
         self._file = node.root / "faults.yaml"
+        self.lacks()
         self.flags = ("--simulated-faults", str(self._file))
 
     def lacks(self, *names: str) -> None:
