@@ -8,8 +8,6 @@ nobody did must not give pods devices that do not exist.
 from collections.abc import Iterator, Sequence
 from threading import Event
 
-import structlog
-
 from dra_driver.backends.base import BackendContext
 from dra_driver.errors import Fatal, Permanent
 from dra_driver.model.claim import DeviceConfig
@@ -38,15 +36,13 @@ class AutoBackend:
                 f"(installed: {', '.join(installed) or 'none'})"
             )
         self._next_step = next_step(installed)
-        self._log = structlog.get_logger(backend=AUTO)
 
     def scan(self) -> Inventory:
         """Nothing."""
         return Inventory(())
 
     def watch(self, _stop: Event) -> Iterator[None]:
-        """Nothing ever changes; who serves such a node is told once."""
-        self._log.warning("no_hardware_known", next_step=self._next_step)
+        """Nothing ever changes."""
         yield from ()
 
     def configure(self, device: Device, _config: DeviceConfig, /, **_more: object) -> None:

@@ -226,8 +226,8 @@ def test_a_pod_without_claims_asks_for_no_devices() -> None:
         ),
         (workload("Deployment", replica=3), "spec has no field replica (did you mean replicas?)"),
         (
-            workload("CronJob", paralelism=3),
-            "spec.jobTemplate.spec has no field paralelism (did you mean parallelism?)",
+            workload("CronJob", parallelismm=3),
+            "spec.jobTemplate.spec has no field parallelismm (did you mean parallelism?)",
         ),
         (
             workload("Job", pod=words.pod(nodeSelektor={})),
