@@ -90,7 +90,7 @@ class _Filling:
         self._placing = placing
         self._name = name
         self._allocator = placing.fleet.allocator
-        self._held = list(placing.fleet.state.resource_claims)
+        self._held = placing.fleet.held_by(placing.fleet.state.resource_claims)
         self._pods: dict[str, list[Pod]] = {}
         for pod in placing.fleet.state.pods:
             self._pods.setdefault(pod.spec.node_name, []).append(pod)
@@ -117,9 +117,10 @@ class _Filling:
         self._pods[placed.pod.spec.node_name].append(placed.pod)
         self.placed.append(placed)
         if placed.claims:
-            self._held += placed.claims
-            state = self._placing.fleet.held_by(self._held).state()
-            self._allocator = self._allocator.after(state)
+            consumable = self._placing.fleet.rules.consumable_capacity
+            for claim in placed.claims:
+                self._held.take(claim, consumable_capacity=consumable)
+            self._allocator = self._allocator.after(self._held.state())
 
 
 def running(pod: Pod, node: Node) -> Pod:
