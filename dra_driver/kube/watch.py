@@ -71,7 +71,7 @@ def read_lines(
 
 
 def read_event(call: Call, line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """An event's type and object.
+    """An event's type and object; opaque content that cannot be read is None.
 
     Raises Malformed for an object that cannot be read, DriverError for an ERROR event and for what is no event.
     """
@@ -79,8 +79,9 @@ def read_event(call: Call, line: bytes) -> tuple[str, Mapping[str, Any]]:
         raise _malformed(call, line, f"the event is longer than {LARGEST_LINE_BYTES:,} bytes")
     found = _read(call, line)
     kind, obj = found.content.get("type"), found.content.get("object")
-    if found.defects:
-        raise _malformed(call, line, str(found.defects[0]))
+    for defect in found.defects:
+        if not defect.is_opaque:
+            raise _malformed(call, line, str(defect))
     if not isinstance(obj, Mapping):
         raise garbage(call, line)
     if kind == "ERROR":
