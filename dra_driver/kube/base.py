@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
-from dra_driver.model.slices import SliceChange, StoredSlice
+from dra_driver.model.slices import SliceChange, SliceHolder, StoredSlice
 
 
 class NotFound(Permanent):
@@ -26,6 +26,14 @@ class Invalid(Permanent):
 
 class Conflict(Temporary):
     """Somebody changed or made the object meanwhile (409): read again, then decide again."""
+
+
+class NameTaken(Conflict):
+    """An object of this name exists already, perhaps one that our lists do not show (409 AlreadyExists)."""
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class Expired(Temporary):
@@ -93,7 +101,10 @@ class KubeApi(Protocol):
         """Changes since `resource_version` until the server ends the watch or `stop` is set. Raises Expired."""
 
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
-        """Write one change; answers what the server stored (None after a deletion). Raises Conflict, Invalid, NotFound."""
+        """Write one change; answers what the server stored (None after a deletion). Raises Conflict, NameTaken, Invalid, NotFound."""
+
+    def slice_holder(self, name: str) -> SliceHolder:
+        """Whose slice has this name, of whatever driver and node. Raises NotFound."""
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims.
@@ -102,7 +113,7 @@ class KubeApi(Protocol):
         """
 
     def kubelet_version(self) -> str:
-        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it cannot be read. Remembered."""
+        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it never could be read. Asked anew after a minute: kubelets are updated in place."""
 
     def emit_event(self, event: NodeEvent) -> None:
         """Report on the Node object. Best effort: a failure is the caller's to log."""

@@ -17,6 +17,7 @@ from dra_driver.kube.base import (
     Expired,
     Invalid,
     Malformed,
+    NameTaken,
     NotFound,
     NotServed,
     TooLarge,
@@ -88,6 +89,11 @@ def refused(call: Call, answer: Answer) -> DriverError:
         return Invalid(
             f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the user "
             "named there, and look for admission policies"
+        )
+    if answer.code == HTTPStatus.CONFLICT and answer.reason == "AlreadyExists":
+        return NameTaken(
+            f"{said}; look whose it is: kubectl get {call.resource} {call.name} -o yaml",
+            name=call.name,
         )
     meaning = _MEANINGS.get(answer.code)
     if meaning is None and HTTPStatus.MULTIPLE_CHOICES <= answer.code < HTTPStatus.BAD_REQUEST:

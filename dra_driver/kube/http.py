@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client: `KubeApi` over HTTP.
 
-One object for one driver on one node. It keeps a few facts between calls: the kubelet's version, the served API version, until a path of it turns
+One object for one driver on one node. It keeps a few facts between calls: for a minute the kubelet's version; the served API version, until a path of it turns
 out not to be served, and the Node's UID for owner references, until the server refuses a slice or somebody deletes one (the
 garbage collector does, when the Node was made anew). Everything else is asked for when it is needed and only then.
 """
@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from math import inf
 from threading import Event, Lock
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -35,6 +36,7 @@ from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_s
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import Call
 from dra_driver.kube.lists import Listing
+from dra_driver.kube.slices import Author, read_holder, read_slice, rewrite_metadata, write_slice
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.unreadable import Unreadable
 from dra_driver.kube.watch import read_event, read_lines
@@ -45,6 +47,7 @@ from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
     SliceChange,
+    SliceHolder,
     SliceSpec,
     StoredSlice,
     UpdateSlice,
@@ -53,6 +56,7 @@ from dra_driver.model.slices import (
 WATCH_SECONDS = (300, 600)
 SILENT_WATCH_SECONDS = 30.0
 LIST_RETRIES = 2
+KUBELET_VERSION_SECONDS = 60.0
 
 _random_between = random.SystemRandom().randint
 _Answer = TypeVar("_Answer")
@@ -81,9 +85,11 @@ class HttpKubeApi:
         self._wire: Wire | None = None
         self._wire_lock = Lock()  # never held in a request
         self._asked: Future[Wire] | None = None  # who is asking for the version now
+        self._nobody = Author(driver, node, "")
         self._node_uid = ""
         self._node_lock = Lock()
-        self._kubelet_version = ""
+        self._clock = clock
+        self._kubelet = "", -inf  # its version, and until when that counts
 
     def __repr__(self) -> str:
         version = self._wire.version if self._wire else "version not asked yet"
@@ -131,7 +137,6 @@ class HttpKubeApi:
             for line in read_lines(response, stop):
                 event = self._slice_event(wire, call, line)
                 if event is not None:
-                    self._look_at(event)
                     yield event
         except NotServed:
             self._forget_wire()
@@ -146,17 +151,29 @@ class HttpKubeApi:
             self._forget_node()
             raise
 
+    def slice_holder(self, name: str) -> SliceHolder:
+        def get(wire: Wire) -> SliceHolder:
+            path = f"{wire.path}/resourceslices/{quote(name, safe='')}"
+            call = Call("get", "resourceslices", name)
+            return read_holder(self._transport.request(Exchange(call, "GET", path)))
+
+        return self._with_wire(get)
+
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         return self._again_if_expired(lambda wire: tuple(self._allocated(wire, pool)))
 
     def kubelet_version(self) -> str:
-        if not self._kubelet_version:
-            try:
-                info = _part(_part(self._node_object(), "status"), "nodeInfo")
-            except DriverError:
-                return ""
-            self._kubelet_version = str(info.get("kubeletVersion") or "")
-        return self._kubelet_version
+        version, until = self._kubelet
+        now = self._clock()
+        if now < until:
+            return version
+        try:
+            info = _part(_part(self._node_object(), "status"), "nodeInfo")
+        except DriverError:
+            return version
+        if found := str(info.get("kubeletVersion") or ""):
+            self._kubelet = found, now + KUBELET_VERSION_SECONDS
+        return found
 
     def emit_event(self, event: NodeEvent) -> None:
         if not self._repeats.claim(event):
@@ -183,28 +200,25 @@ class HttpKubeApi:
                 return self._delete(wire, present)
 
     def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
-        body = self._slice(wire, {"name": name}, spec)
+        body = write_slice(wire, {"name": name}, spec, self._author())
         call = Call("create", "resourceslices", name, self._server)
         exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
-        return loaded(call, wire.load_slice, self._transport.request(exchange))
+        return self._read_slice(call, wire, self._transport.request(exchange))
 
     def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
-        metadata = {
-            "name": present.name,
-            "uid": present.uid,
-            "resourceVersion": present.resource_version,
-        }
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
-        body = self._slice(wire, metadata, spec)
+        body = write_slice(wire, rewrite_metadata(present), spec, self._author())
         call = Call("update", "resourceslices", present.name, self._server)
         exchange = Exchange(call, "PUT", path, body=body)
         try:
-            return loaded(call, wire.load_slice, self._transport.request(exchange))
+            return self._read_slice(call, wire, self._transport.request(exchange))
         except NotFound as error:
             # Deleted meanwhile, or never known to an API server that was restored: as good as changed.
             raise Conflict(str(error)) from error
 
     def _delete(self, wire: Wire, present: StoredSlice) -> StoredSlice | None:
+        if "metadata.finalizers" in present.unlike:
+            present = self._without_finalizers(wire, present)
         preconditions = {"uid": present.uid, "resourceVersion": present.resource_version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
@@ -216,40 +230,42 @@ class HttpKubeApi:
             return None  # gone is what was wanted
         return None
 
-    def _slice(self, wire: Wire, metadata: Mapping[str, str], spec: SliceSpec) -> dict[str, Any]:
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": self._node,
-            "uid": self._uid_of_node(),
-            "controller": True,
-        }
-        return {
-            "apiVersion": wire.api_version,
-            "kind": "ResourceSlice",
-            "metadata": {**metadata, "ownerReferences": [owner]},
-            "spec": wire.dump_slice_spec(spec, self._driver, self._node),
-        }
+    def _author(self) -> Author:
+        return Author(self._driver, self._node, self._uid_of_node())
+
+    def _author_if_known(self) -> Author:
+        """To read by: a slice can be read, and deleted, when there is no Node any more."""
+        try:
+            return self._author()
+        except DriverError:
+            return self._nobody
 
     def _selector(self) -> dict[str, str]:
         return {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self._node}"}
 
+    def _without_finalizers(self, wire: Wire, present: StoredSlice) -> StoredSlice:
+        """A finalizer would keep a slice, and the scheduler count it, after a deletion that looks like a success."""
+        try:
+            return self._update(wire, present, present.spec)
+        except Invalid:
+            return present  # a name that the admission policy lets us delete only
+
+    def _read_slice(self, call: Call, wire: Wire, obj: Mapping[str, Any]) -> StoredSlice:
+        author = self._author_if_known()
+        return loaded(call, lambda content: read_slice(wire, content, author), obj)
+
     def _list_slices(self, wire: Wire) -> SliceList:
         call = Call("list", "resourceslices", f"of node {self._node}", self._server)
-        listing = Listing(
-            self._transport,
-            call,
-            f"{wire.path}/resourceslices",
-            self._unreadable,
-            self._selector(),
-        )
-        slices = [
-            self._readable(call, found, lambda it: load_whole(call, it, wire.load_slice))
-            for found in listing.objects()
-        ]
-        return SliceList(
-            listing.resource_version, tuple(found for found in slices if found is not None)
-        )
+        path = f"{wire.path}/resourceslices"
+        listing = Listing(self._transport, call, path, self._unreadable, self._selector())
+        found = list(listing.objects())
+        author = self._author_if_known() if found else self._nobody
+
+        def load(item: Found) -> StoredSlice:
+            return load_whole(call, item, lambda content: read_slice(wire, content, author))
+
+        slices = [self._readable(call, item, load) for item in found]
+        return SliceList(listing.resource_version, tuple(each for each in slices if each))
 
     def _slice_event(self, wire: Wire, call: Call, line: bytes) -> SliceEvent | None:
         """An event in the driver's words; None for a type that is newer than this driver.
@@ -260,10 +276,13 @@ class HttpKubeApi:
             kind, obj = read_event(call, line)
             version = str(_metadata(obj).get("resourceVersion") or "")
             match kind:
-                case "ADDED" | "MODIFIED" | "DELETED":
+                case "ADDED" | "MODIFIED":
+                    return SliceEvent(kind, version, self._read_slice(call, wire, obj))
+                case "DELETED":
+                    self._forget_node()
                     return SliceEvent(kind, version, loaded(call, wire.load_slice, obj))
                 case "BOOKMARK":
-                    return SliceEvent("BOOKMARK", version, None)
+                    return SliceEvent(kind, version, None)
                 case _:
                     return None
         except Malformed as error:
@@ -271,10 +290,6 @@ class HttpKubeApi:
             self._unreadable(call.resource, who, str(error))
             seen = who.resource_version
             return SliceEvent("BOOKMARK", seen, None) if seen else None
-
-    def _look_at(self, event: SliceEvent) -> None:
-        if event.type == "DELETED":
-            self._forget_node()
 
     # Claims
 
