@@ -33,10 +33,11 @@ from dra_driver.services.adopt import take_up_held
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.inventory import InventoryFeed
 from dra_driver.services.prepare import NodeParts, PrepareClaims
-from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.publish import Publisher
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
 from dra_driver.services.unprepare import UnprepareClaims
+from dra_driver.services.vanished import PublisherInputs
 
 FETCHERS = 8
 WORKERS = 32

@@ -17,6 +17,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    NameEvaded,
     ObjectUnreadable,
     Observer,
     PublicationProblem,
@@ -98,6 +99,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "left_out_of_slice"
         case FieldsDropped():
             return logging.WARNING, "fields_dropped_by_api_server"
+        case NameEvaded():
+            return logging.WARNING, "slice_name_taken"
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
         case Recovered():

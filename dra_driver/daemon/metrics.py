@@ -12,6 +12,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    NameEvaded,
     ObjectUnreadable,
     PublicationProblem,
     Published,
@@ -44,7 +45,12 @@ class Metrics:
         self._problems = self._counter(
             "attributes_dropped", "Attributes, capacities or devices left out of slices"
         )
-        self._dropped = self._counter("fields_dropped", "Fields that the API server did not store")
+        self._dropped = self._counter(
+            "fields_dropped", "Fields that the API server did not store as they were written"
+        )
+        self._evaded = self._counter(
+            "slice_names_taken", "Names of slices that somebody else had, and that were evaded"
+        )
         self._vanished = self._counter(
             "devices_vanished", "Devices that were there and are not found any more"
         )
@@ -52,7 +58,7 @@ class Metrics:
             "recoveries", "Corrections of state and CDI files at start", "what"
         )
         self._threads = self._counter(
-            "thread_failures", "Unexpected ends of long-lived threads", "thread"
+            "thread_failures", "Errors of long-lived threads that nobody foresaw", "thread"
         )
         self._unreadable = self._counter(
             "unreadable_objects",
@@ -91,6 +97,8 @@ class Metrics:
                 self._problems.inc()
             case FieldsDropped(fields=fields):
                 self._dropped.inc(len(fields))
+            case NameEvaded():
+                self._evaded.inc()
             case DeviceVanished():
                 self._vanished.inc()
             case Recovered(rewritten, released, removed_files):

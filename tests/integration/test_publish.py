@@ -16,7 +16,8 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.events import DriverEvent, FieldsDropped, PublishFailed, SliceLost
 from dra_driver.model.health import HealthStatus
 from dra_driver.services.inventory import InventoryFeed
-from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.publish import Publisher
+from dra_driver.services.vanished import PublisherInputs
 from dra_driver.services.watch_health import HealthFeed
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
 from dra_driver.testing.fake_api import FakeApi, Object, Reset

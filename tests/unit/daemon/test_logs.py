@@ -15,6 +15,7 @@ from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
     Leading,
+    NameEvaded,
     ObjectUnreadable,
     PublicationProblem,
     Published,
@@ -80,6 +81,12 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         },
     ),
     (FieldsDropped("s", ()), "warning", "fields_dropped_by_api_server", {"name": "s"}),
+    (
+        NameEvaded("a", "somebody's", "b"),
+        "warning",
+        "slice_name_taken",
+        {"name": "a", "found": "somebody's", "instead": "b"},
+    ),
     (
         DeviceVanished("gpu-0", kept=False),
         "warning",
