@@ -18,6 +18,8 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli.main import main
 from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.kube.discovery import WIRES
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dra-driver"
@@ -369,3 +371,55 @@ def test_the_page_names_values_that_exist() -> None:
 def test_the_admission_policy_covers_every_version_that_the_driver_speaks() -> None:
     (listed,) = re.findall(r"apiVersions: \[(.*)\]", template("admission-policy.yaml"))
     assert listed.split(", ") == [wire.version for wire in WIRES]
+
+
+def policy() -> Any:
+    """The admission policy as YAML, with a word in place of each thing that helm fills in."""
+    text = re.sub(r"^ *\{\{-.*\}\}\n", "", template("admission-policy.yaml"), flags=re.MULTILINE)
+    text = text.replace('{{ printf "%s-" .Values.driverName | quote }}', '"DRIVER-"')
+    text = text.replace('{{ printf "00000-%s-" .Values.driverName | quote }}', '"00000-DRIVER-"')
+    return next(yaml.safe_load_all(re.sub(r"\{\{.*?\}\}", "FILLED", text)))["spec"]
+
+
+def test_the_admission_policy_meets_writers_of_every_version_and_fails_closed() -> None:
+    spec = policy()
+    assert spec["failurePolicy"] == "Fail"
+    assert spec["matchConstraints"]["matchPolicy"] == "Equivalent"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["spec.driver", "spec.?nodeName", "spec.pool.name", "metadata.?generateName", "metadata.?finalizers", "metadata.?ownerReferences", "variables.fullName"],
+)  # fmt: skip
+def test_the_admission_policy_pins(field: str) -> None:
+    assert [check for check in policy()["validations"] if field in check["expression"]] != []
+
+
+def test_the_admission_policy_lets_pass_the_names_that_the_driver_gives_and_no_others() -> None:
+    variables = {entry["name"]: entry["expression"] for entry in policy()["variables"]}
+    (numbered,) = re.findall(r'matches\("(.*?)"\)', variables["numbered"])
+    driver, node = DriverName("gpu.example.com"), NodeName("node-1")
+
+    def passes(index: int, variant: int) -> bool:
+        return bool(re.match(numbered, slice_name(index, driver, node, variant=variant)))
+
+    slices = 256  # as ADR 4 says
+    assert all(
+        passes(index, variant) for index in range(slices) for variant in range(NAME_VARIANTS)
+    )
+    assert not passes(slices, 0)
+    assert not passes(0, NAME_VARIANTS)
+
+
+@pytest.mark.parametrize("length", [190, 210, 230, 253])
+def test_the_admission_policy_knows_names_that_are_shortened(length: int) -> None:
+    """What its variable `shortened` asks, in Python: CEL of admission is evaluated in tests/e2e only."""
+    driver, node = DriverName("d" * 63), NodeName("n" * length)
+    name = slice_name(7, driver, node, variant=3)
+    full = f"00007.3-{driver}-{node}"
+    assert len(full) > 253
+    assert re.search(r"-[0-9a-f]{16}$", name)
+    assert 200 < len(name) <= 253
+    assert full.startswith(name[: len(name) - 17])
