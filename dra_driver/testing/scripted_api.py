@@ -45,14 +45,14 @@ class ScriptedApi:
         self.node_events: list[NodeEvent] = []
         self.pauses: list[float] = []
         self.stores: Callable[[SliceSpec], SliceSpec] = lambda spec: spec
-        self.adds: Mapping[
-            str, str
-        ] = {}  # what stands in every slice that is written, whatever was written
+        # What stands in every slice that is written, whatever was written.
+        self.adds: Mapping[str, str] = {}
         self.on_write: Step = lambda: None  # runs after a write is stored and before it is answered
         self._version = 0
         self._errors: dict[str, list[DriverError]] = {}
         self._news: list[SliceEvent] = []
         self._steps: list[Step] = []
+        self._wrong: Exception | None = None
         self._stop = Event()
 
     def fail(self, call: str, *errors: DriverError) -> None:
@@ -63,7 +63,10 @@ class ScriptedApi:
         """Run `watch(stop, wait=...)` until the script ends; waiting takes no time and is written to `pauses`."""
         self._steps = list(steps)
         self._stop = Event()
+        self._wrong = None
         watch(self._stop, wait=self._wait)
+        if self._wrong is not None:
+            raise self._wrong
 
     def put(self, name: str, spec: SliceSpec, **content: Mapping[str, str]) -> None:
         """Somebody else creates or replaces a slice; `content` is its labels, annotations and what is `unlike`."""
@@ -95,7 +98,11 @@ class ScriptedApi:
     def watch_slices(self, resource_version: str, _stop: Event) -> Iterator[SliceEvent]:
         self._arrive(f"watch {resource_version}", "watch")
         while self._steps:
-            self._steps.pop(0)()
+            try:
+                self._steps.pop(0)()
+            except Exception as error:  # noqa: BLE001  the test's own; the watch would take it for the server's, and go on
+                self._wrong = error
+                break
             yield from self._take_news()
             self._raise("watch")
         self._stop.set()
