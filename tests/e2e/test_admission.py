@@ -20,6 +20,7 @@ from onenode.namespaces import wait_until
 
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import slice_name
+from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
 
 pytestmark = pytest.mark.real
 
@@ -229,56 +230,9 @@ def test_a_pod_can_neither_change_nor_delete_another_nodes_slice(
 
 # Names, finalizers and owners: what could be turned against another node, or against who cleans up.
 
-ONLY_NAMES = (
-    f"{ACCOUNT} runs on node {NODE} and may write ResourceSlices of names like {SLICE} only, not"
-)
-NO_CHOICE = f"{ACCOUNT} may not let the API server choose names of ResourceSlices."
-NO_FINALIZERS = f"{ACCOUNT} may write ResourceSlices without finalizers only."
-OWNED = (
-    f"{ACCOUNT} runs on node {NODE} and may write ResourceSlices that are owned by that Node or by "
-    "nobody, and do not block its deletion."
-)
-A_NODE_OWNER: Object = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "0" * 8}
-METADATA: dict[str, tuple[Object, str]] = {
-    # how it is tried: the metadata of a slice that is otherwise the node's own, and what is said
-    "the victim's first name": ({"name": f"00000-{DRIVER}-{VICTIM}"}, ONLY_NAMES),
-    "the victim's other name": ({"name": f"00000.1-{DRIVER}-{VICTIM}"}, ONLY_NAMES),
-    "a node's whose name begins like ours": ({"name": f"{SLICE}-2"}, ONLY_NAMES),
-    "a node's whose name ends like ours": ({"name": f"00000-{DRIVER}-x-{NODE}"}, ONLY_NAMES),
-    "a node's whose name goes on after a dot": ({"name": f"{SLICE}.2"}, ONLY_NAMES),
-    "another driver's": ({"name": f"00000-gpu.example.com-{NODE}"}, ONLY_NAMES),
-    "a driver's whose name ends like ours": ({"name": f"00000-x.{DRIVER}-{NODE}"}, ONLY_NAMES),
-    "any name": ({"name": "anything"}, ONLY_NAMES),
-    "more slices than a node has": ({"name": f"00100-{DRIVER}-{NODE}"}, ONLY_NAMES),
-    "more names than a slice has": ({"name": f"00000.10-{DRIVER}-{NODE}"}, ONLY_NAMES),
-    "a longer number": ({"name": f"0000000-{DRIVER}-{NODE}"}, ONLY_NAMES),
-    "a hash for a name that is short": ({"name": f"{SLICE}-{'0' * 16}"}, ONLY_NAMES),
-    "a generated name": ({"name": None, "generateName": f"00000-{DRIVER}-"}, ONLY_NAMES),
-    "a generated name of ours": ({"name": None, "generateName": f"{SLICE}-"}, ONLY_NAMES),
-    "our name, and a generated one": ({"generateName": "anything-"}, NO_CHOICE),
-    "a finalizer": ({"finalizers": ["example.com/hold"]}, NO_FINALIZERS),
-    "the finalizer of orphans": ({"finalizers": ["orphan"]}, NO_FINALIZERS),
-    "the victim's Node as owner": ({"ownerReferences": [{**A_NODE_OWNER, "name": VICTIM}]}, OWNED),
-    "a Pod as owner": ({"ownerReferences": [{**A_NODE_OWNER, "kind": "Pod"}]}, OWNED),
-    "a Node of another group as owner": (
-        {"ownerReferences": [{**A_NODE_OWNER, "apiVersion": "example.com/v1"}]},
-        OWNED,
-    ),
-    "a second owner": (
-        {"ownerReferences": [A_NODE_OWNER, {**A_NODE_OWNER, "name": VICTIM, "uid": "1" * 8}]},
-        OWNED,
-    ),
-    "an owner that must wait for it": (
-        {"ownerReferences": [{**A_NODE_OWNER, "blockOwnerDeletion": True}]},
-        OWNED,
-    ),
-}
-
-
-def with_metadata(body: Object, metadata: Object) -> Object:
-    changed = {**body["metadata"], **metadata}
-    kept = {key: value for key, value in changed.items() if value is not None}
-    return {**body, "metadata": kept}
+ATTEMPTS = attempts(ACCOUNT, DRIVER, NODE, VICTIM)
+ONLY_NAMES, NO_FINALIZERS = ATTEMPTS.only_names, ATTEMPTS.no_finalizers
+METADATA = ATTEMPTS.metadata
 
 
 @pytest.mark.parametrize("how", METADATA)
@@ -328,7 +282,7 @@ def test_a_pod_cannot_go_on_with_a_slice_of_a_victims_name_that_it_made_before_t
 def test_a_pod_takes_the_names_that_the_driver_gives(pod: Writer) -> None:
     """The first and last slice of a node, the first and last name for one that is taken, each with the Node as owner."""
     node = json.loads(pod.cluster.kubectl("get", "node", NODE, "-o", "json"))
-    owner = {**A_NODE_OWNER, "uid": node["metadata"]["uid"], "controller": True}
+    owner = {**A_NODE_OWNER, "name": NODE, "uid": node["metadata"]["uid"], "controller": True}
     for index, variant in ((0, 0), (255, 0), (0, 1), (255, 15)):
         name = slice_name(index, DriverName(DRIVER), NodeName(NODE), variant=variant)
         body = with_metadata(a_slice(pod.version), {"name": name, "ownerReferences": [owner]})
