@@ -21,12 +21,14 @@ class TookTooLong(BaseException):
 def at_most(seconds: float) -> Iterator[None]:
     """Raises TookTooLong in the main thread when the time is over, wherever it is then."""
     before = signal.signal(signal.SIGALRM, _over)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS))
+    others = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS))
     try:
         yield
     finally:
+        # Whoever had set the timer before gets it back, later by what this took.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *others)
 
 
 def _over(_number: int, _frame: FrameType | None) -> NoReturn:

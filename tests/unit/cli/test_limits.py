@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dra_driver.cli.limits import at_most
 from dra_driver.cli.main import main
 from dra_driver.model.cluster import encode
 from tests.e2e import fleet as words
@@ -141,6 +143,16 @@ def test_a_manifest_that_never_ends_is_stopped_by_the_time_limit(
     finally:
         os.close(held)
     assert "gave up after 0.2 s" in capsys.readouterr().err
+
+
+def test_a_timer_of_somebody_else_runs_on_afterwards() -> None:
+    before = signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        with at_most(500):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] <= 500
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 500
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
 
 
 def test_documents_are_counted_together(
