@@ -23,7 +23,7 @@ from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
 from dra_driver.testing.fake_api import FakeApi, Object, Reset
 
 SLICE = f"00000-{A_DRIVER}-{A_NODE}"
-PATIENCE_SECONDS = 60.0  # only against hanging
+PATIENCE_SECONDS = 300.0  # only against hanging
 
 
 class Parts:
