@@ -21,7 +21,7 @@ from dra_driver.daemon.http_endpoint import (
 )
 from dra_driver.errors import Fatal
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from structlog.testing import CapturingLogger
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.model.events import DriverEvent, ThreadFailed
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 class Told:

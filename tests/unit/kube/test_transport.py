@@ -518,6 +518,6 @@ def test_what_is_being_tried_again_ends_when_the_transport_is_closed(api: FakeAp
         while not api.requests:
             assert not asked.done()
         transport.close()
-        assert isinstance(asked.exception(timeout=60), Temporary)
+        assert isinstance(asked.exception(timeout=300), Temporary)
     # Without the close there would be more than a dozen.
     assert len(api.requests) < 5

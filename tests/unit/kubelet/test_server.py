@@ -18,7 +18,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.health import DeviceHealth
 from dra_driver.model.ids import ClaimUid, DriverName
 
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 
 
 class NoHealth:

@@ -20,7 +20,7 @@ from dra_driver.node.state import COMMITS, FAILPOINTS, SCHEMA, StateStore
 from dra_driver.testing.builders import A_POOL, a_ref
 from dra_driver.testing.failpoints import Failpoints, raising
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 def a_row(
