@@ -3,14 +3,19 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
 BIN = .venv/bin
 
-.PHONY: setup check test demo conformance e2e e2e-matrix walk bench image kind-demo generate lock build clean
+.DEFAULT_GOAL := help
+.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk bench image kind-demo generate lock build clean
 
-setup: .venv/ready
+help: ## this list
+	@sed -nE 's/^([a-z0-9-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb what; do \
+		printf 'make %-12s %s\n' "$$verb" "$$what"; done
+
+setup: .venv/ready ## the virtual environment .venv from locked, hash-checked packages
 
 .venv/ready: requirements/dev.txt pyproject.toml hack/setup
 	@hack/setup "$(PYTHON)"
 
-check: setup
+check: setup ## format, lint, types, import layers, generated files, spelling, budgets
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -23,44 +28,50 @@ check: setup
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python hack/budget
 
-test: setup
+test: setup ## all tests that need no cluster; branch coverage of the rooms that decide
 	$(BIN)/python hack/test
 
-demo: setup
+quick: setup ## format, lint, types and the tests of what was changed, in seconds
+	@$(BIN)/python hack/quick
+
+coverage: setup ## all tests with branch coverage of everything, each driver the installed program
+	$(BIN)/python hack/test --coverage
+
+demo: setup ## the story of the README
 	@$(BIN)/dra-driver demo
 
-conformance: setup
+conformance: setup ## CEL and allocation against the real modules; Go. SHORT=1, SEED=7
 	$(BIN)/python hack/conformance/run.py $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--quick)
 
-e2e: setup
+e2e: setup ## the tests on a real Kubernetes; root and Go
 	$(BIN)/python hack/testbed/e2e.py
 
-e2e-matrix: setup
+e2e-matrix: setup ## the same on every release of docs/tested.md, by hand
 	$(BIN)/python hack/testbed/matrix.py
 
-walk: setup
+walk: setup ## a random walk through faults; STEPS=1000
 	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000)
 
-bench: setup
+bench: setup ## the figures of docs/performance.md, by hand
 	$(BIN)/python hack/bench/run.py
 
-image: setup
+image: setup ## the image, without a registry
 	$(BIN)/python hack/image/build.py --output dist/dra-driver.tar
 
-kind-demo: setup
+kind-demo: setup ## a kind cluster with the driver
 	@$(BIN)/python hack/kind-demo
 
-generate: setup
+generate: setup ## protobuf modules, tables of the CEL functions (Go) and of docs/reference
 	$(BIN)/python hack/generate-protos
 	$(BIN)/python hack/generate-cel-tables
 	$(BIN)/python hack/generate-docs
 	$(BIN)/python hack/testbed/matrix.py --page
 
-lock: setup
+lock: setup ## requirements/*.txt anew, every wheel by hash
 	$(BIN)/python hack/lock
 
-build: setup
+build: setup ## wheel and source distribution
 	$(BIN)/python -m hatchling build
 
-clean:
+clean: ## remove what the verbs made
 	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -130,7 +130,12 @@ OPTIONS: tuple[Option, ...] = (
         _optional_path,
         env="KUBECONFIG",
     ),
-    Option("backend", "simulated", "What finds the devices: the name of an installed backend."),
+    Option(
+        "backend",
+        "auto",
+        "What finds the devices: the name of an installed backend, or auto for hardware that the driver knows by itself, which is "
+        "none yet: the node then has no devices.",
+    ),
     Option(
         "backend_option",
         "",
@@ -138,11 +143,11 @@ OPTIONS: tuple[Option, ...] = (
         _key_value,
         repeated=True,
     ),
-    Option("simulated_profile", "h100x8", "Which machine the simulated backend plays."),
+    Option("simulated_profile", "h100x8", "Which machine --backend simulated plays."),
     Option(
         "simulated_faults",
         "",
-        "Watched YAML file that makes simulated devices ill or lets them vanish.",
+        "Watched YAML file that makes devices of --backend simulated ill or lets them vanish.",
         _optional_path,
     ),
     Option(
@@ -201,6 +206,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("log_format", "json", "json, or console for people.", _one_of("json", "console")),
 )
+
+
+_OF_SIMULATED = ("simulated_profile", "simulated_faults")
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +300,10 @@ def load(
         raise Fatal(
             "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)"
         )
+    for name in _OF_SIMULATED:
+        if flags.get(name) is not None and values["backend"] != "simulated":
+            flag = name.replace("_", "-")
+            raise Fatal(f"--{flag} is for simulated devices: give --backend simulated with it")
     return _settings(values)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for tests that need a whole node."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,14 +9,36 @@ from pathlib import Path
 import pytest
 
 from dra_driver.testing.fake_api import FakeApi
+from tests import starting
 from tests.node_process import NodeProcess
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """What was measured is written now: a process of pytest-xdist that needs long for its exit is killed."""
+    coverage = sys.modules.get("coverage")
+    measuring = coverage.Coverage.current() if coverage else None
+    if measuring is not None:
+        measuring.stop()
+        measuring.save()
+
+
+def pytest_unconfigure() -> None:
+    """Nothing that tests started outlives them."""
+    starting.close()
+
+
 @pytest.fixture
-def node() -> Iterator[NodeProcess]:
+def program(request: pytest.FixtureRequest) -> bool:
+    """Whether the test starts the installed program itself."""
+    return request.node.get_closest_marker("program") is not None
+
+
+@pytest.fixture
+def node(program: bool) -> Iterator[NodeProcess]:
     """A node without a running driver; whatever runs at the end is ended."""
     # pytest's own folders have names too long for unix sockets.
     with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi(versions=("v1",)) as api:
-        found = NodeProcess(Path(root), api)
+        found = NodeProcess(Path(root), api, program=program)
         yield found
         found.close()

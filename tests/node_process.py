@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node for tests: the real driver as a child process, a kubelet's side of it, and an API server, in one folder."""
 
-import os
 import signal
 import socket
 import sqlite3
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,17 +14,18 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_api import FakeApi, Refused
 from dra_driver.testing.fake_kubelet import FakeKubelet
+from tests import starting
 
 DRIVER = "gpu.dra-driver.dev"
 NODE = "node1"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 300  # against hanging: ten times what the slowest of these waits takes
 
 
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """The condition's first true answer; only a deadline against hanging."""
+def wait_for(condition: Callable[[], Any], what: str, *, log: Callable[[], str] = str) -> Any:
+    """The condition's first true answer; only a deadline against hanging, which shows the log as it is then."""
     end = time.monotonic() + DEADLINE_SECONDS
     while not (answer := condition()):
-        assert time.monotonic() < end, f"never came: {what}"
+        assert time.monotonic() < end, f"never came: {what}\n{log()}"
         time.sleep(0.01)
     return answer
 
@@ -47,9 +45,12 @@ def listener(path: Path) -> int:
 class NodeProcess:
     """Start and stop the driver as often as a test likes; state, kubelet and API server live on."""
 
-    def __init__(self, root: Path, api: FakeApi) -> None:
+    def __init__(self, root: Path, api: FakeApi, *, program: bool = False) -> None:
         self.root = root
         self.api = api
+        self.program = (
+            program  # the installed program itself is started, not a fork of what it imports
+        )
         self.kubelet = FakeKubelet(root, reserve=self.reserve)
         self.boot_id_file = root / "boot_id"
         self.boot_id_file.write_text("boot-1\n")
@@ -57,7 +58,7 @@ class NodeProcess:
         self.state_file = root / "state" / "state.db"
         self.kubeconfig = root / "kubeconfig"
         self.log_file = root / "driver.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: starting.Process | None = None
         api.kubeconfig(self.kubeconfig)
         api.put(
             "nodes",
@@ -68,6 +69,7 @@ class NodeProcess:
         """What `run` is told; everything lies below the folder."""
         return [
             *("--node-name", NODE, "--kubeconfig", str(self.kubeconfig)),
+            *("--backend", "simulated"),
             *(
                 "--plugins-dir",
                 str(self.kubelet.plugins_dir),
@@ -89,17 +91,21 @@ class NodeProcess:
 
     def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
         """Start the driver; with `die_at` it kills itself at that failpoint and says so in `report`."""
-        module = ["dra_driver", "run"]
+        module, first = "dra_driver", ["run"]
         if die_at:
-            module = ["dra_driver.testing.run", "--die-at", die_at, "--report", str(report), "--"]
+            module, first = (
+                "dra_driver.testing.run",
+                ["--die-at", die_at, "--report", str(report), "--"],
+            )
         if "--pod-uid" in extra:  # the driver is in a pod of this node then
             self.kubelet.cgroups.run(PodUid(extra[extra.index("--pod-uid") + 1]))
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *module, *self.arguments(), *extra],
+            self.process = starting.start(
+                module,
+                [*first, *self.arguments(), *extra],
                 stdout=log,
                 stderr=log,
-                env=dict(os.environ),
+                program=self.program,
             )
 
     def start_registered(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
@@ -109,10 +115,7 @@ class NodeProcess:
 
     def register(self) -> None:
         """Wait until the kubelet found this process: the sockets of a killed one are there until it starts again."""
-        wait_for(
-            lambda: self.alive() and self._is_called(),
-            f"registration; log:\n{self.log()}",
-        )
+        wait_for(lambda: self.alive() and self._is_called(), "registration", log=self.log)
 
     def _is_called(self) -> bool:
         plugin = self.kubelet.register(DRIVER)

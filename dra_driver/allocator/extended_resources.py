@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.pod_requests import (
     DEVICE_CLASS_PREFIX,
+    is_extended,
     is_sidecar,
     may_be_devices,
     pod_requests,
@@ -91,9 +92,22 @@ def _without_device(
     gap = state.unread("deviceclasses", missing if implicit else "")
     if gap is not None:
         return CouldNotTell(gap.reason, str(gap))
-    if not implicit:
+    if implicit:
+        return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))
+    return _nowhere_offered(resource, classes, state)
+
+
+def _nowhere_offered(
+    resource: str, classes: Mapping[str, str], state: ClusterState
+) -> ClassMissing | None:
+    """That no class stands for the resource and no node offers it."""
+    if not state.nodes or state.gaps("nodes"):  # one that nobody could read may offer it
         return None
-    return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))
+    offered = {name for node in state.nodes for name in node.status.allocatable or {}}
+    if resource in offered:
+        return None
+    known = {*filter(is_extended, offered), *(c for c in classes if is_extended(c))}
+    return ClassMissing("", meant(resource, sorted(known)), resource)
 
 
 def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:

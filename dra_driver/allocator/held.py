@@ -45,13 +45,17 @@ class Held:
         """What all claims of a cluster hold."""
         held = cls()
         for claim in claims:
-            allocation = claim.status.allocation
-            results = (allocation.devices.results or ()) if allocation else ()
-            for result in results:
-                if not result.admin_access:
-                    shared = consumable_capacity and result.share_id is not None
-                    held._add(result, holder_of(claim), shared=shared)
+            held.take(claim, consumable_capacity=consumable_capacity)
         return held
+
+    def take(self, claim: ResourceClaim, *, consumable_capacity: bool) -> None:
+        """What one more claim holds."""
+        allocation = claim.status.allocation
+        results = (allocation.devices.results or ()) if allocation else ()
+        for result in results:
+            if not result.admin_access:
+                shared = consumable_capacity and result.share_id is not None
+                self._add(result, holder_of(claim), shared=shared)
 
     def _add(self, result: DeviceRequestAllocationResult, holder: Holder, *, shared: bool) -> None:
         device = DeviceID(result.driver, result.pool, result.device)

@@ -31,7 +31,7 @@ class Backend(Protocol):
     """One kind of hardware on this node."""
 
     def scan(self) -> Inventory:
-        """Everything there is now, with its health. Called at start and after each item of `watch`.
+        """Everything there is now, with its health. Called at start, after each item of `watch`, and every ten seconds; once at a time.
 
         Raises DriverError when the hardware cannot be asked; the last inventory then stays in force.
         """

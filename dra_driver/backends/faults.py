@@ -7,10 +7,11 @@
       gpu-5: {configure: "no memory left"}
       gpu-6: {configure: {error: "busy", temporary: true}}
 
-A missing file means no faults. A broken one costs only itself: the last good content stays in force.
+At start the file has to be there and right, for a typo in its name would make everything healthy. Later a missing file means no
+faults, and a broken one costs only itself: the last good content stays in force.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +39,34 @@ def read_text(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Permanent(f"cannot read fault file {path}: {error}") from error
+        raise Permanent(f"cannot read fault file {path}: {error.strerror}") from error
 
 
-def parse_faults(text: bytes | None, path: Path) -> Mapping[str, Fault]:
-    """Faults by device name. Raises Permanent, naming file, field and what it must be, for a broken file."""
+def first_text(path: Path) -> bytes:
+    """The file's content at start, when it has to be there. Raises Permanent."""
+    text = read_text(path)
+    if text is None:
+        raise Permanent(
+            f"fault file {path} does not exist: correct its name, or write one; `devices: {{}}` stands for no faults"
+        )
+    return text
+
+
+def parse_faults(text: bytes | None, path: Path, known: Collection[str]) -> Mapping[str, Fault]:
+    """Faults by the names of `known` devices. Raises Permanent, naming file, field and what it must be, for a broken file."""
     where = f"fault file {path}"
     try:
         content = yaml.safe_load(text or b"")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Permanent(f"{where} is no YAML: {error}") from error
+        raise Permanent(f"{where} is no YAML: {' '.join(str(error).split())}") from error
     top = _mapping(content, where)
     _only(top, ("devices",), where)
     devices = _mapping(top.get("devices"), f"{where}: devices")
+    for name in devices:
+        if name not in known:
+            raise Permanent(
+                f"{where}: devices.{name}: this machine has no such device; it has {', '.join(known)}"
+            )
     return {str(name): _fault(entry, f"{where}: devices.{name}") for name, entry in devices.items()}
 
 

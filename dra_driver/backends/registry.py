@@ -6,6 +6,7 @@ Only the chosen one is imported, so a package that is broken costs nobody who di
 
 from importlib.metadata import EntryPoint, entry_points
 
+from dra_driver.backends.auto import AUTO, AutoBackend
 from dra_driver.backends.base import ENTRY_POINT_GROUP, Backend, BackendContext, BackendFactory
 from dra_driver.errors import DriverError, Fatal
 
@@ -14,6 +15,8 @@ _METHODS = ("scan", "watch", "configure", "reset")
 
 def load_backend(name: str, context: BackendContext) -> Backend:
     """Make the backend of this name. Raises Fatal, naming what is installed, when there is none or it cannot be made."""
+    if name == AUTO:
+        return AutoBackend(context, installed())
     entry = _find(name)
     where = f"backend {name!r} ({_origin(entry)})"
     try:
@@ -34,11 +37,16 @@ def load_backend(name: str, context: BackendContext) -> Backend:
     return backend
 
 
+def installed() -> tuple[str, ...]:
+    """The names of all backends that can be chosen, but for `auto`."""
+    return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
+
+
 def _find(name: str) -> EntryPoint:
-    installed = entry_points(group=ENTRY_POINT_GROUP)
-    found = {entry.value: entry for entry in installed if entry.name == name}
+    everything = entry_points(group=ENTRY_POINT_GROUP)
+    found = {entry.value: entry for entry in everything if entry.name == name}
     if not found:
-        names = ", ".join(sorted({entry.name for entry in installed})) or "none"
+        names = ", ".join(installed()) or "none"
         raise Fatal(
             f"no backend {name!r} is installed; installed are: {names}; choose with --backend"
         )

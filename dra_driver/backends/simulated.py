@@ -17,7 +17,7 @@ from threading import Event, Lock
 import structlog
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.faults import Fault, parse_faults, read_text
+from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
@@ -64,6 +64,8 @@ class SimulatedBackend:
         self._mutex = Lock()
         self._wait = wait
         self._log = structlog.get_logger(backend="simulated")
+        if self._faults_path is not None:
+            self._read, self._faults = self._first(self._faults_path)
 
     def scan(self) -> Inventory:
         """The profile's devices, less those that vanished."""
@@ -114,6 +116,17 @@ class SimulatedBackend:
         health = Health(HealthStatus.UNHEALTHY, reason) if reason else HEALTHY
         return replace(device, health=health)
 
+    def _first(self, path: Path) -> tuple[bytes, Mapping[str, Fault]]:
+        """The faults at start. Raises Fatal: nothing is in force yet that could stay so."""
+        try:
+            text = first_text(path)
+            return text, self._parsed(text, path)
+        except Permanent as error:
+            raise Fatal(str(error)) from error
+
+    def _parsed(self, text: bytes | None, path: Path) -> Mapping[str, Fault]:
+        return parse_faults(text, path, [device.name for device in self._devices])
+
     def _reload(self) -> Mapping[str, Fault]:
         """The faults in force. A broken file is complained about once; what was read before stays in force."""
         if self._faults_path is None:
@@ -122,7 +135,7 @@ class SimulatedBackend:
             text = read_text(self._faults_path)
             if text != self._read:
                 self._read = text
-                self._faults = parse_faults(text, self._faults_path)
+                self._faults = self._parsed(text, self._faults_path)
         except Permanent as error:
             if str(error) != self._complained:
                 self._log.warning(

@@ -6,6 +6,7 @@ Asked for the chosen one only, because the table of settings is slow to import a
 
 import argparse
 
+from dra_driver.backends.profiles import PROFILES
 from dra_driver.config import OPTIONS
 
 CLEANUP_FLAGS = {
@@ -41,7 +42,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             _add_explain(parser)
         case "record":
             _add_cluster(parser)
+            parser.epilog = (
+                "exit codes: 0 written, 1 not written, 3 written, but not everything could be read"
+            )
             parser.add_argument("file", metavar="FILE", help="where to write it; - for output")
+            parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
 
@@ -66,7 +71,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document for each step")
     parser.add_argument(
-        "--profile", default="h100x8", help="which machine the demo simulates (default: h100x8)"
+        "--profile",
+        choices=tuple(PROFILES),
+        default="h100x8",
+        help="which machine the demo simulates (default: h100x8)",
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dra_driver.errors import Fatal
 from dra_driver.kube.auth import connect, from_kubeconfig
 from dra_driver.kube.cluster import read_cluster
 from dra_driver.kube.connection import Connection
@@ -19,6 +20,10 @@ from dra_driver.kube.kubeconfig import load_kubeconfig
 from dra_driver.model.cluster import ClusterState, without_secrets
 
 DEFAULT_NAMESPACE = "default"
+
+
+class NoneKnown(Fatal):
+    """Nothing says which cluster is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
     """The cluster that the arguments and the environment mean. Raises Fatal."""
     path = _kubeconfig(chosen.kubeconfig, environment)
     if path is None:
+        if not environment.get("KUBERNETES_SERVICE_HOST"):
+            raise NoneKnown(
+                "no API server is known: --kubeconfig and the variable KUBECONFIG are not given, there is no ~/.kube/config, "
+                "and this is no pod; give --kubeconfig"
+            )
         return Target(connect(None, environment=environment))
     config = load_kubeconfig(path, context=chosen.context)
     connection = from_kubeconfig(config, environment, time.monotonic)

@@ -5,18 +5,23 @@ Asks the kubelet on its pod-resources socket where there is one, and never the A
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 
+from dra_driver.backends.auto import AUTO, next_step
+from dra_driver.backends.registry import installed
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
-from dra_driver.daemon.offline import inspect_node
+from dra_driver.daemon.offline import NodeFound, inspect_node
 from dra_driver.model.device import AttributeValue, Device, Version
+from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Show one row, or with --json one document, for each device."""
-    found = inspect_node(settings_from(chosen))
+    settings = settings_from(chosen)
+    found = inspect_node(settings)
     holders: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
         for held in claim.devices:
@@ -27,6 +32,11 @@ def run(chosen: argparse.Namespace) -> int:
         for neighbour in found.neighbours:
             render.json_line({"devicePlugin": asdict(neighbour)})
         return 0
+    _show(found, holders, backend=settings.backend.name)
+    return 0
+
+
+def _show(found: NodeFound, holders: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
     rows = [_row(device, holders.get(device.name, [])) for device in found.inventory.devices]
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
@@ -34,6 +44,11 @@ def run(chosen: argparse.Namespace) -> int:
         render.line(
             "no devices found; the driver publishes an empty slice and looks again when the backend reports a change"
         )
+        if backend == AUTO:
+            render.line(next_step(installed()))
+    for device in found.inventory.devices:
+        if device.health.status is HealthStatus.UNHEALTHY:
+            render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))
     for neighbour in found.neighbours:
         beside = (
             "the same devices may be given out twice; see docs/nodes.md"
@@ -43,7 +58,6 @@ def run(chosen: argparse.Namespace) -> int:
         render.line(f"device plugin on this node: {neighbour}, {beside}")
     for problem in found.problems:
         render.error(str(problem))
-    return 0
 
 
 def _row(device: Device, claims: list[PreparedClaim]) -> tuple[str, ...]:

@@ -10,16 +10,14 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
-import yaml
-
-from dra_driver.cli import cluster, render, render_explain
+from dra_driver.cli import cluster, inputs, render, render_explain
+from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.main import WRONG_USAGE_OF
 from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.cluster import ClusterState, decode
+from dra_driver.model.cluster import ClusterState
 from dra_driver.model.report import Report
 from dra_driver.model.verdict import CouldNotTell
 from dra_driver.services.explain import (
@@ -32,8 +30,10 @@ from dra_driver.services.explain import (
 )
 
 COULD_NOT_TELL = 2
-STANDARD_INPUT = "-"
 WIDEST = 120
+SEARCHING = 0.9
+"""The part of the time after which no new search begins, so that there is an answer within it."""
+_Result = TypeVar("_Result")
 KINDS: dict[str, Callable[[str, str], Subject]] = {
     "pod": PodSubject,
     "pods": PodSubject,
@@ -47,6 +47,10 @@ KINDS: dict[str, Callable[[str, str], Subject]] = {
 }
 
 
+class GaveUp(Permanent):
+    """The time that was given is over."""
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Explain it; answers the exit code."""
     named = _named(chosen)
@@ -56,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
         render.error(str(error))
         if chosen.output != "json":
             return COULD_NOT_TELL
-        report = _no_answer(chosen, named, str(error))
+        report = _no_answer(chosen, named, error)
     try:
         _show(report, chosen.output)
     except DriverError as error:
@@ -66,22 +70,52 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report:
-    """The answer. Raises DriverError."""
-    state, namespace = _state(chosen)
-    subject = _subject(chosen, named, namespace)
-    deadline = time.monotonic() + chosen.timeout
-    return explain(state, subject, node=chosen.node, cancelled=lambda: time.monotonic() > deadline)
+    """The answer. What is given is looked at before anybody is asked. Raises DriverError."""
+    left = float(chosen.timeout)
+    begun = time.monotonic()
+    documents = _in_time(left, chosen.timeout, lambda: inputs.manifests(chosen.filename))
+    left -= time.monotonic() - begun
+    state, namespace = _state(chosen, left)
+    subject: Subject = ManifestSubject(documents, namespace, ", ".join(chosen.filename))
+    if named is not None:
+        subject = KINDS[named[0]](namespace, named[1])
+    deadline = time.monotonic() + SEARCHING * left
+    return _in_time(
+        left,
+        chosen.timeout,
+        lambda: explain(
+            state,
+            subject,
+            node=chosen.node,
+            cancelled=lambda: time.monotonic() > deadline,
+            recorded=bool(chosen.record),
+        ),
+    )
 
 
-def _no_answer(chosen: argparse.Namespace, named: tuple[str, str] | None, message: str) -> Report:
+def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Result:
+    """What the work answers. Raises Permanent when it takes longer: one expression alone can."""
+    try:
+        with at_most(seconds):
+            return work()
+    except TookTooLong as error:
+        raise GaveUp(
+            f"gave up after {timeout:g} s (--timeout): give more time, or ask about one node with --node"
+        ) from error
+
+
+def _no_answer(
+    chosen: argparse.Namespace, named: tuple[str, str] | None, error: DriverError
+) -> Report:
     """What programs read where nothing could be looked at."""
+    cause = "timeout" if isinstance(error, GaveUp) else "failed"
     full = [part for part in (chosen.namespace, named and named[1]) if part]
     return Report(
         subject=f"{named[0]} {'/'.join(full)}" if named else ", ".join(chosen.filename),
         outcome="could not tell",
         exit_code=COULD_NOT_TELL,
-        summary=message,
-        verdicts=(CouldNotTell("failed", message),),
+        summary=str(error),
+        verdicts=(CouldNotTell(cause, str(error)),),
     )
 
 
@@ -119,40 +153,13 @@ def _wrong_usage(message: str) -> NoReturn:
     sys.exit(WRONG_USAGE_OF["explain"])
 
 
-def _state(chosen: argparse.Namespace) -> tuple[ClusterState, str]:
+def _state(chosen: argparse.Namespace, left: float) -> tuple[ClusterState, str]:
     """The cluster, and the namespace to look in. Raises DriverError."""
     if chosen.record:
-        path = Path(chosen.record)
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise Permanent(
-                f"cannot read the record {path}: {error}; write one with `dra-driver record {path}`"
-            ) from error
-        return decode(content, source=str(path)), chosen.namespace or cluster.DEFAULT_NAMESPACE
-    found = cluster.target(chosen)
-    return cluster.read(found), chosen.namespace or found.namespace
-
-
-def _subject(chosen: argparse.Namespace, named: tuple[str, str] | None, namespace: str) -> Subject:
-    if named is not None:
-        kind, name = named
-        return KINDS[kind](namespace, name)
-    documents: list[object] = []
-    for filename in chosen.filename:
-        documents += _manifests(filename)
-    return ManifestSubject(tuple(documents), namespace, ", ".join(chosen.filename))
-
-
-def _manifests(filename: str) -> Sequence[object]:
-    """The documents of one YAML or JSON file. Raises Permanent."""
+        state = _in_time(left, chosen.timeout, lambda: inputs.record(chosen.record))
+        return state, chosen.namespace or cluster.DEFAULT_NAMESPACE
     try:
-        content = (
-            sys.stdin.buffer.read() if filename == STANDARD_INPUT else Path(filename).read_bytes()
-        )
-        return [document for document in yaml.safe_load_all(content) if document is not None]
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        found = " ".join(str(error).split())
-        raise Permanent(
-            f"cannot read the manifest {filename}: {found}; try kubectl apply --dry-run=client -f {filename}"
-        ) from error
+        found = cluster.target(chosen)
+    except cluster.NoneKnown as error:
+        raise Permanent(f"{error}, or --from with a file of `dra-driver record`") from error
+    return cluster.read(found), chosen.namespace or found.namespace

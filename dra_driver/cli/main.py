@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver`: subcommands and exit codes.
 
-Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage; `cleanup` and `explain` have
-more. Each subcommand's module and arguments are imported when it is chosen, so that `--help` needs none of them.
+Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage; `cleanup`, `explain` and `record`
+have more. Each subcommand's module and arguments are imported when it is chosen, so that `--help` needs none of them.
 """
 
 import argparse

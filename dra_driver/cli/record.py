@@ -2,45 +2,37 @@
 """`dra-driver record`: what a cluster looks like, in a file that `dra-driver explain --from` reads.
 
 Classes, slices, claims, templates, taint rules, nodes, pods and the labels of namespaces; no annotations, no opaque
-parameters, and of pods only what scheduling looks at. What could not be read is said here and noted in the file.
+parameters, no messages of conditions that `explain` does not quote, and of pods only what scheduling looks at. What could
+not be read is said here and noted in the file.
+
+Exit codes: 0 written, and everything that decides could be read; 1 nothing was written; 3 written, but something that
+decides could not be read.
 """
 
 import argparse
-import os
-from pathlib import Path
 
 from dra_driver.cli import cluster, render
-from dra_driver.errors import Permanent
-from dra_driver.model.cluster import ClusterState, encode
+from dra_driver.cli.destination import Destination
+from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, encode
 
-STANDARD_OUTPUT = "-"
+WITH_GAPS = 3
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Read the cluster and write the file; answers the exit code."""
+    destination = Destination.of(chosen.file, force=chosen.force)
     state = cluster.read(cluster.target(chosen))
-    content = encode(state)
-    if chosen.file == STANDARD_OUTPUT:
-        render.raw(content)
-    else:
-        _write(Path(chosen.file), content)
-        render.line(f"{chosen.file}: {_summary(state)}")
+    destination.write(encode(state))
+    if not destination.is_standard_output:
+        render.line(render.plain(f"{chosen.file}: {_summary(state)}"))
     for gap in state.not_read:
         render.error(f"not in the record: {gap.resource} {gap.name}".rstrip() + f": {gap.message}")
-    return 0
+    return WITH_GAPS if any(map(_decides, state.not_read)) else 0
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise Permanent(
-            f"cannot write {path}: {error}; choose a directory that this user may write to"
-        ) from error
+def _decides(gap: NotRead) -> bool:
+    """Whether the cluster has something that the record lacks; without the gates the defaults of its release are assumed."""
+    return gap.reason != "not_served" and gap.resource != GATES_PATH
 
 
 def _summary(state: ClusterState) -> str:

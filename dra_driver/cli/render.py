@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from dra_driver.errors import Permanent
+from dra_driver.model.printable import printable
 
 
 def line(text: str = "") -> None:
@@ -38,11 +39,7 @@ def raw(content: bytes) -> None:
 
 def plain(text: str) -> str:
     """The text with control characters and marks of writing direction spelled out: it may come from anybody's objects."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )
+    return printable(text)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

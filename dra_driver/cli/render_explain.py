@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from dra_driver.cli.render import plain
+from dra_driver.model.cluster import GATES_PATH
 from dra_driver.model.remedy import about, fix
 from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
 from dra_driver.model.verdict import (
@@ -20,7 +21,6 @@ from dra_driver.model.verdict import (
     Verdict,
 )
 
-METRICS = "/metrics"
 LONGEST_ASK = 240
 SHOWN_GROUPS = 12
 SHOWN_NODE_GROUPS = 8
@@ -67,6 +67,11 @@ class _Writer:
                 on = f" -> fits on {change.on}" if change.on else ""
                 yield from self._item(f"{change.what}{on}")
         yield from self._fixes(report)
+        if report.passed_over:
+            yield ""
+            yield self._heading("Not looked at")
+            for one in report.passed_over:
+                yield from self._item(one)
         yield from self._not_read(report)
 
     def _claim(self, claim: ClaimReport) -> Iterator[str]:
@@ -138,13 +143,13 @@ class _Writer:
                 yield from self._item(f"{_places(objects)}: {words}")
 
     def _not_read(self, report: Report) -> Iterator[str]:
-        gates = any(gap.resource == METRICS for gap in report.not_read)
-        gaps = [gap for gap in report.not_read if gap.resource != METRICS]
+        gates = any(gap.resource == GATES_PATH for gap in report.not_read)
+        gaps = [gap for gap in report.not_read if gap.resource != GATES_PATH]
         if gates:
             yield ""
             release = report.cluster or "the newest release"
             yield from self._wrapped(
-                f"Feature gates: the defaults of {release} are assumed ({METRICS} may not be read).",
+                f"Feature gates: the defaults of {release} are assumed ({GATES_PATH} may not be read).",
                 0,
             )
         if gaps:

@@ -14,6 +14,7 @@ from dra_driver.daemon.duties import Duty, leaders_duties
 from dra_driver.daemon.ground import PEER_DIRECTORY, Ground, Point, lay_ground
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
 from dra_driver.daemon.leadership import Leadership
+from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
@@ -36,11 +37,12 @@ from dra_driver.services.held import HeldDevices
 from dra_driver.services.inventory import InventoryFeed
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
 from dra_driver.services.prepare import PrepareClaims
-from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.publish import Publisher
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
 from dra_driver.services.tell import Teller
 from dra_driver.services.unprepare import UnprepareClaims
+from dra_driver.services.vanished import PublisherInputs
 
 FETCHERS = 8
 WORKERS = 32
@@ -48,7 +50,9 @@ WORKERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The running parts, as the life cycle sees them."""
+    """The running parts, as the life cycle sees them. In the order of the end: `hang_up` breaks off requests, `dismiss` sends
+    workers home that have nothing to do, `close` gives back what other processes wait for.
+    """
 
     kubelet: KubeletServer
     inventory: InventoryFeed
@@ -56,8 +60,10 @@ class Daemon:
     supervisor: Supervisor
     membership: Membership
     threads: Mapping[str, Duty]
+    take_stock: Callable[[], None]
     recover: Callable[[], Mapping[ClaimUid, DriverError]]
     hang_up: Callable[[], None]
+    dismiss: Callable[[], None]
     close: Callable[[], None]
 
 
@@ -94,14 +100,12 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         log=log,
     )
     duties = leaders_duties(ground, parts, publisher, membership, (keeper, follower))
-
-    def lead() -> None:
-        for name, duty in duties.items():
-            supervisor.start(name, duty)
-
+    lead = partial(_start_all, supervisor, duties)
     leadership = Leadership(ground.locks, lead, observe=ground.observe, log=log)
-    checks |= _checks(kubelet, publisher, leadership)
+    liveness = Liveness(kubelet.unanswered, kubelet.calls)
+    checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, ground.inventory))
 
+    dismiss, close = _ends(ground, parts, (fetchers, workers), leadership, membership)
     return Daemon(
         kubelet=kubelet,
         inventory=ground.inventory,
@@ -109,15 +113,25 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         supervisor=supervisor,
         membership=membership,
         threads={
-            "inventory": ground.inventory.run,
+            "liveness": liveness.run,
+            "looks": ground.inventory.look,
             "registration": kubelet.run,
             "leadership": leadership.run,
             "events": lambda stop: teller.run(stop, ground.kube.emit_event),
         },
-        recover=partial(_recover, ground, parts),
+        take_stock=partial(_take_stock, ground, parts),
+        recover=partial(
+            recover, parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id
+        ),
         hang_up=ground.kube.close,
-        close=partial(_close, ground, parts, (fetchers, workers), leadership, membership),
+        dismiss=dismiss,
+        close=close,
     )
+
+
+def _start_all(supervisor: Supervisor, duties: Mapping[str, Duty]) -> None:
+    for name, duty in duties.items():
+        supervisor.start(name, duty)
 
 
 def _follower(ground: Ground, changed: Callable[[ClaimRef], None]) -> ClaimFollower:
@@ -131,32 +145,37 @@ def _follower(ground: Ground, changed: Callable[[ClaimRef], None]) -> ClaimFollo
     )
 
 
-def _recover(ground: Ground, parts: NodeParts) -> Mapping[ClaimUid, DriverError]:
+def _take_stock(ground: Ground, parts: NodeParts) -> None:
     ground.cdi.prepare()
     ground.locks.clear_leftovers()
-    failures = recover(parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id)
     # Before anybody can be given the devices of pods that a lost state does not know.
     take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
-    return failures
 
 
-def _close(
+def _ends(
     ground: Ground,
     parts: NodeParts,
     pools: Iterable[ThreadPoolExecutor],
     leadership: Leadership,
     membership: Membership,
-) -> None:
-    for pool in pools:
-        pool.shutdown(wait=False, cancel_futures=True)
-    if unfinished := parts.executor.unfinished():
-        # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
-        # locks is given up by its end.
-        ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
-        return
-    ground.store.close()
-    leadership.end()
-    membership.leave()
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """What ends the pools, and what gives the process's place up."""
+
+    def dismiss() -> None:
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close() -> None:
+        if unfinished := parts.executor.unfinished():
+            # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
+            # locks is given up by its end.
+            ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
+            return
+        ground.store.close()
+        leadership.end()
+        membership.leave()
+
+    return dismiss, close
 
 
 def _node_parts(
@@ -218,7 +237,7 @@ def _publisher(ground: Ground) -> Publisher:
             return state.owned_devices(ground.place.pool)
 
     memory = PublishedMemory(ground.store, ground.place.pool)
-    inputs = PublisherInputs(ground.inventory.current, owned, ground.health.set_kept, memory)
+    inputs = PublisherInputs(ground.inventory.known, owned, ground.health.set_kept, memory)
     publisher = Publisher(
         ground.kube, inputs, place=ground.place, observe=ground.observe, log=ground.log
     )
@@ -229,18 +248,20 @@ def _publisher(ground: Ground) -> Publisher:
 def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
     unprepare = UnprepareClaims(parts)
 
-    def unprepare_and_look(refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Refusal | None]:
-        answers = unprepare(refs)
+    def unprepare_and_look(
+        refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> Mapping[ClaimUid, Refusal | None]:
+        answers = unprepare(refs, until=until)
         publisher.released()  # a vanished device that one of these held may leave its slice now
         return answers
 
     return unprepare_and_look
 
 
-def _checks(
-    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership
-) -> Mapping[str, Check]:
-    """Live: our own sockets answer. Ready: registered, and the slices written once; a later outage of the API server does not count.
+def _readiness(
+    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: InventoryFeed
+) -> Check:
+    """Ready: registered, the devices known, and the slices written once; a later outage of the API server does not count.
 
     Who stands by writes no slices: an update waits until the new process is ready before it ends the old one.
     """
@@ -249,11 +270,18 @@ def _checks(
         wrong = (
             [] if kubelet.registrar.registered else [f"not registered: {kubelet.registrar.reason}"]
         )
+        if unknown := inventory.unknown():
+            wrong.append(unknown)
         if not (publisher.published_once.is_set() or leadership.standing_by.is_set()):
             wrong.append("the slices of this node have not been written yet")
         return tuple(wrong)
 
-    return {"": kubelet.unanswered, "liveness": kubelet.unanswered, "readiness": ready}
+    return ready
+
+
+def _checks(liveness: Liveness, ready: Check) -> Mapping[str, Check]:
+    """None of them waits for anybody."""
+    return {"": liveness.wrong, "liveness": liveness.wrong, "readiness": ready}
 
 
 def _http(settings: Settings, metrics: Metrics, checks: Mapping[str, Check]) -> HttpEndpoint | None:

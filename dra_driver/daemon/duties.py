@@ -43,7 +43,7 @@ def leaders_duties(
     neighbours = NeighbourWatch(
         ground.place.driver,
         lambda: allocatable(socket),
-        ground.inventory.current,
+        ground.inventory.known,
         ground.kube.emit_event,
         log=log,
     )

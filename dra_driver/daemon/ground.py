@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
+from dra_driver.backends.auto import AUTO, next_step
 from dra_driver.backends.base import Backend, BackendContext
-from dra_driver.backends.registry import load_backend
+from dra_driver.backends.registry import installed, load_backend
 from dra_driver.config import Settings
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
@@ -57,10 +58,17 @@ def lay_ground(
 ) -> Ground:
     """Make it. Raises Fatal when a part cannot be made."""
     place = _place(settings)
-    kube = HttpKubeApi(connect(settings.kubeconfig), driver=place.driver, node=settings.node.name)
-    backend = make_backend(settings)
+    backend = make_backend(settings)  # what it was told wrong is said before anybody is asked
+    if settings.backend.name == AUTO:
+        log.warning("no_hardware_known", next_step=next_step(installed()))
+    kube = HttpKubeApi(
+        connect(settings.kubeconfig),
+        driver=place.driver,
+        node=settings.node.name,
+        observe=observe,
+    )
     inventory = InventoryFeed(backend, log=log)
-    health = HealthFeed(inventory.current, place.pool)
+    health = HealthFeed(inventory.current, place.pool, age=inventory.age)
     inventory.subscribe(health.wake)
     store = _open_state(settings, point)
     if store.quarantined is not None:

@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of the daemon: start up, serve, shut down; in this order, for these reasons.
 
-The first SIGTERM or SIGINT asks the process to end, the second ends it at once. Ending deletes nothing that a claim or
-the cluster needs: slices, CDI files and state stay, since pods go on running and the next process takes over.
+The start runs on a thread of its own: hardware and file systems may hang in it, and a signal is heard all the same. The first
+SIGTERM or SIGINT asks the process to end, the second ends it at once. Ending deletes nothing that a claim or the cluster
+needs: slices, CDI files and state stay, since pods go on running and the next process takes over.
+
+State, leadership and the sockets' names are given back only when nothing runs any more that relies on them. Where something
+hangs beyond the grace time, the process leaves at once instead, and its end is what gives them back: nobody works on a device
+then whose locks another process has.
 """
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread, current_thread
+from threading import enumerate as all_threads
 from types import FrameType
+from typing import NoReturn
 
 from structlog.typing import FilteringBoundLogger
 
@@ -20,6 +30,8 @@ from dra_driver.daemon.logs import make_logger
 from dra_driver.node.files import never
 
 GRACE_SECONDS = 5.0
+FIRST_SCAN_SECONDS = 2.0
+RECOVER_SECONDS = 5.0
 FORCED_EXIT_CODE = 130
 
 
@@ -27,19 +39,34 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     """Run until a signal; answers the exit code. Raises Fatal when the process cannot start."""
     log = make_logger(level=settings.log.level, form=settings.log.format)
     log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
-    with _signals() as asked:
-        daemon = compose(settings, log=log, point=point)
+    made: list[Daemon] = []
+
+    def start() -> None:
         try:
-            startup(daemon, log)
-            log.info("stopping", signal=asked.wait())
-        finally:
-            shutdown(daemon, log)
+            made.append(compose(settings, log=log, point=point))
+            startup(made[0], log)
+        except BaseException:
+            asked.wake()
+            raise
+
+    with _signals() as asked:
+        starting = _Apart("start", start)
+        name = asked.wait()
+        if name:
+            log.info("stopping", signal=name)
+        if not starting.ends_within(GRACE_SECONDS):
+            log.warning("start_still_running", next_step=_LEFT)
+            _leave()
+        if made and not shutdown(made[0], log):
+            _leave()
+    if starting.error is not None:
+        raise starting.error
     log.info("ended")
     return 0
 
 
 def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
-    """Bring the parts up. What fails here is Fatal, except what the API server could cure later."""
+    """Bring the parts up. What fails here is Fatal, except what the API server or the hardware could cure later."""
     # Metrics and liveness first: an operator wants to look at a start that hangs.
     http = daemon.http
     if http is not None:
@@ -47,11 +74,24 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
         daemon.supervisor.start("http", lambda _stop: http.serve())
     # Alone under our name, or one of our own: before anything on this node is touched.
     daemon.membership.join()
-    # State and CDI files agree before anybody can ask for a claim.
-    for uid, error in daemon.recover().items():
-        log.warning("not_recovered", claim_uid=uid, error=str(error))
-    # Devices are known before a claim that names one can arrive.
-    daemon.inventory.scan()
+    daemon.take_stock()
+    # State and CDI files agree before anybody can ask for a claim, unless a device that was half set up takes its time: its
+    # claim is locked while it does, and the others can be served.
+    recovery = _Apart("recover", lambda: _recover(daemon, log))
+    if not recovery.ends_within(RECOVER_SECONDS):
+        log.warning(
+            "recovery_takes_long", next_step="served meanwhile; see what its device's driver says"
+        )
+    elif recovery.error is not None:
+        raise recovery.error
+    # Devices are known before a claim that names one can arrive, unless the hardware takes its time: then claims can at
+    # least be released, and those that are prepared be answered.
+    daemon.supervisor.start("inventory", daemon.inventory.run)
+    if not daemon.inventory.tried.wait(FIRST_SCAN_SECONDS):
+        log.warning(
+            "first_scan_takes_long",
+            next_step="served without devices until it ends; see what the hardware's driver says",
+        )
     # The DRA socket listens before the registration socket tells the kubelet about it.
     daemon.kubelet.start()
     # Everything that may wait for hardware or the API server runs on threads.
@@ -60,8 +100,16 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
     log.info("serving", endpoint=str(daemon.kubelet.endpoint))
 
 
-def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> None:
-    """Take the parts down: no new calls, running ones may end, then the threads."""
+def _recover(daemon: Daemon, log: FilteringBoundLogger) -> None:
+    for uid, error in daemon.recover().items():
+        log.warning("not_recovered", claim_uid=uid, error=str(error))
+
+
+def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> bool:
+    """Take the parts down: no new calls, running ones may end, then the threads. Answers whether nothing runs any more.
+
+    Otherwise the state and all locks are kept.
+    """
     # The registration socket goes first, so that the kubelet does not take a socket that is about to close.
     daemon.kubelet.stop(GRACE_SECONDS)
     if daemon.http is not None:
@@ -69,9 +117,56 @@ def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> None:
     # A request that is being tried again, since nobody answers, would keep its thread.
     daemon.supervisor.stop.set()
     daemon.hang_up()
-    for name in daemon.supervisor.end(seconds=GRACE_SECONDS):
-        log.warning("thread_still_running", thread=name)
+    deadline = time.monotonic() + GRACE_SECONDS
+    running = list(daemon.supervisor.end(seconds=GRACE_SECONDS))
+    daemon.dismiss()
+    running += _workers_left(deadline)
+    for name in running:
+        log.warning("thread_still_running", thread=name, next_step=_LEFT)
+    if running:
+        return False
     daemon.close()
+    return True
+
+
+_LEFT = "the process leaves it behind and ends; the next one finds the state as after a kill and goes on from it"
+
+
+def _workers_left(deadline: float) -> tuple[str, ...]:
+    """Workers of pools that still have work then: threads that would keep the process, after their pools were shut."""
+    workers = [
+        thread for thread in all_threads() if not thread.daemon and thread is not current_thread()
+    ]
+    for thread in workers:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return tuple(thread.name for thread in workers if thread.is_alive())
+
+
+def _leave() -> NoReturn:
+    """End without waiting for anybody. It was asked for, so it is no failure."""
+    sys.stderr.flush()
+    os._exit(0)
+
+
+class _Apart:
+    """Does something on a thread of its own, which keeps the process as a worker does, and keeps its error."""
+
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
+        self.error: BaseException | None = None
+        self._act = act
+        self._thread = Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for it, at most so long."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._act()
+        except BaseException as error:  # noqa: BLE001  whoever waits for it raises it
+            self.error = error
 
 
 class _Asked:
@@ -90,6 +185,10 @@ class _Asked:
         if self._number:
             os._exit(FORCED_EXIT_CODE)
         self._number = number
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
         os.write(self._writer, b"!")
 
     @property
@@ -98,9 +197,9 @@ class _Asked:
         return self._writer
 
     def wait(self) -> str:
-        """Wait for the first signal; answers its name."""
+        """Wait for the first signal; answers its name, or nothing when somebody else woke it."""
         os.read(self._reader, 1)
-        return signal.Signals(self._number).name
+        return signal.Signals(self._number).name if self._number else ""
 
     def close(self) -> None:
         os.close(self._reader)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import assert_never
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
@@ -21,6 +21,8 @@ from dra_driver.model.events import (
     FieldsDropped,
     HeldCounted,
     Leading,
+    NameEvaded,
+    ObjectUnreadable,
     Observer,
     PublicationProblem,
     Published,
@@ -33,20 +35,21 @@ from dra_driver.model.events import (
     ThreadFailed,
     WorkEnded,
 )
+from dra_driver.model.printable import printable
 
 
 def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
     """A logger to standard error; `form` is "json" or "console". Nothing global is configured."""
-    last: Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    last: list[Processor] = (
+        [_spell_out, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if form == "console"
-        else structlog.processors.JSONRenderer(sort_keys=True)
+        else [structlog.processors.JSONRenderer(sort_keys=True)]
     )
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        last,
+        *last,
     ]
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.WriteLogger(sys.stderr),  # one write for each line
@@ -54,6 +57,17 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
     )
     return logger
+
+
+def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:
+    """Nothing that others wrote may act on the terminal of whoever reads; JSON escapes by itself."""
+    for key, value in pairs.items():
+        text = value if isinstance(value, str) else repr(value)
+        if key == "exception":
+            pairs[key] = "\n".join(map(printable, text.split("\n")))
+        elif not text.isprintable():
+            pairs[key] = printable(text)
+    return pairs
 
 
 def log_events(log: FilteringBoundLogger) -> Observer:
@@ -106,12 +120,16 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "left_out_of_slice"
         case FieldsDropped():
             return logging.WARNING, "fields_dropped_by_api_server"
+        case NameEvaded():
+            return logging.WARNING, "slice_name_taken"
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
         case Recovered():
             return logging.INFO, "recovered"
         case Leading(leads=leads):
             return logging.INFO, "leading" if leads else "standing_by"
+        case ObjectUnreadable():
+            return logging.WARNING, "object_cannot_be_read"
         case ThreadFailed():
             return logging.ERROR, "thread_failed"
         case _:

@@ -66,6 +66,7 @@ class Membership:
         told: set[Path] = set()
         while not wait(stop, WATCH_SECONDS):
             foreign = self.foreigners()
+            told &= {found.socket for found in foreign}
             new = tuple(found for found in foreign if found.socket not in told)
             if new:
                 message = _warning(self._driver, new)
@@ -74,7 +75,8 @@ class Membership:
                     tell_node(NodeEvent("Warning", "ForeignPlugin", message))
                 except DriverError as error:
                     self._log.warning("event_not_written", reason="ForeignPlugin", error=str(error))
-            told = {found.socket for found in foreign}
+                else:
+                    told |= {found.socket for found in new}
 
     def foreigners(self) -> tuple[ForeignPlugin, ...]:
         """Plugins that answer under our name and are none of our processes."""

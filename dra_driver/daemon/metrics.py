@@ -16,6 +16,8 @@ from dra_driver.model.events import (
     FieldsDropped,
     HeldCounted,
     Leading,
+    NameEvaded,
+    ObjectUnreadable,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -40,6 +42,51 @@ class Metrics:
             ClaimPrepared: self._claim_metrics("prepare", "NodePrepareResources"),
             ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources"),
         }
+        self._count_ownership()
+        self._writes = self._counter(
+            "slice_writes", "ResourceSlice writes that the API server accepted", "action"
+        )
+        self._lost = self._counter("slices_lost", "ResourceSlices that somebody else deleted")
+        self._failures = self._counter(
+            "publish_failures", "Failed tries to bring the ResourceSlices up to date"
+        )
+        self._problems = self._counter(
+            "attributes_dropped", "Attributes, capacities or devices left out of slices"
+        )
+        self._dropped = self._counter(
+            "fields_dropped", "Fields that the API server did not store as they were written"
+        )
+        self._evaded = self._counter(
+            "slice_names_taken", "Names of slices that somebody else had, and that were evaded"
+        )
+        self._vanished = self._counter(
+            "devices_vanished", "Devices that were there and are not found any more"
+        )
+        self._recoveries = self._counter(
+            "recoveries", "Corrections of state and CDI files at start", "what"
+        )
+        self._threads = self._counter(
+            "thread_failures", "Errors of long-lived threads that nobody foresaw", "thread"
+        )
+        self._unreadable = self._counter(
+            "unreadable_objects",
+            "Objects of the API server that cannot be read, each counted once",
+            "resource",
+        )
+        self._devices = Gauge(
+            "dra_driver_published_devices", "Devices in the slices", registry=self.registry
+        )
+        self._slices = Gauge(
+            "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
+        )
+
+        self._leads = Gauge(
+            "dra_driver_leader",
+            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
+            registry=self.registry,
+        )
+
+    def _count_ownership(self) -> None:
         self._late = self._counter(
             "late_work", "Work on devices that outlived its call, by how it ended", "result"
         )
@@ -59,40 +106,8 @@ class Metrics:
         self._refusals = self._counter(
             "second_owners_refused", "Claims that were allocated a device of another claim"
         )
-        self._writes = self._counter(
-            "slice_writes", "ResourceSlice writes that the API server accepted", "action"
-        )
-        self._lost = self._counter("slices_lost", "ResourceSlices that somebody else deleted")
-        self._failures = self._counter(
-            "publish_failures", "Failed tries to bring the ResourceSlices up to date"
-        )
-        self._problems = self._counter(
-            "attributes_dropped", "Attributes, capacities or devices left out of slices"
-        )
-        self._dropped = self._counter("fields_dropped", "Fields that the API server did not store")
-        self._vanished = self._counter(
-            "devices_vanished", "Devices that were there and are not found any more"
-        )
-        self._recoveries = self._counter(
-            "recoveries", "Corrections of state and CDI files at start", "what"
-        )
-        self._threads = self._counter(
-            "thread_failures", "Unexpected ends of long-lived threads", "thread"
-        )
-        self._devices = Gauge(
-            "dra_driver_published_devices", "Devices in the slices", registry=self.registry
-        )
-        self._slices = Gauge(
-            "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
-        )
 
-        self._leads = Gauge(
-            "dra_driver_leader",
-            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
-            registry=self.registry,
-        )
-
-    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912  one short case for each event
+    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  one short case for each event
         match event:
             case ClaimPrepared() | ClaimUnprepared():
                 total, seconds = self._claims[type(event)]
@@ -123,6 +138,8 @@ class Metrics:
                 self._problems.inc()
             case FieldsDropped(fields=fields):
                 self._dropped.inc(len(fields))
+            case NameEvaded():
+                self._evaded.inc()
             case DeviceVanished():
                 self._vanished.inc()
             case Recovered(rewritten, released, removed_files):
@@ -134,6 +151,8 @@ class Metrics:
                     self._recoveries.labels(what).inc(count)
             case Leading(leads):
                 self._leads.set(leads)
+            case ObjectUnreadable(resource=resource):
+                self._unreadable.labels(resource).inc()
             case ThreadFailed(thread=thread):
                 self._threads.labels(thread).inc()
             case _:

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long-lived threads: each has a name and a guard. None dies silently, none is started in a hot loop."""
+"""Long-lived threads: each has a name and a guard. None dies silently, none is started in a hot loop.
+
+Services catch the errors that they know. What nobody foresaw ends here: it is told and counted, and the thread starts again
+after a pause that grows with each failure. Even telling may fail, and costs no thread its life.
+"""
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
 
 from structlog.typing import FilteringBoundLogger
@@ -11,10 +16,12 @@ from dra_driver.model.events import Observer, ThreadFailed
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
+SOUND_SECONDS = 600.0
+"""A run that lasted so long was a good one: its failure is the first again."""
 
 
 class Supervisor:
-    """Starts guarded threads and ends them together. `wait` is `Event.wait` of the stop event, injected by tests."""
+    """Starts guarded threads and ends them together. `wait` is `Event.wait` of the stop event; tests inject it and `clock`."""
 
     def __init__(
         self,
@@ -22,11 +29,13 @@ class Supervisor:
         observe: Observer,
         *,
         wait: Callable[[Event, float], bool] = Event.wait,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stop = Event()
         self._log = log
         self._observe = observe
         self._wait = wait
+        self._clock = clock
         self._threads: list[Thread] = []
 
     def start(self, name: str, run: Callable[[Event], None]) -> None:
@@ -46,14 +55,23 @@ class Supervisor:
     def _guard(self, name: str, run: Callable[[Event], None]) -> None:
         delay = FIRST_DELAY_SECONDS
         while not self.stop.is_set():
+            begun = self._clock()
             try:
                 run(self.stop)
             except Exception as error:  # noqa: BLE001  the guard of all threads: every error is logged and counted
-                self._log.exception("thread_error", thread=name)
-                self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))
+                if self._clock() - begun >= SOUND_SECONDS:
+                    delay = FIRST_DELAY_SECONDS
+                self._tell(name, error, delay)
                 self._wait(self.stop, delay)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
             else:
                 if not self.stop.is_set():
                     self._log.info("thread_ended", thread=name)
                 return
+
+    def _tell(self, name: str, error: Exception, delay: float) -> None:
+        # Each for itself: a log that cannot be written leaves the metric, and the other way round.
+        with suppress(Exception):
+            self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))
+        with suppress(Exception):
+            self._log.error("thread_error", thread=name, exc_info=error)

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
-from dra_driver.model.slices import SliceChange, StoredSlice
+from dra_driver.model.slices import SliceChange, SliceHolder, StoredSlice
 
 
 class NotFound(Permanent):
@@ -28,12 +28,32 @@ class Conflict(Temporary):
     """Somebody changed or made the object meanwhile (409): read again, then decide again."""
 
 
+class NameTaken(Conflict):
+    """An object of this name exists already, perhaps one that our lists do not show (409 AlreadyExists)."""
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class Expired(Temporary):
     """The watch's resource version is gone (410): list again."""
 
 
 class NotServed(Temporary):
     """This cluster serves no version of resource.k8s.io that the driver speaks."""
+
+
+class TooLarge(Permanent):
+    """The answer is larger than this program reads at once."""
+
+
+class Malformed(Permanent):
+    """An object that cannot be read: it holds what this program cannot decode. `resource_version` is what it says of itself."""
+
+    def __init__(self, message: str, *, resource_version: str = "") -> None:
+        super().__init__(message)
+        self.resource_version = resource_version
 
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -89,7 +109,7 @@ class KubeApi(Protocol):
         """The resource.k8s.io version in use ("v1", "v1beta2", "v1beta1"); asks once. Raises NotServed."""
 
     def get_claim(self, ref: ClaimRef) -> Claim:
-        """The claim of this namespace and name, whatever its UID. Raises NotFound."""
+        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed for one that cannot be read."""
 
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
         """The same as of a version from which `watch_claim` goes on; a claim that does not exist is no error."""
@@ -106,13 +126,19 @@ class KubeApi(Protocol):
         """Changes since `resource_version` until the server ends the watch or `stop` is set. Raises Expired."""
 
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
-        """Write one change; answers what the server stored (None after a deletion). Raises Conflict, Invalid, NotFound."""
+        """Write one change; answers what the server stored (None after a deletion). Raises Conflict, NameTaken, Invalid, NotFound."""
+
+    def slice_holder(self, name: str) -> SliceHolder:
+        """Whose slice has this name, of whatever driver and node. Raises NotFound."""
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
-        """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims."""
+        """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims.
+
+        A claim whose parameters cannot be read is among them, without those parameters.
+        """
 
     def kubelet_version(self) -> str:
-        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it cannot be read. Remembered."""
+        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it never could be read. Asked anew after a minute: kubelets are updated in place."""
 
     def emit_event(self, event: NodeEvent) -> None:
         """Report on the Node object. Best effort: a failure is the caller's to log."""

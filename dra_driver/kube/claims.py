@@ -13,9 +13,12 @@ from urllib.parse import quote
 
 import urllib3
 
+from dra_driver.kube.answers import loaded
 from dra_driver.kube.base import ClaimEvent, ClaimFound
+from dra_driver.kube.decode import Identity
 from dra_driver.kube.discovery import Wire
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import Call, malformed
+from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.watch import read_event, read_lines
 from dra_driver.model.claim import ClaimRef
@@ -32,15 +35,19 @@ class ClaimDoor:
     wire: Wire
 
     def find(self, ref: ClaimRef) -> ClaimFound:
-        """The claim of this namespace and name, and the version from which to watch it."""
-        call = Call("list", "resourceclaims", f"{ref.namespace}/{ref.name}")
-        answer = self.transport.request(Exchange(call, "GET", self._path(ref), _only(ref)))
-        items = answer.get("items")
-        found = (
-            [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-        )
-        claim = self.wire.load_claim(found[0]) if found else None
-        return ClaimFound(_version(answer), claim)
+        """The claim of this namespace and name, and the version from which to watch it. Raises Malformed for one that cannot be read."""
+        call = Call("list", "resourceclaims", f"{ref.namespace}/{ref.name}", self.server)
+        unreadable: list[str] = []
+
+        def tell(_resource: str, who: Identity, why: str) -> None:
+            unreadable.append(f"{who}: {why}")
+
+        listing = Listing(self.transport, call, self._path(ref), tell, _only(ref))
+        found = list(listing.objects())
+        if unreadable:
+            raise malformed(call, unreadable[0])
+        claim = loaded(call, self.wire.load_claim, found[0].content) if found else None
+        return ClaimFound(listing.resource_version, claim)
 
     def watch(
         self, ref: ClaimRef, begin: str, stop: Event, *, seconds: int
@@ -60,17 +67,17 @@ class ClaimDoor:
                 exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
             )
             for line in read_lines(response, stop):
-                event = self._event(*read_event(call, line))
+                event = self._event(call, *read_event(call, line))
                 if event is not None:
                     yield event
         except urllib3.exceptions.HTTPError as error:
             raise self.transport.broken(call, error) from error
 
-    def _event(self, kind: str, obj: Mapping[str, Any]) -> ClaimEvent | None:
+    def _event(self, call: Call, kind: str, obj: Mapping[str, Any]) -> ClaimEvent | None:
         """In the driver's words; None for a type that is newer than this driver."""
         match kind:
             case "ADDED" | "MODIFIED" | "DELETED":
-                return ClaimEvent(kind, _version(obj), self.wire.load_claim(obj))
+                return ClaimEvent(kind, _version(obj), loaded(call, self.wire.load_claim, obj))
             case "BOOKMARK":
                 return ClaimEvent("BOOKMARK", _version(obj), None)
             case _:

@@ -2,24 +2,27 @@
 """What does this cluster look like? Everything that decides about devices, read once with whatever rights there are.
 
 A kind that may not be read, is not served or does not answer is noted in the answer (`ClusterState.not_read`) and
-costs nothing but itself; so does a single object that cannot be understood. Only an API server that cannot be reached
+costs nothing but itself; so does a single object that cannot be understood. Parameters that are meant for drivers are left out. Only an API server that cannot be reached
 at all is an error.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
-from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES
+from dra_driver.kube.decode import Found, Identity
+from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES, versions_of
 from dra_driver.kube.failures import Call
+from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
-from dra_driver.kube.wire.objects import Unreadable, load
+from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
@@ -31,9 +34,12 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState, NotRead, NotReadReason
 
-PAGE_OBJECTS = 500
 LIST_RETRIES = 2
 METRICS_PATH = "/metrics"
+METRICS_BYTES = 64 * 1024 * 1024
+OPAQUE_CONTENT = "opaque content of {resource}"
+"""What is missing where everything that decides could be read."""
+NAMED_OPAQUE = 100
 TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 """Where DeviceTaintRules may be served, newest first; a version that is served need not have them."""
 
@@ -59,6 +65,7 @@ class _Reader:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._not_read: list[NotRead] = []
+        self._opaque: Counter[str] = Counter()
 
     def read(self, recorded_at: str) -> ClusterState:
         # The first request is the one whose failure means that there is nobody to ask.
@@ -91,15 +98,14 @@ class _Reader:
         except DriverError as error:
             self._note(GROUP, error)
             return ()
-        entries = group.get("versions")
-        found = [entry.get("version") for entry in entries] if isinstance(entries, list) else []
-        return tuple(str(version) for version in found)
+        return versions_of(group)
 
     def _feature_gates(self) -> dict[str, bool]:
         """The API server's own word on its feature gates; it needs the right to read /metrics."""
         try:
             call = Call("get", METRICS_PATH)
-            text = self._transport.fetch(Exchange(call, "GET", METRICS_PATH))
+            exchange = Exchange(call, "GET", METRICS_PATH, largest_bytes=METRICS_BYTES)
+            text = self._transport.fetch(exchange)
         except DriverError as error:
             self._note(METRICS_PATH, error)
             return {}
@@ -128,14 +134,17 @@ class _Reader:
 
     def _list(self, resource: str, kind: type[Listed], *, version: str = "") -> tuple[Listed, ...]:
         path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+        before = len(self._not_read)
         for _ in range(LIST_RETRIES):
+            listing = Listing(self._transport, Call("list", resource), path, self._unreadable)
             try:
                 return tuple(
                     found
-                    for item in self._pages(resource, path)
+                    for item in listing.objects()
                     if (found := self._loaded(resource, kind, item, version)) is not None
                 )
             except Expired:
+                del self._not_read[before:]
                 continue  # it changed too much between two pages: from the start again
             except DriverError as error:
                 self._note(resource, error)
@@ -144,33 +153,29 @@ class _Reader:
         self._not_read.append(NotRead(resource=resource, reason="failed", message=message))
         return ()
 
-    def _pages(self, resource: str, path: str) -> Iterator[object]:
-        query = {"limit": str(PAGE_OBJECTS)}
-        while True:
-            exchange = Exchange(Call("list", resource), "GET", path, query)
-            answer = self._transport.request(exchange)
-            items = answer.get("items")
-            yield from items if isinstance(items, list) else ()
-            token = _mapping(answer.get("metadata")).get("continue")
-            if not token:
-                return
-            query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
-
     def _loaded(
-        self, resource: str, kind: type[Listed], item: object, version: str
+        self, resource: str, kind: type[Listed], item: Found, version: str
     ) -> Listed | None:
+        for defect in item.defects[:1]:
+            if not defect.is_opaque:
+                self._unreadable(resource, item.identity, str(defect))
+                return None
+            # It was read, and no answer depends on the rest: no gap among the objects of its kind.
+            self._opaque[resource] += 1
+            if self._opaque[resource] <= NAMED_OPAQUE:  # anybody may make thousands of them
+                part = OPAQUE_CONTENT.format(resource=resource)
+                self._unreadable(part, item.identity, str(defect))
         try:
-            found = load(kind, item, version=version)
+            found = load(kind, without_parameters(kind, item.content), version=version)
         except Unreadable as error:
-            metadata = _mapping(_mapping(item).get("metadata"))
-            names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
-            self._not_read.append(
-                NotRead(
-                    resource=resource, reason="malformed", name="/".join(names), message=str(error)
-                )
-            )
+            self._unreadable(resource, item.identity, str(error))
             return None
         return _short(found)
+
+    def _unreadable(self, resource: str, who: Identity, why: str) -> None:
+        self._not_read.append(
+            NotRead(resource=resource, reason="malformed", name=who.full_name, message=why)
+        )
 
     def _note(self, resource: str, error: DriverError) -> None:
         self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=str(error)))
@@ -192,7 +197,3 @@ def _short(found: Listed) -> Listed:
         kept = ObjectMeta(name=found.metadata.name, labels=found.metadata.labels)
         return msgspec.structs.replace(found, metadata=kept)
     return found
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

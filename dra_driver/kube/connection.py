@@ -176,7 +176,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str:
     parts = urlsplit(server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    if host == "localhost" or _is_loopback(host):
+    if is_loopback(server):
         return ""
     name = f"{parts.scheme}_proxy"
     proxy = environment.get(name.upper()) or environment.get(name) or ""
@@ -214,11 +214,13 @@ def _in_network(host: str, rule: str) -> bool:
         return False
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(server: str) -> bool:
+    """Whether requests to this URL stay on this machine."""
+    host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"
 
 
 def _identity(path: Path) -> tuple[object, ...]:

@@ -46,16 +46,19 @@ WIRES: tuple[Wire, ...] = tuple(
 
 def choose(group: Mapping[str, Any], server: str) -> Wire:
     """The best wire version that an APIGroup document names. Raises NotServed."""
-    entries = group.get("versions")
-    served = (
-        [entry.get("version") for entry in entries if isinstance(entry, Mapping)]
-        if isinstance(entries, list)
-        else []
-    )
+    served = versions_of(group)
     for wire in WIRES:
         if wire.version in served:
             return wire
-    raise not_served(server, f"it serves {', '.join(map(str, served)) or 'no version'}")
+    raise not_served(server, f"it serves {', '.join(served) or 'no version'}")
+
+
+def versions_of(group: Mapping[str, Any]) -> tuple[str, ...]:
+    """The versions that an APIGroup document names."""
+    entries = group.get("versions")
+    if not isinstance(entries, list):
+        return ()
+    return tuple(str(entry.get("version")) for entry in entries if isinstance(entry, Mapping))
 
 
 def not_served(server: str, found: str) -> NotServed:

@@ -9,11 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-import msgspec
 import urllib3
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.kube.base import Conflict, Expired, Invalid, NotFound, NotServed
+from dra_driver.kube.base import (
+    Conflict,
+    Expired,
+    Invalid,
+    Malformed,
+    NameTaken,
+    NotFound,
+    NotServed,
+    TooLarge,
+)
+from dra_driver.kube.strict import Undecodable, decode
 
 EXCERPT_CHARACTERS = 300
 RETRIED_STATUSES = frozenset(
@@ -55,8 +64,8 @@ def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """The Status object in a body, or an excerpt of whatever else it is."""
     retry_after = _seconds(headers.get("Retry-After"))
     try:
-        status = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        status = decode(body)
+    except Undecodable:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         return Answer(code, excerpt(body) or "an empty body", retry_after_seconds=retry_after)
@@ -80,6 +89,11 @@ def refused(call: Call, answer: Answer) -> DriverError:
         return Invalid(
             f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the user "
             "named there, and look for admission policies"
+        )
+    if answer.code == HTTPStatus.CONFLICT and answer.reason == "AlreadyExists":
+        return NameTaken(
+            f"{said}; look whose it is: kubectl get {call.resource} {call.name} -o yaml",
+            name=call.name,
         )
     meaning = _MEANINGS.get(answer.code)
     if meaning is None and HTTPStatus.MULTIPLE_CHOICES <= answer.code < HTTPStatus.BAD_REQUEST:
@@ -143,6 +157,22 @@ def too_slow(call: Call, seconds: float) -> Temporary:
     """The error for an answer that did not end in time."""
     return Temporary(
         f"{call}: the answer did not end within {seconds:g} s; look at the load of the server and the network, retried later"
+    )
+
+
+def too_large(call: Call, size: int) -> TooLarge:
+    """The error for an answer that does not fit."""
+    return TooLarge(
+        f"{call}: the answer is larger than {size / 2**20:g} MiB, which is more than this program reads at once; make the object "
+        "smaller, or delete it"
+    )
+
+
+def malformed(call: Call, what: str, *, resource_version: str = "") -> Malformed:
+    """The error for an object that the API server gives back and that cannot be read."""
+    return Malformed(
+        f"{call}: {what}; the API server stores it as it was written: delete the object, or write it again without this",
+        resource_version=resource_version,
     )
 
 

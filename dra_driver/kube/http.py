@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client: `KubeApi` over HTTP.
 
-One object for one driver on one node. It keeps a few facts between calls: the kubelet's version, the served API version, until a path of it turns
+One object for one driver on one node. It keeps a few facts between calls: for a minute the kubelet's version; the served API version, until a path of it turns
 out not to be served, and the Node's UID for owner references, until the server refuses a slice or somebody deletes one (the
 garbage collector does, when the Node was made anew). Everything else is asked for when it is needed and only then.
 """
@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from math import inf
 from threading import Event, Lock
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -17,12 +18,14 @@ from urllib.parse import quote
 import urllib3
 
 from dra_driver.errors import DriverError
+from dra_driver.kube.answers import load_claim, load_whole, loaded, read_claim
 from dra_driver.kube.base import (
     ClaimEvent,
     ClaimFound,
     Conflict,
     Expired,
     Invalid,
+    Malformed,
     NodeEvent,
     NotFound,
     NotServed,
@@ -31,26 +34,32 @@ from dra_driver.kube.base import (
 )
 from dra_driver.kube.claims import ClaimDoor
 from dra_driver.kube.connection import Connection
+from dra_driver.kube.decode import Found, identity
 from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import Call
+from dra_driver.kube.lists import Listing
+from dra_driver.kube.slices import Author, read_holder, read_slice, rewrite_metadata, write_slice
 from dra_driver.kube.transport import Exchange, Transport
+from dra_driver.kube.unreadable import Unreadable
 from dra_driver.kube.watch import read_event, read_lines
 from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.events import Observer, ignore
 from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
     SliceChange,
+    SliceHolder,
     SliceSpec,
     StoredSlice,
     UpdateSlice,
 )
 
-PAGE_OBJECTS = 500
 WATCH_SECONDS = (300, 600)
 SILENT_WATCH_SECONDS = 30.0
 LIST_RETRIES = 2
+KUBELET_VERSION_SECONDS = 60.0
 
 _random_between = random.SystemRandom().randint
 _Answer = TypeVar("_Answer")
@@ -67,18 +76,23 @@ class HttpKubeApi:
         node: NodeName,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        observe: Observer = ignore,
     ) -> None:
+        """`observe` hears of objects that cannot be read."""
         self._transport = Transport(connection, sleep=sleep, clock=clock)
         self._server = connection.shown_server
         self._driver = driver
         self._node = node
         self._repeats = Repeats(clock=clock)
+        self._unreadable = Unreadable(observe)
         self._wire: Wire | None = None
         self._wire_lock = Lock()  # never held in a request
         self._asked: Future[Wire] | None = None  # who is asking for the version now
+        self._nobody = Author(driver, node, "")
         self._node_uid = ""
         self._node_lock = Lock()
-        self._kubelet_version = ""
+        self._clock = clock
+        self._kubelet = "", -inf  # its version, and until when that counts
 
     def __repr__(self) -> str:
         version = self._wire.version if self._wire else "version not asked yet"
@@ -95,7 +109,8 @@ class HttpKubeApi:
         def get(wire: Wire) -> Claim:
             path = f"{wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims/{quote(ref.name, safe='')}"
             call = Call("get", "resourceclaims", f"{ref.namespace}/{ref.name}")
-            return wire.load_claim(self._transport.request(Exchange(call, "GET", path)))
+            exchange = self._transport.named(Exchange(call, "GET", path))
+            return read_claim(exchange.call, self._transport.fetch(exchange), wire, self._driver)
 
         return self._with_wire(get)
 
@@ -117,15 +132,7 @@ class HttpKubeApi:
             raise
 
     def list_slices(self) -> SliceList:
-        def list_(wire: Wire) -> SliceList:
-            call = Call("list", "resourceslices", f"of node {self._node}")
-            exchange = Exchange(call, "GET", f"{wire.path}/resourceslices", self._selector())
-            answer = self._transport.request(exchange)
-            return SliceList(
-                _version(answer), tuple(wire.load_slice(item) for item in _items(answer))
-            )
-
-        return self._with_wire(list_)
+        return self._again_if_expired(self._list_slices)
 
     def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
         wire = self._served()
@@ -148,9 +155,8 @@ class HttpKubeApi:
                 exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
             )
             for line in read_lines(response, stop):
-                event = _slice_event(wire, *read_event(call, line))
+                event = self._slice_event(wire, call, line)
                 if event is not None:
-                    self._look_at(event)
                     yield event
         except NotServed:
             self._forget_wire()
@@ -165,22 +171,29 @@ class HttpKubeApi:
             self._forget_node()
             raise
 
+    def slice_holder(self, name: str) -> SliceHolder:
+        def get(wire: Wire) -> SliceHolder:
+            path = f"{wire.path}/resourceslices/{quote(name, safe='')}"
+            call = Call("get", "resourceslices", name)
+            return read_holder(self._transport.request(Exchange(call, "GET", path)))
+
+        return self._with_wire(get)
+
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
-        for _ in range(LIST_RETRIES):
-            try:
-                return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
-            except Expired:
-                continue  # claims changed too much between two pages: from the start again
-        return self._with_wire(lambda wire: tuple(self._allocated(wire, pool)))
+        return self._again_if_expired(lambda wire: tuple(self._allocated(wire, pool)))
 
     def kubelet_version(self) -> str:
-        if not self._kubelet_version:
-            try:
-                info = self._node_object().get("status", {}).get("nodeInfo", {})
-            except DriverError:
-                return ""
-            self._kubelet_version = str(info.get("kubeletVersion") or "")
-        return self._kubelet_version
+        version, until = self._kubelet
+        now = self._clock()
+        if now < until:
+            return version
+        try:
+            info = _part(_part(self._node_object(), "status"), "nodeInfo")
+        except DriverError:
+            return version
+        if found := str(info.get("kubeletVersion") or ""):
+            self._kubelet = found, now + KUBELET_VERSION_SECONDS
+        return found
 
     def emit_event(self, event: NodeEvent) -> None:
         if not self._repeats.claim(event):
@@ -207,28 +220,25 @@ class HttpKubeApi:
                 return self._delete(wire, present)
 
     def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
-        body = self._slice(wire, {"name": name}, spec)
-        exchange = Exchange(
-            Call("create", "resourceslices", name), "POST", f"{wire.path}/resourceslices", body=body
-        )
-        return wire.load_slice(self._transport.request(exchange))
+        body = write_slice(wire, {"name": name}, spec, self._author())
+        call = Call("create", "resourceslices", name, self._server)
+        exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
+        return self._read_slice(call, wire, self._transport.request(exchange))
 
     def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
-        metadata = {
-            "name": present.name,
-            "uid": present.uid,
-            "resourceVersion": present.resource_version,
-        }
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
-        body = self._slice(wire, metadata, spec)
-        exchange = Exchange(Call("update", "resourceslices", present.name), "PUT", path, body=body)
+        body = write_slice(wire, rewrite_metadata(present), spec, self._author())
+        call = Call("update", "resourceslices", present.name, self._server)
+        exchange = Exchange(call, "PUT", path, body=body)
         try:
-            return wire.load_slice(self._transport.request(exchange))
+            return self._read_slice(call, wire, self._transport.request(exchange))
         except NotFound as error:
             # Deleted meanwhile, or never known to an API server that was restored: as good as changed.
             raise Conflict(str(error)) from error
 
     def _delete(self, wire: Wire, present: StoredSlice) -> StoredSlice | None:
+        if "metadata.finalizers" in present.unlike:
+            present = self._without_finalizers(wire, present)
         preconditions = {"uid": present.uid, "resourceVersion": present.resource_version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
@@ -240,50 +250,79 @@ class HttpKubeApi:
             return None  # gone is what was wanted
         return None
 
-    def _slice(self, wire: Wire, metadata: Mapping[str, str], spec: SliceSpec) -> dict[str, Any]:
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": self._node,
-            "uid": self._uid_of_node(),
-            "controller": True,
-        }
-        return {
-            "apiVersion": wire.api_version,
-            "kind": "ResourceSlice",
-            "metadata": {**metadata, "ownerReferences": [owner]},
-            "spec": wire.dump_slice_spec(spec, self._driver, self._node),
-        }
+    def _author(self) -> Author:
+        return Author(self._driver, self._node, self._uid_of_node())
+
+    def _author_if_known(self) -> Author:
+        """To read by: a slice can be read, and deleted, when there is no Node any more."""
+        try:
+            return self._author()
+        except DriverError:
+            return self._nobody
 
     def _selector(self) -> dict[str, str]:
         return {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self._node}"}
 
-    def _look_at(self, event: SliceEvent) -> None:
-        if event.type == "DELETED":
-            self._forget_node()
+    def _without_finalizers(self, wire: Wire, present: StoredSlice) -> StoredSlice:
+        """A finalizer would keep a slice, and the scheduler count it, after a deletion that looks like a success."""
+        try:
+            return self._update(wire, present, present.spec)
+        except Invalid:
+            return present  # a name that the admission policy lets us delete only
+
+    def _read_slice(self, call: Call, wire: Wire, obj: Mapping[str, Any]) -> StoredSlice:
+        author = self._author_if_known()
+        return loaded(call, lambda content: read_slice(wire, content, author), obj)
+
+    def _list_slices(self, wire: Wire) -> SliceList:
+        call = Call("list", "resourceslices", f"of node {self._node}", self._server)
+        path = f"{wire.path}/resourceslices"
+        listing = Listing(self._transport, call, path, self._unreadable, self._selector())
+        found = list(listing.objects())
+        author = self._author_if_known() if found else self._nobody
+
+        def load(item: Found) -> StoredSlice:
+            return load_whole(call, item, lambda content: read_slice(wire, content, author))
+
+        slices = [self._readable(call, item, load) for item in found]
+        return SliceList(listing.resource_version, tuple(each for each in slices if each))
+
+    def _slice_event(self, wire: Wire, call: Call, line: bytes) -> SliceEvent | None:
+        """An event in the driver's words; None for a type that is newer than this driver.
+
+        Of an object that cannot be read nothing but its version is told, so that the next watch begins behind it.
+        """
+        try:
+            kind, obj = read_event(call, line)
+            version = str(_metadata(obj).get("resourceVersion") or "")
+            match kind:
+                case "ADDED" | "MODIFIED":
+                    return SliceEvent(kind, version, self._read_slice(call, wire, obj))
+                case "DELETED":
+                    self._forget_node()
+                    return SliceEvent(kind, version, loaded(call, wire.load_slice, obj))
+                case "BOOKMARK":
+                    return SliceEvent(kind, version, None)
+                case _:
+                    return None
+        except Malformed as error:
+            who = identity(line, b"object")
+            self._unreadable(call.resource, who, str(error))
+            seen = who.resource_version
+            return SliceEvent("BOOKMARK", seen, None) if seen else None
 
     # Claims
 
     def _allocated(self, wire: Wire, pool: PoolName) -> Iterator[Claim]:
-        query = {"limit": str(PAGE_OBJECTS)}
-        while True:
-            exchange = Exchange(
-                Call("list", "resourceclaims", "of all namespaces"),
-                "GET",
-                f"{wire.path}/resourceclaims",
-                query,
-            )
-            answer = self._transport.request(exchange)
-            for claim in map(wire.load_claim, _items(answer)):
-                if any(
-                    (result.driver, result.pool) == (self._driver, pool)
-                    for result in claim.results or ()
-                ):
-                    yield claim
-            token = _metadata(answer).get("continue")
-            if not token:
-                return
-            query = {"limit": str(PAGE_OBJECTS), "continue": str(token)}
+        call = Call("list", "resourceclaims", "of all namespaces", self._server)
+        path = f"{wire.path}/resourceclaims"
+        for found in Listing(self._transport, call, path, self._unreadable).objects():
+            claim = self._readable(call, found, lambda it: load_claim(call, it, wire, self._driver))
+            if claim is not None and any(
+                (result.driver, result.pool) == (self._driver, pool)
+                for result in claim.results or ()
+            ):
+                yield claim
 
     # What is kept between calls
 
@@ -330,6 +369,27 @@ class HttpKubeApi:
             self._forget_wire()
             return do(self._served())
 
+    def _again_if_expired(self, read: Callable[[Wire], _Answer]) -> _Answer:
+        """Read a list; from the start again when it changed too much between two pages."""
+        for _ in range(LIST_RETRIES):
+            try:
+                return self._with_wire(read)
+            except Expired:
+                continue
+        return self._with_wire(read)
+
+    def _readable(
+        self, call: Call, found: Found, load: Callable[[Found], _Answer]
+    ) -> _Answer | None:
+        """What an object is in the driver's words; None where it cannot be read. Every defect is told."""
+        for defect in found.defects[:1]:
+            self._unreadable(call.resource, found.identity, str(defect))
+        try:
+            return load(found)
+        except Malformed as error:
+            self._unreadable(call.resource, found.identity, str(error))
+            return None
+
     def _forget_wire(self) -> None:
         with self._wire_lock:
             self._wire = None
@@ -349,31 +409,10 @@ class HttpKubeApi:
             self._node_uid = ""
 
 
-def _slice_event(wire: Wire, kind: str, obj: Mapping[str, Any]) -> SliceEvent | None:
-    """An event in the driver's words; None for a type that is newer than this driver."""
-    version = str(_metadata(obj).get("resourceVersion") or "")
-    match kind:
-        case "ADDED" | "MODIFIED" | "DELETED":
-            return SliceEvent(kind, version, wire.load_slice(obj))
-        case "BOOKMARK":
-            return SliceEvent("BOOKMARK", version, None)
-        case _:
-            return None
-
-
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = obj.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
+    return _part(obj, "metadata")
 
 
-def _version(answer: Mapping[str, Any]) -> str:
-    return str(_metadata(answer).get("resourceVersion") or "")
-
-
-def _items(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    items = answer.get("items")
-    return (
-        (item for item in items if isinstance(item, Mapping))
-        if isinstance(items, list)
-        else iter(())
-    )
+def _part(obj: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = obj.get(key)
+    return part if isinstance(part, Mapping) else {}

@@ -21,6 +21,7 @@ from dra_driver.kube.connection import (
     FixedHeaders,
     TlsFiles,
     TokenFile,
+    is_loopback,
     without_userinfo,
 )
 from dra_driver.kube.login import login
@@ -64,13 +65,15 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
         if user_name
         else _Section(path, "", {})
     )
+    server, proxy = _server(cluster), _proxy(cluster)
+    _refuse_plain_text(server, proxy, user)
     return Kubeconfig(
         path=path,
-        server=_server(cluster),
+        server=server,
         tls=_tls(cluster, user),
         credentials=_credentials(user, name),
         tls_server_name=cluster.text("tls-server-name"),
-        proxy=_proxy(cluster),
+        proxy=proxy,
         namespace=chosen.text("namespace"),
     )
 
@@ -202,6 +205,18 @@ def _credentials(user: _Section, context: str) -> Callable[[Callable[[], float]]
             "it logs in by name and password, which API servers do not take since 1.19; use a token or a client certificate"
         )
     return lambda _clock: FixedHeaders()
+
+
+def _refuse_plain_text(server: str, proxy: str, user: _Section) -> None:
+    """A bearer token goes where nobody else can read it: over TLS, or to this machine without a proxy between."""
+    if urlsplit(server).scheme == "https" or (is_loopback(server) and not proxy):
+        return
+    for key in ("tokenFile", "token", "exec", "auth-provider"):
+        if user.has(key):
+            raise user.wrong(
+                f"its {key} would be sent to {without_userinfo(server)} in plain text, where everybody on the way can read it; give "
+                "the cluster an https:// server, or leave the credentials out if it takes anybody"
+            )
 
 
 def _proxy(cluster: _Section) -> str:

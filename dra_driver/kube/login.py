@@ -2,10 +2,13 @@
 """How does a kubeconfig log in that starts a program, or uses an auth provider (OIDC)?
 
 The `kubernetes` package can do it; it is 126 MB and slow to import, so it is an extra, imported here alone and only when
-a kubeconfig needs it. Only the bearer token that it produces is taken over.
+a kubeconfig needs it. Only the bearer token that it produces is taken over. What a login program says when it fails the
+package writes to the log of the whole process and keeps to itself; it is taken from there, into the error.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -14,6 +17,7 @@ from typing import Any
 
 from dra_driver.errors import Fatal, Temporary
 from dra_driver.kube.connection import Credentials
+from dra_driver.kube.failures import excerpt
 
 
 def import_kubernetes() -> ModuleType:
@@ -46,7 +50,7 @@ class _Login:
         self._configuration: Any = None
 
     def headers(self) -> Mapping[str, str]:
-        with self._lock:
+        with self._lock, _listening() as said:
             try:
                 if self._configuration is None:
                     self._configuration = self._load()
@@ -55,10 +59,11 @@ class _Login:
                     "authorization",  # the name since 36, and before
                 )
             except Exception as error:
-                raise self._failed(str(error)) from error
+                raise self._failed("; ".join([*said, str(error)])) from error
         if not value:
             raise self._failed(
-                "it produced no token (client certificates from programs are not supported)"
+                "; ".join(said)
+                or "it produced no token (client certificates from programs are not supported)"
             )
         return {"Authorization": value}
 
@@ -78,5 +83,22 @@ class _Login:
 
     def _failed(self, found: str) -> Temporary:
         return Temporary(
-            f"kubeconfig {self._path}, context {self._context!r}: logging in failed: {found}; try kubectl --kubeconfig {self._path} auth whoami"
+            f"kubeconfig {self._path}, context {self._context!r}: logging in failed: {excerpt(found.encode())}; try kubectl --kubeconfig {self._path} auth whoami"
         )
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """What is logged meanwhile. Without a handler of its own the root logger would write it to standard error."""
+    heard: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    root, ear = logging.getLogger(), Ear(logging.ERROR)
+    root.addHandler(ear)
+    try:
+        yield heard
+    finally:
+        root.removeHandler(ear)

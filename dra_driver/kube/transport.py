@@ -34,15 +34,20 @@ from dra_driver.kube.failures import (
     garbage,
     read_answer,
     refused,
+    too_large,
     too_slow,
     unreachable,
 )
+from dra_driver.kube.strict import Undecodable, decode
 
 DEADLINE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 POOL_SIZE = 8
 PIECE_BYTES = 64 * 1024
-LARGEST_BODY_BYTES = 64 * 1024 * 1024
+LARGEST_BODY_BYTES = 16 * 1024 * 1024
+ANY_JSON = "application/json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1"
+"""Asks for a list of objects without their content."""
 
 _FIRST_DELAY_SECONDS = 0.1
 _KEEPALIVE = (
@@ -56,13 +61,15 @@ _jitter = random.SystemRandom().uniform
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request: how it is called in messages, and what is sent."""
+    """One request: how it is called in messages, what is sent, and how much of an answer is read."""
 
     call: Call
     method: str
     path: str
     query: Mapping[str, str] | None = None
     body: Mapping[str, Any] | None = None
+    accept: str = ANY_JSON
+    largest_bytes: int = LARGEST_BODY_BYTES
 
     @property
     def target(self) -> str:
@@ -92,11 +99,11 @@ class Transport:
     def request(self, exchange: Exchange) -> dict[str, Any]:
         """The JSON object that the server answers. Raises DriverError."""
         body = self.fetch(exchange)
-        return self._decoded(self._named(exchange).call, body)
+        return decoded(self.named(exchange).call, body)
 
     def fetch(self, exchange: Exchange) -> bytes:
         """The body of the server's answer, whatever it is. Raises DriverError."""
-        exchange = self._named(exchange)
+        exchange = self.named(exchange)
         deadline = self._clock() + self._deadline_seconds
         delay, renewed = _FIRST_DELAY_SECONDS, False
         while True:
@@ -126,7 +133,7 @@ class Transport:
         self, exchange: Exchange, *, read_timeout_seconds: float
     ) -> urllib3.BaseHTTPResponse:
         """A stream whose headers have arrived; the caller reads and closes it. Raises DriverError."""
-        exchange = self._named(exchange)
+        exchange = self.named(exchange)
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=self._deadline_seconds)
         try:
             response = self._send(exchange, timeout)
@@ -137,7 +144,7 @@ class Transport:
             if response.status == HTTPStatus.OK:
                 _allow_silence(response, read_timeout_seconds)
                 return response
-            body = self._read(exchange.call, response, self._clock() + self._deadline_seconds)
+            body = self._read(exchange, response, self._clock() + self._deadline_seconds)
         except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(exchange.call, error) from error
         raise refused(exchange.call, read_answer(response.status, response.headers, body))
@@ -158,10 +165,10 @@ class Transport:
         response = self._send(
             exchange, urllib3.Timeout(connect=min(CONNECT_SECONDS, left), read=left)
         )
-        return response.status, response.headers, self._read(exchange.call, response, deadline)
+        return response.status, response.headers, self._read(exchange, response, deadline)
 
     def _send(self, exchange: Exchange, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", "User-Agent": f"dra-driver/{__version__}"}
+        headers = {"Accept": exchange.accept, "User-Agent": f"dra-driver/{__version__}"}
         headers |= self._connection.credentials.headers()
         body = None
         if exchange.body is not None:
@@ -180,26 +187,22 @@ class Transport:
             preload_content=False,
         )
 
-    def _read(self, call: Call, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+    def _read(
+        self, exchange: Exchange, response: urllib3.BaseHTTPResponse, deadline: float
+    ) -> bytes:
         """The whole body; the connection goes back to the pool, or is closed when the body is not read to its end."""
         pieces, size = [], 0
         while piece := response.read1(PIECE_BYTES, decode_content=True):
             pieces.append(piece)
             size += len(piece)
-            if self._clock() >= deadline or size > LARGEST_BODY_BYTES:
+            late = self._clock() >= deadline
+            if late or size > exchange.largest_bytes:
                 response.close()
-                raise too_slow(call, self._deadline_seconds)
+                if late:
+                    raise too_slow(exchange.call, self._deadline_seconds)
+                raise too_large(exchange.call, exchange.largest_bytes)
         response.release_conn()
         return b"".join(pieces)
-
-    def _decoded(self, call: Call, body: bytes) -> dict[str, Any]:
-        try:
-            found = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
-            raise garbage(call, body) from error
-        if not isinstance(found, dict):
-            raise garbage(call, body)
-        return found
 
     def _current_pool(self) -> urllib3.PoolManager:
         context = (
@@ -212,7 +215,8 @@ class Transport:
                 self._pool, self._pool_context = _make_pool(self._connection, context), context
             return self._pool
 
-    def _named(self, exchange: Exchange) -> Exchange:
+    def named(self, exchange: Exchange) -> Exchange:
+        """The same request with the server's address in its messages."""
         return replace(exchange, call=replace(exchange.call, server=self._connection.shown_server))
 
     def _unreachable(self, call: Call, error: Exception) -> DriverError:
@@ -220,6 +224,17 @@ class Transport:
         return unreachable(
             call, error, proxy=proxy, source=self._connection.source or "the settings"
         )
+
+
+def decoded(call: Call, body: bytes) -> dict[str, Any]:
+    """The JSON object of an answer. Raises Temporary."""
+    try:
+        found = decode(body)
+    except Undecodable as error:
+        raise garbage(call, body) from error
+    if not isinstance(found, dict):
+        raise garbage(call, body)
+    return found
 
 
 def _allow_silence(response: urllib3.BaseHTTPResponse, seconds: float) -> None:

@@ -2,14 +2,18 @@
 """DRAPlugin v1: decode, call the service, encode.
 
 A gRPC error would make the kubelet discard the answers for all claims of a call. So there is none: every claim has an entry of
-its own, and an unexpected error becomes the entry of each claim that it concerns.
+its own, and an unexpected error, or a deadline that comes near, becomes the entry of each claim that it concerns.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import grpc
 from structlog.typing import FilteringBoundLogger
 
+from dra_driver.errors import Temporary
+from dra_driver.kubelet.calls import Calls, CallsSeen
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import ClaimRef
@@ -21,41 +25,88 @@ SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 
 NO_ANSWER = Refusal("internal error of the driver: no answer for this claim")
 
-Prepare = Callable[[Sequence[ClaimRef]], Mapping[ClaimUid, tuple[PreparedDevice, ...] | Refusal]]
-Unprepare = Callable[[Sequence[ClaimRef]], Mapping[ClaimUid, Refusal | None]]
+# Enough for a full node whose API server is slow; more calls wait for their turn.
+PREPARE_WORKERS = 32
+UNPREPARE_WORKERS = 16
+
+
+class Prepare(Protocol):
+    """The service behind NodePrepareResources; `until` is a time of the monotonic clock."""
+
+    def __call__(
+        self, refs: Sequence[ClaimRef], /, *, until: float | None = None
+    ) -> Mapping[ClaimUid, tuple[PreparedDevice, ...] | Refusal]: ...
+
+
+class Unprepare(Protocol):
+    """The service behind NodeUnprepareResources."""
+
+    def __call__(
+        self, refs: Sequence[ClaimRef], /, *, until: float | None = None
+    ) -> Mapping[ClaimUid, Refusal | None]: ...
 
 
 class DraPlugin:
     """The two calls of the kubelet, as messages of v1."""
 
-    def __init__(self, prepare: Prepare, unprepare: Unprepare, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        prepare: Prepare,
+        unprepare: Unprepare,
+        log: FilteringBoundLogger,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._prepare = prepare
         self._unprepare = unprepare
         self._log = log
+        self._prepares = Calls("prepare", workers=PREPARE_WORKERS, clock=clock)
+        self._unprepares = Calls("unprepare", workers=UNPREPARE_WORKERS, clock=clock)
+
+    def seen(self) -> tuple[CallsSeen, ...]:
+        """How the calls of each kind stand."""
+        return self._prepares.seen(), self._unprepares.seen()
+
+    def close(self) -> None:
+        """Begin no call any more."""
+        self._prepares.close()
+        self._unprepares.close()
 
     def prepare_resources(
-        self, request: pb.NodePrepareResourcesRequest, _context: grpc.ServicerContext
+        self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
         """NodePrepareResources."""
         refs = _refs(request.claims)
         answers: dict[str, pb.NodePrepareResourceResponse]
         try:
-            found = self._prepare(refs)
+            found = self._prepares.do(
+                lambda until: self._prepare(refs, until=until),
+                seconds_left=context.time_remaining(),
+            )
             answers = {ref.uid: _prepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
+        except Temporary as error:
+            late = pb.NodePrepareResourceResponse(error=self._not_done("prepare", refs, error))
+            answers = {ref.uid: late for ref in refs}
         except Exception as error:  # noqa: BLE001  an entry for each claim instead of an error for all
             failed = pb.NodePrepareResourceResponse(error=self._internal("prepare", refs, error))
             answers = {ref.uid: failed for ref in refs}
         return pb.NodePrepareResourcesResponse(claims=answers)
 
     def unprepare_resources(
-        self, request: pb.NodeUnprepareResourcesRequest, _context: grpc.ServicerContext
+        self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
         """NodeUnprepareResources."""
         refs = _refs(request.claims)
         answers: dict[str, pb.NodeUnprepareResourceResponse]
         try:
-            found = self._unprepare(refs)
+            found = self._unprepares.do(
+                lambda until: self._unprepare(refs, until=until),
+                seconds_left=context.time_remaining(),
+            )
             answers = {ref.uid: _unprepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
+        except Temporary as error:
+            late = pb.NodeUnprepareResourceResponse(error=self._not_done("unprepare", refs, error))
+            answers = {ref.uid: late for ref in refs}
         except Exception as error:  # noqa: BLE001  as above
             failed = pb.NodeUnprepareResourceResponse(
                 error=self._internal("unprepare", refs, error)
@@ -76,6 +127,12 @@ class DraPlugin:
                 ),
             },
         )
+
+    def _not_done(self, verb: str, refs: Sequence[ClaimRef], error: Temporary) -> str:
+        self._log.warning(
+            "call_not_done", call=verb, claims=[str(ref) for ref in refs], error=str(error)
+        )
+        return _text(str(error))
 
     def _internal(self, verb: str, refs: Sequence[ClaimRef], error: Exception) -> str:
         self._log.error(

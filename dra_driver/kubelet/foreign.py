@@ -16,9 +16,11 @@ import grpc
 
 from dra_driver.kubelet.pb import pluginregistration_v1_pb2 as pb
 from dra_driver.model.ids import DriverName
+from dra_driver.model.printable import printable
 
 _GET_INFO = "/pluginregistration.Registration/GetInfo"
 _ANSWER_SECONDS = 2.0
+_SHOWN_CHARACTERS = 120  # a socket's path has at most 107 bytes
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -32,7 +34,10 @@ class ForeignPlugin:
 
     def __str__(self) -> str:
         who = f", process {self.process}" if self.process else ""
-        return f"{self.socket} (endpoint {self.endpoint}{who})"
+        # It goes into an Event and the log, and the stranger chose it.
+        socket_path = printable(str(self.socket), most=_SHOWN_CHARACTERS)
+        endpoint = printable(self.endpoint, most=_SHOWN_CHARACTERS)
+        return f"{socket_path} (endpoint {endpoint}{who})"
 
 
 def foreign_plugins(

@@ -18,10 +18,10 @@ import grpc
 from dra_driver.kubelet.pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from dra_driver.kubelet.sockets import service, stream
 from dra_driver.model.health import DeviceHealth
+from dra_driver.services.watch_health import TIMEOUT_SECONDS
 
 STREAM_LIMIT = 8
 RESEND_SECONDS = 10.0
-TIMEOUT_SECONDS = 30  # told to the kubelet: so long after the last report a device becomes UNKNOWN
 SERVICES = {
     "v1.DRAResourceHealth": dra_health_v1_pb2,
     "v1alpha1.DRAResourceHealth": dra_health_v1alpha1_pb2,

@@ -9,18 +9,22 @@ from threading import Event
 import grpc
 from structlog.typing import FilteringBoundLogger
 
+from dra_driver.kubelet.calls import OPEN_LIMIT, CallsSeen
 from dra_driver.kubelet.dra import DraPlugin, Prepare, Unprepare
 from dra_driver.kubelet.dra_v1beta1 import DraPluginV1beta1
+from dra_driver.kubelet.health_check import SERVICE as HEALTH_SERVICE
 from dra_driver.kubelet.health_check import Check, HealthCheck
 from dra_driver.kubelet.health_stream import SERVICES, STREAM_LIMIT, HealthFeed, HealthStream
-from dra_driver.kubelet.pb import dra_v1_pb2, pluginregistration_v1_pb2
+from dra_driver.kubelet.pb import grpc_health_v1_pb2, pluginregistration_v1_pb2
 from dra_driver.kubelet.registration import Registrar
 from dra_driver.kubelet.sockets import SocketServer, text_of
 from dra_driver.model.ids import DriverName
 
-UNARY_WORKERS = 6
-# One more than the limit for each version: a new stream runs while the oldest is ending.
-_WORKERS = UNARY_WORKERS + (STREAM_LIMIT + 1) * len(SERVICES)
+# Whoever comes while the limits below are reached is sent away at once, and needs a thread to be told so; so do probes.
+_SPARE_THREADS = 8
+# gRPC's threads, made as they are needed. All calls that may be open together have one each, so that no call waits before it
+# is looked at; streams have one more than their limit, since a new one runs while the oldest is ending.
+_THREADS = _SPARE_THREADS + 2 * OPEN_LIMIT + (STREAM_LIMIT + 1) * len(SERVICES)
 _PROBE_SECONDS = 2.0
 _ENSURE_SECONDS = 5.0
 
@@ -51,7 +55,7 @@ class KubeletServer:
         self.registrar = Registrar(
             sockets.registration, driver=driver, endpoint=sockets.endpoint, log=log
         )
-        newest = DraPlugin(*calls, log)
+        self._plugin = newest = DraPlugin(*calls, log)
         self._streams = [HealthStream(name, feed) for name in SERVICES]
         handlers = [
             newest.handler(),
@@ -61,7 +65,7 @@ class KubeletServer:
         self._server = SocketServer(
             sockets.endpoint,
             [*handlers, *(stream.handler() for stream in self._streams)],
-            workers=_WORKERS,
+            workers=_THREADS,
             name="dra",
         )
 
@@ -76,6 +80,7 @@ class KubeletServer:
         for stream in self._streams:
             stream.end()
         self._server.stop(grace_seconds)
+        self._plugin.close()
 
     def run(self, stop: Event) -> None:
         """Put a socket back whenever somebody removed it."""
@@ -88,17 +93,21 @@ class KubeletServer:
             self._log.warning("dra_socket_removed", path=str(self.endpoint))
         self.registrar.ensure()
 
+    def calls(self) -> tuple[CallsSeen, ...]:
+        """How the kubelet's calls stand."""
+        return self._plugin.seen()
+
     def unanswered(self) -> tuple[str, ...]:
-        """Which of our own sockets do not answer, and why."""
-        empty_prepare = (
-            "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
-            dra_v1_pb2.NodePrepareResourcesRequest().SerializeToString(),
+        """Which of our own sockets do not answer, and why. Asks what no work stands behind: a busy driver answers."""
+        check_health = (
+            f"/{HEALTH_SERVICE}/Check",
+            grpc_health_v1_pb2.HealthCheckRequest().SerializeToString(),
         )
         get_info = (
             "/pluginregistration.Registration/GetInfo",
             pluginregistration_v1_pb2.InfoRequest().SerializeToString(),
         )
-        probes = ((self.endpoint, *empty_prepare), (self.registrar.path, *get_info))
+        probes = ((self.endpoint, *check_health), (self.registrar.path, *get_info))
         return tuple(wrong for probe in probes if (wrong := _probe(*probe)))
 
 

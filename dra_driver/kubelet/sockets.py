@@ -18,6 +18,7 @@ PATH_LIMIT_BYTES = 107  # a unix socket's path without the closing NUL
 DIRECTORY_MODE = 0o750
 SOCKET_MODE = 0o600
 GRACE_SECONDS = 45.0  # the kubelet waits so long for an answer
+STOP_SECONDS = 2.0  # a server that was told to cancel its calls is gone by then
 # A killed client is noticed at once, a frozen one by these pings (measured: after 80 s).
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
@@ -118,7 +119,8 @@ class SocketServer:
         if running is not None:
             if running.is_at(self.path):
                 self.path.unlink(missing_ok=True)
-            running.server.stop(grace_seconds).wait()
+            # Without end where the server's own thread has died.
+            running.server.stop(grace_seconds).wait(grace_seconds + STOP_SECONDS)
             running.pool.shutdown(wait=False)
 
     def _listen(self) -> "_Running":

@@ -5,18 +5,21 @@ The live reader and `dra-driver record` make a `ClusterState`; `dra-driver expla
 from. What could not be read is part of the value, so that an answer can say what it rests on.
 
 No secrets: a pod is known only as far as `dra_driver.model.api.core` goes (no environment, no volumes, no images), and
-`without_secrets` takes out what may still hold some: annotations, and the opaque parameters meant for drivers.
+`without_secrets` takes out what may still hold some: annotations, the opaque parameters meant for drivers, and the messages of
+conditions, but for those that an explanation quotes.
 """
 
 import re
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Node, Pod
-from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta
 from dra_driver.model.api.resource_claim import (
+    AllocatedDeviceStatus,
     DeviceClaim,
     DeviceClass,
     DeviceTaintRule,
@@ -28,8 +31,11 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
 
+POD_SCHEDULED = "PodScheduled"
 FORMAT = "dra-driver/record"
 FORMAT_VERSION = 1
+GATES_PATH = "/metrics"
+"""What cannot be read of it is noted under this name: the API server's own word on its feature gates."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM,)
 _MINOR = re.compile(r"[^.]*\.([0-9]{1,4})(?![0-9])")
@@ -155,11 +161,12 @@ def _other_format(found: str, version: int, source: str) -> str:
 
 
 def without_secrets(state: ClusterState) -> ClusterState:
-    """The same cluster without annotations (but for the one that marks claims made for extended resources) and opaque parameters."""
+    """The same cluster without annotations (but for the one that marks claims made for extended resources), opaque parameters, and
+    messages of conditions that nobody quotes."""
     return msgspec.structs.replace(
         state,
-        nodes=tuple(_plain(node) for node in state.nodes),
-        pods=tuple(_plain(pod) for pod in state.pods),
+        nodes=tuple(_node(_plain(node)) for node in state.nodes),
+        pods=tuple(_pod(_plain(pod)) for pod in state.pods),
         namespaces=tuple(_plain(namespace) for namespace in state.namespaces),
         device_classes=tuple(_class(_plain(device_class)) for device_class in state.device_classes),
         resource_slices=tuple(_plain(resource_slice) for resource_slice in state.resource_slices),
@@ -196,6 +203,36 @@ def _kept(metadata: ObjectMeta) -> ObjectMeta:
         return metadata
     kept = {key: text for key, text in metadata.annotations.items() if key in _KEPT_ANNOTATIONS}
     return msgspec.structs.replace(metadata, annotations=kept or None)
+
+
+def _node(node: Node) -> Node:
+    if not node.status.conditions:
+        return node
+    status = msgspec.structs.replace(node.status, conditions=_quiet(node.status.conditions))
+    return msgspec.structs.replace(node, status=status)
+
+
+def _pod(pod: Pod) -> Pod:
+    if not pod.status.conditions:
+        return pod
+    kept = _quiet(pod.status.conditions, (POD_SCHEDULED,))
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=kept))
+
+
+def _quiet(
+    conditions: Sequence[Condition] | None, quoted: Collection[str] = ()
+) -> list[Condition] | None:
+    """Without messages, which anybody writes and which may quote anything, but for those of these types."""
+    return (
+        None
+        if conditions is None
+        else [
+            one
+            if one.type in quoted or not one.message
+            else msgspec.structs.replace(one, message="")
+            for one in conditions
+        ]
+    )
 
 
 def _class(device_class: DeviceClass) -> DeviceClass:
@@ -236,7 +273,25 @@ def _claim(claim: ResourceClaim) -> ResourceClaim:
     return msgspec.structs.replace(
         claim,
         spec=ResourceClaimSpec(devices=_devices(claim.spec.devices)),
-        status=msgspec.structs.replace(claim.status, allocation=allocation),
+        status=msgspec.structs.replace(
+            claim.status, allocation=allocation, devices=_reports(claim)
+        ),
+    )
+
+
+def _reports(claim: ResourceClaim) -> list[AllocatedDeviceStatus] | None:
+    """What drivers and controllers say of the devices; why a binding failed is quoted."""
+    allocation = claim.status.allocation
+    results = (allocation.devices.results or ()) if allocation else ()
+    failures = {name for result in results for name in result.binding_failure_conditions or ()}
+    devices = claim.status.devices
+    return (
+        None
+        if devices is None
+        else [
+            msgspec.structs.replace(one, conditions=_quiet(one.conditions, failures))
+            for one in devices
+        ]
     )
 
 

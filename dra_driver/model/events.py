@@ -128,15 +128,24 @@ class PublicationProblem:
 
 @dataclass(frozen=True, slots=True)
 class FieldsDropped:
-    """The API server stored less than was written, as it does for fields whose feature gate is off."""
+    """The API server stored something else than was written: it leaves out fields whose feature gate is off, for example."""
 
     name: str
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class NameEvaded:
+    """Somebody else has the name of a slice; `found` says who. Published is under `instead`."""
+
+    name: str
+    found: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceVanished:
-    """A device is no longer found; `kept` says that a claim still names it, so it stays in the slices, unhealthy."""
+    """A device is no longer found; `kept` says that a claim still owns it, so it stays in the slices, unhealthy."""
 
     device: str
     kept: bool
@@ -160,8 +169,17 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectUnreadable:
+    """An object of the API server that cannot be read, as a whole or in part; told once for each object. `name` says which."""
+
+    resource: str
+    name: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadFailed:
-    """A long-lived thread ended unexpectedly; it starts again after `delay_seconds`."""
+    """A long-lived thread met an error that nobody foresaw; it goes on after `delay_seconds`."""
 
     thread: str
     error: str
@@ -184,9 +202,11 @@ DriverEvent = (
     | Published
     | PublicationProblem
     | FieldsDropped
+    | NameEvaded
     | DeviceVanished
     | Recovered
     | Leading
+    | ObjectUnreadable
     | ThreadFailed
 )
 

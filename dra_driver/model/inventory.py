@@ -13,8 +13,10 @@ class Inventory:
     """All devices of one scan, in the backend's order, which is the order the scheduler tries them in.
 
     `config_kinds` names opaque configuration kinds that this backend's devices understand besides the driver's own
-    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means. Without `scanned` it
-    stands for hardware that nobody has read yet, and its emptiness means nothing.
+    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
+
+    `scanned` is False as long as nobody has looked: then it says nothing about what is there, and nothing must be withdrawn,
+    refused for good or published by it.
     """
 
     devices: tuple[Device, ...] = ()

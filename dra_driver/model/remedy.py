@@ -212,6 +212,11 @@ def fix(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.OtherCondition(condition=condition) if condition == NO_NODES:
             return "add a node"
+        case verdict.ClassMissing(resource=resource) if resource:
+            return (
+                f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
+                "(`kubectl get deviceclasses`), or install a device plugin that offers it"
+            )
         case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
             return _CAUSES[cause]
     return ROWS[type(reason)].fix

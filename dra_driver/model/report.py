@@ -86,8 +86,18 @@ class NodeGroup(_Part, frozen=True):
     placement: tuple[ChosenDevice, ...] = ()
 
 
+class PodCount(_Part, frozen=True):
+    """How many pods a manifest makes at a time, and how many of them find their devices together."""
+
+    wanted: int
+    fit: int
+
+
 class Report(_Part, frozen=True):
-    """The whole answer. `verdicts` concern the subject as a whole, not single claims or nodes."""
+    """The whole answer. `verdicts` concern the subject as a whole, not single claims or nodes.
+
+    `pods` is there for a workload and for several pods, `passed_over` names what a manifest holds besides and nobody looked at.
+    """
 
     subject: str
     outcome: Outcome
@@ -99,3 +109,5 @@ class Report(_Part, frozen=True):
     nodes: tuple[NodeGroup, ...] = ()
     changes: tuple[Change, ...] = ()
     not_read: tuple[NotRead, ...] = ()
+    pods: PodCount | None = None
+    passed_over: tuple[str, ...] = ()

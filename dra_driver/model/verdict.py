@@ -219,12 +219,18 @@ class PoolInvalid(_Case, frozen=True):
 
 
 class ClassMissing(_Case, frozen=True):
-    """The DeviceClass does not exist."""
+    """The DeviceClass does not exist; with `resource`, none stands for that extended resource, and no device plugin offers it."""
 
     device_class: str
     hint: str = ""
+    resource: str = ""
 
     def __str__(self) -> str:
+        if self.resource:
+            return (
+                f"no device class has extendedResourceName {self.resource}, and no device plugin offers it on any node"
+                + (f" ({self.hint})" if self.hint else "")
+            )
         if not self.device_class:
             return "the request names no device class"
         return f"device class {self.device_class} does not exist" + (

@@ -30,6 +30,9 @@ _NEXT_STEPS = {
     errno.EACCES: "permission denied; the driver runs as root with this directory mounted writable",
     errno.EPERM: "not permitted; the driver runs as root with this directory mounted writable",
     errno.ENOENT: "the directory does not exist; create it or correct the path",
+    errno.ELOOP: (
+        "a symbolic link stands there, which the driver neither makes nor follows; find out who made it, then remove it"
+    ),
 }
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE)
 
@@ -78,6 +81,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise translated(error, f"cannot remove {path}") from error
+
+
+def refused_link(tried: str) -> DriverError:
+    """The error for a link where a file of the driver's own belongs."""
+    return translated(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), tried)
 
 
 def translated(error: OSError, tried: str) -> DriverError:

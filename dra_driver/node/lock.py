@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dra_driver.errors import Temporary
 from dra_driver.node.files import translated
+from dra_driver.node.private import close_directory, open_private
 
 _FIRST_PAUSE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 0.1
@@ -55,6 +56,8 @@ class Locks:
 
     def clear_leftovers(self) -> None:
         """Remove the files of killed holders; what somebody holds stays."""
+        if self._directory.is_dir():
+            close_directory(self._directory)  # an older driver left it open
         for path in self._directory.glob("*.lock"):
             taken = take(path)
             if isinstance(taken, int):
@@ -100,13 +103,12 @@ def _name_holder(handle: int, purpose: str) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """A handle of the lock's file, made with its directory if it is missing. Raises DriverError when that cannot be."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    """A handle of the lock's file, made with its directory if it is missing. Raises DriverError when that cannot be, also for a link."""
     try:
         with suppress(FileNotFoundError):
-            return os.open(path, flags, 0o600)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, flags, 0o600)
+            return open_private(path)
+        close_directory(path.parent)
+        return open_private(path)
     except OSError as error:
         raise translated(error, f"cannot open lock {path}") from error
 

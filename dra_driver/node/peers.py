@@ -18,6 +18,7 @@ from pathlib import Path
 from dra_driver.errors import Fatal
 from dra_driver.node.files import translated
 from dra_driver.node.lock import take
+from dra_driver.node.private import close_directory
 
 WAIT_SECONDS = 3.0  # the process before us under the same name may be ending
 _PAUSE_SECONDS = 0.1
@@ -51,6 +52,7 @@ class Peers:
     def join(self, peer: Peer) -> None:
         """Be one of them until `leave`. Raises Fatal, naming the process, when another one serves this very socket."""
         path = self._file(Path(peer.endpoint))
+        close_directory(self._directory)
         until = self._clock() + WAIT_SECONDS
         while isinstance(taken := take(path), str):
             if self._clock() >= until:
@@ -78,8 +80,11 @@ class Peers:
     def serves(self, endpoint: Path) -> bool:
         """Whether a living process of this driver serves that socket."""
         path = self._file(endpoint)
-        if not path.exists():
-            return False
+        try:
+            if not path.exists():
+                return False
+        except OSError:
+            return False  # a stranger's endpoint may be too long for a file's name
         taken = take(path)
         if isinstance(taken, str):
             return True
@@ -131,11 +136,16 @@ def _remove_socket(path: Path) -> None:
 
 
 def _parsed(path: Path) -> Peer | None:
-    """What the file says; None when it is gone, empty or damaged, as after a power cut."""
+    """What the file says; None when it is gone, empty or damaged, as after a power cut, and for a link."""
     try:
-        return _peer(path.read_text())
+        with open(path, opener=_unfollowed) as file:
+            return _peer(file.read())
     except (OSError, ValueError):
         return None
+
+
+def _unfollowed(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _peer(text: str) -> Peer:

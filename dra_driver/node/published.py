@@ -5,23 +5,25 @@ What an older driver does not know of a newer one's text is passed over.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from dra_driver.model.device import AttributeValue, Version
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice
+from dra_driver.model.slices import PublishedDevice, Taint
 
 
 def dump_published(device: PublishedDevice) -> str:
     """Everything but the name."""
-    return json.dumps(
-        {
-            "attributes": {name: _dump(value) for name, value in device.attributes.items()},
-            "capacity": {name: str(value) for name, value in device.capacity.items()},
-        }
-    )
+    content: dict[str, Any] = {
+        "attributes": {name: _dump(value) for name, value in device.attributes.items()},
+        "capacity": {name: str(value) for name, value in device.capacity.items()},
+    }
+    if device.taints:
+        content["taints"] = [asdict(taint) for taint in device.taints]
+    return json.dumps(content)
 
 
 def load_published(name: DeviceName, text: str) -> PublishedDevice | None:
@@ -30,10 +32,11 @@ def load_published(name: DeviceName, text: str) -> PublishedDevice | None:
         content = json.loads(text)
         attributes = {key: _load(entry) for key, entry in content["attributes"].items()}
         capacity = {key: Quantity.parse(entry) for key, entry in content["capacity"].items()}
+        taints = tuple(_taints(content.get("taints")))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     known = {key: value for key, value in attributes.items() if value is not None}
-    return PublishedDevice(name, known, capacity)
+    return PublishedDevice(name, known, capacity, taints)
 
 
 def _dump(value: AttributeValue) -> bool | int | str | Mapping[str, str]:
@@ -48,3 +51,18 @@ def _load(entry: Any) -> AttributeValue | None:
             return Version(text)
         case _:
             return None  # of a type that this driver does not know
+
+
+def _taints(entries: object) -> Iterator[Taint]:
+    """Those that this driver knows how to write."""
+    for entry in entries if isinstance(entries, list) else ():
+        match entry:
+            case {
+                "key": str(key),
+                "value": str(value),
+                "effect": "NoSchedule" | "NoExecute" as effect,
+                "time_added": str(added),
+            }:
+                yield Taint(key, value, effect, added)
+            case _:
+                pass  # of a newer driver

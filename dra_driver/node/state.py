@@ -30,6 +30,7 @@ from dra_driver.model.slices import PublishedDevice
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.files import never, translated
 from dra_driver.node.lock import leads_to, try_lock
+from dra_driver.node.private import close_directory, close_files, open_private
 from dra_driver.node.published import dump_published, load_published
 from dra_driver.node.rows import (
     COLUMNS,
@@ -295,6 +296,7 @@ class StateStore:
             return self._connect(alone=alone)
 
     def _connect(self, *, alone: bool) -> sqlite3.Connection:
+        close_files(self.path)
         # Alone, it can be told whether the log is whole; a second process meets what the first has taken up.
         seen = look_at_log(self.path) if alone else None
         db = sqlite3.connect(
@@ -325,8 +327,13 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
 
     Raises DriverError when it cannot be read, also for a file that only newer drivers may read.
     """
-    if not path.exists():
-        return ()
+    try:
+        if not path.exists():
+            return ()
+    except PermissionError as error:
+        raise Permanent(
+            f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
+        ) from error
     try:
         # "rw" makes no file, and may take up what a killed process left in the -wal.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
@@ -345,12 +352,9 @@ def _open_guard(path: Path) -> tuple[int, bool]:
     guard = guard_of(path)
     while True:
         # A cleanup may remove file and directory while we wait for it.
+        close_directory(path.parent, path.name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise translated(error, f"cannot make state directory {path.parent}") from error
-        try:
-            handle = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = open_private(guard)
         except OSError as error:
             raise translated(error, f"cannot open {guard}") from error
         alone = try_lock(handle)

@@ -10,6 +10,7 @@ Obsolete slices are deleted first, then present ones updated, then new ones crea
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.model.slices import (
@@ -24,15 +25,25 @@ from dra_driver.model.slices import (
 
 NAME_LIMIT = 253
 _DIGEST_LENGTH = 16
+NAME_VARIANTS = 16
+"""Names that a slice can have. The admission policy of the chart lets pass these and no others."""
 
 
-def slice_name(index: int, driver: DriverName, node: NodeName) -> str:
-    """A name that is the same after every restart; the scheduler visits slices in the order of their names."""
-    name = f"{index:05x}-{driver}-{node}"
+def slice_name(index: int, driver: DriverName, node: NodeName, *, variant: int = 0) -> str:
+    """A name that is the same after every restart; the scheduler visits slices in the order of their names.
+
+    Another `variant`, for when the first name is taken, stands between index and driver: at the end it could be the name of
+    another node's slice, and the order of the indices would be lost.
+    """
+    name = f"{index:05x}{f'.{variant:x}' if variant else ''}-{driver}-{node}"
     if len(name) <= NAME_LIMIT:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
     return f"{name[: NAME_LIMIT - _DIGEST_LENGTH - 1].rstrip('-.')}-{digest}"
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NOTHING_ACCEPTED: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def plan_changes(
@@ -41,8 +52,13 @@ def plan_changes(
     *,
     pool: PoolName,
     names: Sequence[str],
+    accepted: Mapping[str, Mapping[str, str]] = _NOTHING_ACCEPTED,
 ) -> tuple[SliceChange, ...]:
-    """The writes, in order; none when everything is as wanted. `names[i]` is the name of slice i."""
+    """The writes, in order; none when everything is as wanted. `names[i]` is the name of slice i.
+
+    Whatever stands in a slice that is not of our making (`StoredSlice.unlike`) is a change too, unless the API server makes
+    it so whatever we write: `accepted`, by the slice's name.
+    """
     count = len(wanted)
     newest = max((stored.spec.generation for stored in present), default=0)
     by_name = {stored.name: stored for stored in present}
@@ -54,7 +70,12 @@ def plan_changes(
         and stored.spec.generation == newest
     }
     deletions = [DeleteSlice(stored) for stored in present if stored not in good.values()]
-    changed = [index for index, stored in good.items() if not _same(stored, wanted[index], count)]
+    changed = [
+        index
+        for index, stored in good.items()
+        if not _same(stored, wanted[index], count)
+        or stored.unlike != accepted.get(stored.name, _NOTHING)
+    ]
     added = [index for index in range(count) if index not in good]
     if not added and len(changed) <= 1:
         return (
@@ -117,4 +138,6 @@ def dropped_fields(written: SliceSpec, stored: SliceSpec) -> tuple[str, ...]:
             for name, size in device.capacity.items()
             if size != there.capacity.get(name)
         ]
+        if device.taints != there.taints:
+            dropped.append(f"devices.{device.name}.taints")
     return tuple(dropped)

@@ -8,13 +8,13 @@ Source of the limits: k8s.io/api/resource/v1, pkg/apis/resource/validation of Ku
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_driver.model.device import AttributeValue, Device, Version
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import Problem, PublishedDevice
+from dra_driver.model.slices import Problem, PublishedDevice, Taint
 
 # The API allows 128, but 64 as soon as one device has taints, counters or a list; a pool must not be cut anew for a taint.
 DEVICES_PER_SLICE = 64
@@ -22,6 +22,8 @@ ATTRIBUTES_AND_CAPACITIES = 32
 VALUE_BYTES = 64
 NAME_LENGTH = 32
 DOMAIN_LENGTH = 63
+VANISHED_TAINT = "vanished"
+VANISHED_REASON = "not-found-on-node"
 INT64 = range(-(2**63), 2**63)
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -67,6 +69,14 @@ def plan_pool(inventory: Inventory, *, kept: Sequence[PublishedDevice]) -> PoolP
         tuple(tuple(devices[start : start + DEVICES_PER_SLICE]) for start in starts),
         tuple(problems),
     )
+
+
+def tainted(device: PublishedDevice, driver: DriverName, now: str) -> PublishedDevice:
+    """A device that vanished but must stay: no new claim may get it. A time that it carries already is kept."""
+    # The domain is the driver's own name, as its attributes' is; the value says why.
+    key = f"{driver}/{VANISHED_TAINT}"
+    since = next((taint.time_added for taint in device.taints if taint.key == key), "") or now
+    return replace(device, taints=(Taint(key, VANISHED_REASON, "NoSchedule", since),))
 
 
 def _published(device: Device, report: Callable[[Problem], None]) -> PublishedDevice | None:

@@ -6,7 +6,10 @@ together on each node by the scheduler's own allocator, whose word decides. Then
 whose devices fit. At last, where nothing fits, changes are tried until one would do.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+
+import msgspec
 
 from dra_driver.allocator import extended_resources
 from dra_driver.allocator.asked import Asked, asked_of
@@ -25,16 +28,15 @@ from dra_driver.allocator.pod_filters import PodFilters
 from dra_driver.allocator.reach import Reach
 from dra_driver.allocator.readable import readable
 from dra_driver.allocator.search import MAX_RESULTS
-from dra_driver.allocator.trial import Alikeness, ask
+from dra_driver.allocator.trial import Alikeness
 from dra_driver.model.api.core import Node, Pod
-from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
+from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.gates import ALLOCATION
 from dra_driver.model.remedy import NO_NODES
 from dra_driver.model.report import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.model.verdict import (
     AdminAccessNotAllowed,
-    ClaimMissing,
     ConstraintConflict,
     CouldNotTell,
     FeatureOff,
@@ -47,8 +49,10 @@ from dra_driver.model.verdict import (
 from dra_driver.services.explain_extended import Extended
 from dra_driver.services.explain_gaps import about_devices, about_pods
 from dra_driver.services.explain_nodes import MALFORMED, NodesExplained
+from dra_driver.services.explain_replicas import Placed, daemon_nodes, fill, names, shares_a_claim
 from dra_driver.services.explain_requests import RequestsExplained
-from dra_driver.services.explain_several import one_of, together
+from dra_driver.services.explain_several import no_pods, one_of, together
+from dra_driver.services.explain_summary import can_still_come, summary
 from dra_driver.services.subject import (
     ClaimSubject,
     ManifestSubject,
@@ -57,6 +61,7 @@ from dra_driver.services.subject import (
     Subject,
     TemplateSubject,
     Wanted,
+    after,
     node_named,
     resolve,
 )
@@ -81,22 +86,55 @@ def explain(
     *,
     node: str = "",
     cancelled: Callable[[], bool] = lambda: False,
+    recorded: bool = False,
 ) -> Report:
-    """The answer; with `node` for that node alone. Of several pods one that is not served. Raises Permanent."""
+    """The answer; with `node` for that node alone. Of several pods one that is not served. Raises Permanent.
+
+    `recorded` says that the cluster's state comes from a file, in which nobody can look with kubectl.
+    """
     state = readable(state)
     if node:
-        node_named(state, node)
-    subjects = list(resolve(state, subject))
-    reports: list[Report] = []
+        node_named(state, node, recorded=recorded)
+    subjects = list(resolve(state, subject, recorded=recorded))
+    passed_over = subjects[0].passed_over
+    return _with_passed_over(_of_all(subjects, node, cancelled), passed_over)
+
+
+def _of_all(subjects: Sequence[Resolved], node: str, cancelled: Callable[[], bool]) -> Report:
+    def explanation(one: Resolved, only: str = "") -> _Explanation:
+        return _Explanation(one, only or node, cancelled)
+
+    subjects = [one for one in subjects if not (one.workload and one.workload.is_empty)] or subjects
+    if subjects[0].workload and subjects[0].workload.is_empty:
+        return no_pods(subjects)
+    if len(subjects) == 1:
+        if subjects[0].workload:
+            return together(subjects, None, explanation)
+        return explanation(subjects[0]).report()
+    first: Report | None = None
     for place, one in enumerate(subjects, 1):
-        reports.append(_Explanation(one, node, cancelled).report())
-        if len(subjects) == 1:
-            return reports[0]
-        if reports[-1].exit_code:
-            return one_of(reports[-1], place, len(subjects))
-    if subjects[0].pod is None:
-        return one_of(reports[0], 1, len(subjects))
-    return together(subjects, reports, lambda one: _Explanation(one, node, cancelled))
+        report = explanation(after(one, one.state, 1 if one.workload else 0)).report()
+        if report.exit_code:
+            return one_of(report, place, len(subjects))
+        first = first or report
+    if subjects[0].pod is None and first is not None:
+        return one_of(first, 1, len(subjects))
+    return together(subjects, first, explanation)
+
+
+def _with_passed_over(report: Report, passed_over: tuple[str, ...]) -> Report:
+    """With pods or devices of the file that nobody looked at, nobody can say that all of it fits."""
+    if not passed_over:
+        return report
+    report = msgspec.structs.replace(report, passed_over=passed_over)
+    if report.exit_code:
+        return report
+    return msgspec.structs.replace(
+        report,
+        outcome="could not tell",
+        exit_code=EXIT_CODES["could not tell"],
+        summary=f"{report.summary}; but the file has more, which is not looked at",
+    )
 
 
 class _Explanation:
@@ -105,18 +143,18 @@ class _Explanation:
     def __init__(self, resolved: Resolved, node: str, cancelled: Callable[[], bool]) -> None:
         self._resolved = resolved
         self._pod = resolved.pod
-        self._fleet = Fleet(resolved.state)
+        self.fleet = Fleet(resolved.state)
         self._cancelled = cancelled
         self._node = node
         nodes = [node_named(resolved.state, node)] if node else resolved.state.nodes
         self._reach = Reach(nodes)
-        self._extended = Extended(self._pod, self._fleet, self._reach)
+        self._extended = Extended(self._pod, self.fleet, self._reach)
         self._wanted = (*resolved.wanted, *self._extended.wanted())
         self._claim_verdicts = {one.name: tuple(self._judge_claim(one)) for one in self._wanted}
         claims = (one.claim for one in self._wanted if one.claim)
         self._new = [claim for claim in claims if not _is_allocated(claim)]
         self._requests = [
-            RequestExplained(self._fleet, asked, self._reach)
+            RequestExplained(self.fleet, asked, self._reach)
             for claim in self._new
             for asked in asked_of(claim)
         ]
@@ -130,17 +168,17 @@ class _Explanation:
         if wanted.made and wanted.own and self._pod is not None:
             yield from not_owned(claim, self._pod)
         if _is_allocated(claim):
-            if self._fleet.rules.binding_conditions and not self._is_bound():
+            if self.fleet.rules.binding_conditions and not self._is_bound():
                 yield from binding(claim)
             return
-        if not self._fleet.is_on(ALLOCATION):
+        if not self.fleet.is_on(ALLOCATION):
             yield _NO_ALLOCATION
         yield from _without_kind(claim)
         requests = list(asked_of(claim))
         least = sum(min(counts) for counts in _counts(requests).values())
         if least > MAX_RESULTS:
             yield TooManyDevices(least)
-        admin = self._fleet.rules.admin_access and any(one.admin_access for one in requests)
+        admin = self.fleet.rules.admin_access and any(one.admin_access for one in requests)
         if admin and not wanted.made:
             yield from self._admin_access(claim)
 
@@ -163,8 +201,8 @@ class _Explanation:
         """The answer."""
         if self._is_bound():
             return self._bound()
-        nodes = self.nodes()
-        requests = RequestsExplained(self._fleet, self._reach, self._requests, nodes)
+        nodes = self.nodes
+        requests = RequestsExplained(self.fleet, self._reach, self._requests, nodes)
         changes = () if nodes.some_fit and not nodes.fatal else requests.changes()
         claims = tuple(self._claim(one, requests) for one in self._wanted)
         verdicts = tuple(self._verdicts(nodes))
@@ -172,7 +210,7 @@ class _Explanation:
         if outcome == "devices fit" and (said := self._scheduler_says()) is not None:
             verdicts = (*verdicts, said)
             outcome = "devices fit, something else is in the way"
-        elif outcome == "devices fit" and self._pod and (hidden := about_pods(self._fleet.state)):
+        elif outcome == "devices fit" and self._pod and (hidden := about_pods(self.fleet.state)):
             verdicts = (*verdicts, *hidden)
             outcome = "could not tell"
         return self._finished(outcome, claims, nodes, (verdicts, changes))
@@ -180,6 +218,10 @@ class _Explanation:
     def _bound(self) -> Report:
         pod = self._pod
         where = pod.spec.node_name if pod else ""
+        elsewhere = self._node and self._node != where
+        besides = (
+            f"; node {self._node} was not looked at, for the pod stays there" if elsewhere else ""
+        )
         devices = tuple(one for w in self._wanted if w.claim for one in chosen(w.claim))
         claims = tuple(
             ClaimReport(name=one.name, origin=one.origin, allocated=chosen(one.claim))
@@ -190,7 +232,7 @@ class _Explanation:
             subject=self._resolved.title,
             outcome="devices fit",
             exit_code=0,
-            summary=f"scheduled on node {where}",
+            summary=f"scheduled on node {where}{besides}",
             cluster=self._resolved.state.kubernetes_version,
             verdicts=(Fits(devices),),
             claims=claims,
@@ -198,23 +240,37 @@ class _Explanation:
             not_read=self._resolved.state.not_read,
         )
 
+    @cached_property
     def nodes(self) -> NodesExplained:
         """What is the matter on each node."""
         pods = self._resolved.state.pods
-        filters = PodFilters(self._pod, pods, self._extended.names) if self._pod else None
-        alikeness = Alikeness(self._fleet, self._reach, self._requests)
-        return NodesExplained(self._fleet, alikeness, filters, self)
+        filters = self.filters(self._pod, pods) if self._pod else None
+        alikeness = Alikeness(self.fleet, self._reach, self._requests)
+        return NodesExplained(self.fleet, alikeness, filters, self)
+
+    def filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
+        """What nodes are asked for the pod, or for one like it, where these pods are there."""
+        return PodFilters(pod, pods, self._extended.names)
+
+    def daemon_nodes(self) -> Sequence[str]:
+        """The nodes that get one pod each, if it is one of a DaemonSet."""
+        return daemon_nodes(self.nodes)
+
+    def fill(
+        self, count: int, number: int, among: Collection[str] | None = None
+    ) -> Sequence[Placed]:
+        """Where as many pods like this one find their devices. A claim that is theirs together has to be allocated first."""
+        if self._pod is None:
+            return ()
+        made = [one for one in self._new if one.metadata.name != extended_resources.NAME]
+        count = 1 if shares_a_claim(made, self._pod) else count
+        workload = self._resolved.workload
+        return fill(self, names(workload.pod if workload else self._pod, number), count, among)
 
     def claims_on(self, node: Node) -> list[ResourceClaim]:
         """The claims that would have to be allocated if the pod went to the node."""
         made = [one for one in self._new if one.metadata.name != extended_resources.NAME]
         return [*made, *self._extended.claim_on(node)]
-
-    def place(self, node: Node) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """What the claims get on a node where they fit."""
-        claims = self.claims_on(node)
-        answer = ask(self._fleet.allocator, node, claims, self._cancelled)
-        return list(zip(claims, answer.results or (), strict=False))
 
     def elsewhere(self, node: Node) -> tuple[Verdict, ...]:
         """What is the same wherever one looks, and claims that have devices which cannot be used from the node."""
@@ -224,12 +280,12 @@ class _Explanation:
             if one.claim and _is_allocated(one.claim)
             for reason in elsewhere(one.claim, node)
         )
-        off = bool(self._new) and not self._fleet.is_on(ALLOCATION)
+        off = bool(self._new) and not self.fleet.is_on(ALLOCATION)
         return (*((_NO_ALLOCATION,) if off else ()), *self._extended.refused, *allocated)
 
     def fatal_elsewhere(self) -> str:
         """The error that stops the pod on all nodes and that the scheduler meets on a node that is not looked at."""
-        return _Explanation(self._resolved, "", self._cancelled).nodes().fatal if self._node else ""
+        return _Explanation(self._resolved, "", self._cancelled).nodes.fatal if self._node else ""
 
     def offered(self, node: Node) -> tuple[str, ...]:
         """What the node lacks of the extended resources, so that nodes are told apart by it."""
@@ -260,7 +316,7 @@ class _Explanation:
         state = self._resolved.state
         classes = {one.asked.body.device_class_name for one in self._requests}
         names = {one.name for one in self._wanted}
-        hidden = tuple(about_devices(self._fleet, classes, names, fit=nodes.some_fit))
+        hidden = tuple(about_devices(self.fleet, classes, names, fit=nodes.some_fit))
         yield from hidden
         gates = (self._pod.spec.scheduling_gates or ()) if self._pod else ()
         if gates:
@@ -276,7 +332,7 @@ class _Explanation:
         self, claims: Sequence[ClaimReport], nodes: NodesExplained, verdicts: Sequence[Verdict]
     ) -> Outcome:
         hard = [
-            reason for claim in claims for reason in claim.verdicts if not _can_still_come(reason)
+            reason for claim in claims for reason in claim.verdicts if not can_still_come(reason)
         ]
         of_claims = any(isinstance(one, CouldNotTell) for one in hard)
         unknown = of_claims or any(isinstance(one, CouldNotTell) for one in verdicts)
@@ -290,7 +346,7 @@ class _Explanation:
         if nodes.allocated_elsewhere and not nodes.some_take_the_pod:
             return "devices do not fit"
         held = any(isinstance(one, SchedulingGated) for one in verdicts)
-        late = any(_can_still_come(one) for claim in claims for one in claim.verdicts)
+        late = any(can_still_come(one) for claim in claims for one in claim.verdicts)
         if held or late or not nodes.some_take_the_pod:
             return "devices fit, something else is in the way"
         return "could not tell" if unknown else "devices fit"
@@ -328,7 +384,7 @@ class _Explanation:
             subject=self._resolved.title,
             outcome=outcome,
             exit_code=EXIT_CODES[outcome],
-            summary=_summary(outcome, nodes, told, claims, self._pod),
+            summary=summary(outcome, nodes, told, claims, self._pod),
             cluster=self._resolved.state.kubernetes_version,
             verdicts=verdicts,
             claims=claims,
@@ -359,40 +415,3 @@ def _counts(requests: Sequence[Asked]) -> dict[int, list[int]]:
         least = 0 if asked.all_devices else asked.body.count
         counts.setdefault(asked.indices[0], []).append(least)
     return counts
-
-
-def _can_still_come(reason: Verdict) -> bool:
-    """A claim that the controller makes sooner or later says nothing against its devices."""
-    return isinstance(reason, ClaimMissing) and "yet" in reason.detail
-
-
-def _refused(nodes: NodesExplained, claims: Sequence[ClaimReport]) -> str:
-    """Why claims cannot be used although there are devices for those that have none."""
-    for claim in claims:
-        for one in claim.verdicts:
-            if not (_can_still_come(one) or isinstance(one, CouldNotTell)):
-                told = str(one).removeprefix(f"claim {claim.name} ")
-                return f"claim {claim.name} cannot be used: {told}"
-    return f"{nodes.allocated_elsewhere}, where the pod cannot run"
-
-
-def _summary(
-    outcome: Outcome,
-    nodes: NodesExplained,
-    verdicts: Sequence[Verdict],
-    claims: Sequence[ClaimReport],
-    pod: Pod | None,
-) -> str:
-    total = nodes.count
-    if outcome == "devices fit":
-        return f"the devices fit on {nodes.fitting:,} of {total:,} nodes"
-    if outcome == "devices do not fit":
-        if nodes.fatal:
-            return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
-        if not nodes.some_fit:
-            return f"the devices fit on no node ({total:,} looked at)"
-        return _refused(nodes, claims)
-    if outcome == "could not tell":
-        return next((str(one) for one in verdicts if isinstance(one, CouldNotTell)), outcome)
-    where = f"the devices fit on {nodes.fitting:,} of {total:,} nodes"
-    return f"{where}, something else holds the {'pod' if pod else 'claim'}"

@@ -161,6 +161,11 @@ class NodesExplained:
         return sum(len(one.alike.nodes) for one in self.asked if one.fits)
 
     @property
+    def taking(self) -> int:
+        """On how many of those nothing speaks against the pod either."""
+        return sum(len(one.filtered[()][1]) for one in self.asked if one.fits and one.takes_the_pod)
+
+    @property
     def cancelled(self) -> bool:
         """Whether an answer is missing."""
         return any(one.answer.cancelled for one in self.asked)

@@ -33,7 +33,8 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import NodePlace, users_of
-from dra_driver.services.mirror import EARLY_END_SECONDS, STEADY_SECONDS, delay_after
+from dra_driver.services.mirror import STEADY_SECONDS
+from dra_driver.services.pace import delay_after
 from dra_driver.services.parts import Transaction
 
 MOST_WATCHES = 32
@@ -42,6 +43,7 @@ POLL_SECONDS = 60.0
 # The server sends a bookmark each minute. A connection that says nothing for longer may be dead.
 SILENT_SECONDS = 90.0
 END_SECONDS = 2.0
+EARLY_END_SECONDS = 1.0
 _WAKE_SECONDS = 1.0
 
 Wait = Callable[[Event, float], bool]

@@ -5,7 +5,8 @@ Workloads become the pods that they would make, claims of older versions become 
 filled in. A field that nobody knows is most often a typo, and what it should have said would count for nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,7 +21,18 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_driver.services.manifest_checks import OF_A_WORKLOAD, refusal
+from dra_driver.services.manifest_checks import refusal
+from dra_driver.services.manifest_kinds import (
+    WORKLOADS,
+    as_v1,
+    group_and_version,
+    is_understood,
+    kind_of,
+    kind_refusal,
+    name_of,
+    passed_over,
+)
+from dra_driver.services.workloads import Workload, made_of, template_of, workload_refusal
 
 GENERATED = "(generated)"
 KINDS: Mapping[str, type[ApiValue]] = {
@@ -30,83 +42,107 @@ KINDS: Mapping[str, type[ApiValue]] = {
     "DeviceClass": DeviceClass,
     "Namespace": Namespace,
 }
-_WORKLOADS = (
-    "Deployment",
-    "StatefulSet",
-    "DaemonSet",
-    "ReplicaSet",
-    "Job",
-    "ReplicationController",
-)
 _MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError)
 """What YAML can say and JSON cannot, and what is no such object."""
-_Key = tuple[type[ApiValue], str, str]
+Given = ApiValue | Workload
+_Key = tuple[object, str, str]
 
 
-def read_objects(documents: Iterable[object], namespace: str, source: str) -> list[ApiValue]:
-    """The objects that matter here; of two with the same name the later one counts. Raises Permanent."""
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The objects that matter here, and what is to be said of the others."""
+
+    objects: tuple[Given, ...]
+    passed_over: tuple[str, ...] = ()
+
+
+def read_objects(
+    documents: Iterable[object], namespace: str, source: str, served: Collection[str] = ()
+) -> Manifest:
+    """The objects that matter here; of two with the same name the later one counts. Raises Permanent.
+
+    `served` are the versions of resource.k8s.io in this cluster, empty where nobody knows.
+    """
+    last: dict[_Key | int, Given] = {}
+    said: dict[str, None] = {}
     try:
-        found = [one for part in _flat(documents) if (one := _read(part, namespace, source))]
+        parts = list(_flat(documents, source))
     except RecursionError as error:
         raise Permanent(f"{source} has a List that contains itself: take it out") from error
-    last: dict[_Key | int, ApiValue] = {}
-    for one in found:
-        last[_key(one)] = one
-    return list(last.values())
+    for document in parts:
+        problem = kind_refusal(document, served)
+        if problem:
+            raise _refused(source, f"{kind_of(document)} {name_of(document)}", problem)
+        if is_understood(document):
+            found = _read(document, namespace, source)
+            last[_key(found)] = found
+        elif words := passed_over(document):
+            said[words] = None
+    return Manifest(tuple(last.values()), tuple(said))
+
+
+def matters(content: object) -> bool:
+    """Whether a document has to be kept at all: most of what is applied beside pods has nothing to do with devices."""
+    if not isinstance(content, dict) or content.get("kind") == "List":
+        return True
+    return is_understood(content) or bool(kind_refusal(content, ()) or passed_over(content))
 
 
 def _key(found: Any) -> _Key | int:
-    metadata: ObjectMeta = found.metadata
+    workload = isinstance(found, Workload)
+    metadata: ObjectMeta = found.pod.metadata if workload else found.metadata
     if metadata.name == GENERATED:
         return id(found)
-    return type(found), metadata.namespace, metadata.name
+    return found.kind if workload else type(found), metadata.namespace, metadata.name
 
 
-def _flat(documents: Iterable[object]) -> Iterator[dict[str, Any]]:
+def _flat(documents: Iterable[object], source: str) -> Iterator[dict[str, Any]]:
     for document in documents:
         if not isinstance(document, dict):
             raise Permanent(
-                f"a manifest is no object but {str(document)[:80]!r}: give YAML or JSON of the API"
+                f"{source} has a document that is no object but {ascii(document)[:80]}: give YAML or JSON of the API"
             )
         if document.get("kind") == "List" and isinstance(document.get("items"), list):
-            yield from _flat(document["items"])
+            yield from _flat(document["items"], source)
         else:
             yield document
 
 
-def _read(document: dict[str, Any], namespace: str, source: str) -> ApiValue | None:
-    """One object, with what the API server would add; None where it does not matter here."""
-    kind = str(document.get("kind") or "")
-    if kind == "CronJob" or kind in _WORKLOADS:
-        kind, document = "Pod", _pod_of(document, kind)
-    if kind not in KINDS:
-        return None
-    if str(document.get("apiVersion", "")).endswith("/v1beta1"):
-        document = _as_v1(document)
+def _read(document: dict[str, Any], namespace: str, source: str) -> Given:
+    """One object, with what the API server would add."""
+    kind = str(document["kind"])
+    if kind not in WORKLOADS:
+        if group_and_version(document)[1] == "v1beta1":
+            document = dict(as_v1(document))
+        what = f"{kind} {name_of(document)}"
+        found: ApiValue = _decoded(document, KINDS[kind], (source, what), namespace)
+        return found
+    what = f"{kind} {name_of(document)}"
+    problem = workload_refusal(document)
+    if problem:
+        raise _refused(source, what, problem)
+    pod = _decoded(template_of(document), Pod, (source, f"{what}, its pod template"), namespace)
+    return made_of(document, pod)
+
+
+def _decoded(
+    document: dict[str, Any], kind: type[ApiValue], where: tuple[str, str], namespace: str
+) -> Any:
+    """An object of one kind, complete; `where` is the file and what it is there, for messages."""
+    source, what = where
     try:
         written = msgspec.json.encode(document)
-        found = msgspec.json.decode(written, type=KINDS[kind])
+        found = msgspec.json.decode(written, type=kind)
     except _MALFORMED as error:
-        raise Permanent(
-            f"{source}: {kind} {_name_of(document)} is malformed: {error}; correct that place"
-        ) from error
+        raise Permanent(f"{source}: {what} is malformed: {error}; correct that place") from error
     problem = bad_quantity(found) or refusal(msgspec.json.decode(written), found)
     if problem:
-        raise Permanent(
-            f"{source}: the API server would refuse {kind} {_name_of(document)}: {problem}; correct that place"
-        )
+        raise _refused(source, what, problem)
     return _completed(found, namespace)
 
 
-def _name_of(document: dict[str, Any]) -> str:
-    name = _inside(document, "metadata").get("name")
-    return ascii(name)[1:-1] if isinstance(name, str) and name else "without a name"
-
-
-def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """An object in a document; whatever else stands there is none."""
-    found = document.get(field)
-    return found if isinstance(found, dict) else {}
+def _refused(source: str, what: str, problem: str) -> Permanent:
+    return Permanent(f"{source}: the API server would refuse {what}: {problem}; correct that place")
 
 
 def _completed(found: ApiValue, namespace: str) -> ApiValue:
@@ -130,44 +166,3 @@ def _placed(metadata: ObjectMeta, namespace: str) -> ObjectMeta:
         namespace=metadata.namespace or namespace,
         uid=metadata.uid or f"uid-of-{name}",
     )
-
-
-def _pod_of(workload: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A pod as the workload would make it."""
-    spec = _inside(workload, "spec")
-    if kind == "CronJob":
-        spec = _inside(_inside(spec, "jobTemplate"), "spec")
-    template = spec.get("template")
-    if not isinstance(template, dict):
-        raise Permanent(f"{kind} {_name_of(workload)} has no spec.template: correct the manifest")
-    outer = _inside(workload, "metadata")
-    name = str(outer.get("name") or outer.get("generateName") or "").rstrip("-")
-    metadata = {**_inside(template, "metadata"), "name": f"{name}{OF_A_WORKLOAD}"}
-    if "namespace" in outer:
-        metadata["namespace"] = outer["namespace"]
-    return {**template, "metadata": metadata}
-
-
-def _as_v1(document: dict[str, Any]) -> dict[str, Any]:
-    """A claim or template of v1beta1: there the fields of `exactly` stood in the request itself."""
-    spec = document.get("spec")
-    if not isinstance(spec, dict):
-        return document
-    if isinstance(spec.get("spec"), dict):
-        return {**document, "spec": {**spec, "spec": _claim_as_v1(spec["spec"])}}
-    return {**document, "spec": _claim_as_v1(spec)}
-
-
-def _claim_as_v1(spec: dict[str, Any]) -> dict[str, Any]:
-    devices = spec.get("devices")
-    requests = devices.get("requests") if isinstance(devices, dict) else None
-    if not isinstance(devices, dict) or not isinstance(requests, list):
-        return spec
-    return {**spec, "devices": {**devices, "requests": [_request_as_v1(one) for one in requests]}}
-
-
-def _request_as_v1(request: object) -> object:
-    if not isinstance(request, dict) or "deviceClassName" not in request:
-        return request
-    exactly = {key: value for key, value in request.items() if key != "name"}
-    return {"name": request.get("name", ""), "exactly": exactly}

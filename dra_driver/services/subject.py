@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pod and which claims shall be explained? From a name in the cluster, or from manifests that nobody has applied."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,11 +12,12 @@ from dra_driver.allocator.asked import Body, asked_of
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Node, Pod, PodResourceClaim
 from dra_driver.model.api.defaults import with_defaults
-from dra_driver.model.api.meta import ApiValue, ObjectMeta, OwnerReference
+from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.verdict import ClaimMissing, CouldNotTell, TemplateMissing, Verdict
-from dra_driver.services.manifest import KINDS, read_objects
+from dra_driver.services.manifest import KINDS, Given, read_objects
+from dra_driver.services.workloads import Workload
 
 FROM_FILE = "a manifest"
 IN_PLACE_OF = (
@@ -28,6 +29,8 @@ _FIELDS = {
     "DeviceClass": "device_classes",
     "Namespace": "namespaces",
 }
+_EXPLAINED = (Pod, Workload, ResourceClaim, ResourceClaimTemplate)
+_SHOWN = 4
 _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
@@ -81,44 +84,81 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What is explained, and the cluster with what the manifests add. `live` is a pod that the cluster knows."""
+    """What is explained, and the cluster with what the manifests add.
+
+    `live` is a pod that the cluster knows. Of a `workload`, `pod` is one of its pods. `passed_over` is what a manifest holds
+    besides and nobody looks at.
+    """
 
     title: str
     state: ClusterState
     wanted: tuple[Wanted, ...]
     pod: Pod | None = None
     live: bool = False
+    workload: Workload | None = None
+    passed_over: tuple[str, ...] = ()
 
 
-def resolve(state: ClusterState, subject: Subject) -> Iterator[Resolved]:
-    """What the subject means, for several pods one by one. Raises Permanent."""
+def resolve(state: ClusterState, subject: Subject, *, recorded: bool = False) -> Iterator[Resolved]:
+    """What the subject means, for several pods one by one; `recorded` where the cluster is a file. Raises Permanent."""
+    where = _Cluster(state, recorded)
     match subject:
         case PodSubject():
-            pod = _named(state.pods, subject, "pod", state)
+            pod = _named(state.pods, subject, "pod", where)
             yield _pod(state, pod, live=True)
         case ClaimSubject():
-            claim = _named(state.resource_claims, subject, "resourceclaim", state)
+            claim = _named(state.resource_claims, subject, "resourceclaim", where)
             yield Resolved(f"claim {_full(claim.metadata)}", state, (_existing(claim),))
         case TemplateSubject():
             template = _named(
-                state.resource_claim_templates, subject, "resourceclaimtemplate", state
+                state.resource_claim_templates, subject, "resourceclaimtemplate", where
             )
             yield _template(state, template)
         case _:
             yield from _manifest(state, subject)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Where a name is looked for: a cluster, or the record of one."""
+
+    state: ClusterState
+    recorded: bool
+
+
 def _named(
-    objects: Iterable[_Object],
+    objects: Sequence[_Object],
     subject: PodSubject | ClaimSubject | TemplateSubject,
     kind: str,
-    state: ClusterState,
+    where: _Cluster,
 ) -> _Object:
     found = _find(objects, subject.namespace, subject.name)
     if found is None:
-        look = f"`kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
-        raise _not_there(state, kind, f"{subject.namespace}/{subject.name}", look)
+        name = f"{subject.namespace}/{subject.name}"
+        alike = {one.metadata.namespace for one in objects if one.metadata.name == subject.name}
+        if alike:
+            shown = ", ".join(sorted(alike)[:_SHOWN])
+            raise _not_there(where, kind, name, f"there is one in {shown}: give it with -n")
+        if _is_missing(where.state, subject.namespace):
+            raise _not_there(where, kind, name, f"there is no namespace {subject.namespace} either")
+        look = (
+            f"look with `kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
+        )
+        if where.recorded:
+            look = f"it has {_listed([_full(one.metadata) for one in objects])}"
+        raise _not_there(where, kind, name, look)
     return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", … ({len(names):,})" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more
+
+
+def _is_missing(state: ClusterState, namespace: str) -> bool:
+    """Whether a namespace is known not to be there: every cluster has some, so none means that nobody looked."""
+    known = {one.metadata.name for one in state.namespaces}
+    return bool(known) and namespace not in known and not state.unread("namespaces", namespace)
 
 
 def _find(objects: Iterable[_Object], namespace: str, name: str) -> _Object | None:
@@ -127,11 +167,12 @@ def _find(objects: Iterable[_Object], namespace: str, name: str) -> _Object | No
     return next(found, None)
 
 
-def _not_there(state: ClusterState, kind: str, name: str, look: str) -> Permanent:
-    gap = state.unread(f"{kind}s", name)
+def _not_there(where: _Cluster, kind: str, name: str, look: str) -> Permanent:
+    gap = where.state.unread(f"{kind}s", name)
     if gap is not None:
         return Permanent(f"cannot {'read' if gap.name else 'find'} {kind} {name}: {gap.message}")
-    return Permanent(f"there is no {kind} {name} in this cluster: look with {look}")
+    place = "the record" if where.recorded else "this cluster"
+    return Permanent(f"there is no {kind} {name} in {place}: {look}")
 
 
 def _pod(state: ClusterState, pod: Pod, *, live: bool) -> Resolved:
@@ -211,45 +252,83 @@ def _full(metadata: ObjectMeta) -> str:
 
 def _manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolved]:
     before = state
-    objects = read_objects(subject.documents, subject.namespace, subject.source)
-    objects = [_reapplied(before, one) for one in objects]
+    manifest = read_objects(subject.documents, subject.namespace, subject.source, before.served)
+    objects = [_reapplied(before, one) for one in manifest.objects]
     for kind, field in _FIELDS.items():
         state = _with(state, field, tuple(one for one in objects if isinstance(one, KINDS[kind])))
-    pods = [one for one in objects if isinstance(one, Pod)]
+    _require_namespaces(state, objects, subject.source)
+    for one in _subjects(before, state, objects):
+        yield replace(one, passed_over=manifest.passed_over)
+    if not any(isinstance(one, _EXPLAINED) for one in objects):
+        besides = "".join(f"; {words}" for words in manifest.passed_over)
+        raise Permanent(
+            f"{subject.source} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain{besides}"
+        )
+
+
+def _require_namespaces(state: ClusterState, objects: Iterable[Given], source: str) -> None:
+    """The API server takes nothing into a namespace that is not there. Raises Permanent."""
+    for one in objects:
+        if isinstance(one, _EXPLAINED):
+            kind = one.kind if isinstance(one, Workload) else type(one).__name__
+            metadata = one.pod.metadata if isinstance(one, Workload) else one.metadata
+            if _is_missing(state, metadata.namespace):
+                raise Permanent(
+                    f"{source}: the API server would refuse {kind} {_full(metadata)}: there is no namespace "
+                    f"{metadata.namespace}; create it, put it into the file, or give another one with -n"
+                )
+
+
+def _subjects(
+    before: ClusterState, state: ClusterState, objects: Sequence[Given]
+) -> Iterator[Resolved]:
+    pods = [one for one in objects if isinstance(one, Pod | Workload)]
     claims = [one for one in objects if isinstance(one, ResourceClaim)]
     templates = [one for one in objects if isinstance(one, ResourceClaimTemplate)]
     fresh = {_full(one.metadata): _origin(before, one) for one in claims}
     if pods:
-        for pod in pods:
-            resolved = _pod(state, pod, live=False)
-            yield replace(resolved, wanted=tuple(_from_file(one, fresh) for one in resolved.wanted))
+        for one in pods:
+            workload = one if isinstance(one, Workload) else None
+            resolved = _pod(state, one.pod if isinstance(one, Workload) else one, live=False)
+            wanted = tuple(_from_file(each, fresh) for each in resolved.wanted)
+            title = workload.title if workload else resolved.title
+            yield replace(resolved, title=title, wanted=wanted, workload=workload)
     elif claims:
         names = ", ".join(_full(claim.metadata) for claim in claims)
         yield Resolved(
             f"claim {names}", state, tuple(_from_file(_existing(one), fresh) for one in claims)
         )
-    elif templates:
-        yield from (_template(state, template) for template in templates)
     else:
-        raise Permanent(
-            f"{subject.source} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain"
-        )
+        yield from (_template(state, template) for template in templates)
 
 
-def after(resolved: Resolved, state: ClusterState) -> Resolved:
-    """A pod of a manifest, once more before a cluster in which other pods have been served."""
-    if resolved.pod is None:
+def after(resolved: Resolved, state: ClusterState, number: int = 0) -> Resolved:
+    """A pod of a manifest, once more before a cluster in which other pods have been served; of a workload its pod of that number."""
+    pod = resolved.pod
+    if pod is None:
         return replace(resolved, state=state)
     before = {one.name: one for one in resolved.wanted}
-    again = _pod(state, resolved.pod, live=False)
+    if number:
+        pod = numbered(pod, number)
+    again = _pod(state, pod, live=False)
     wanted = tuple(
         replace(one, made=before[one.name].made, origin=before[one.name].origin)
+        if one.name in before
+        else one
         for one in again.wanted
     )
-    return replace(again, wanted=wanted)
+    return replace(resolved, state=state, pod=pod, wanted=wanted)
 
 
-def _reapplied(state: ClusterState, one: ApiValue) -> ApiValue:
+def numbered(pod: Pod, number: int) -> Pod:
+    """One of the pods of a workload, whose name the pod has."""
+    name, uid = f"{pod.metadata.name}-{number}", f"{pod.metadata.uid}-{number}"
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, name=name, uid=uid)
+    )
+
+
+def _reapplied(state: ClusterState, one: Given) -> Given:
     """The object as it is after it was applied to the one of that name, if there is one."""
     if isinstance(one, ResourceClaim):
         known = _known(state.resource_claims, one)
@@ -315,9 +394,12 @@ def _with(state: ClusterState, field: str, mine: tuple[Any, ...]) -> ClusterStat
     return msgspec.structs.replace(state, **{field: others + mine}) if mine else state
 
 
-def node_named(state: ClusterState, name: str) -> Node:
+def node_named(state: ClusterState, name: str, *, recorded: bool = False) -> Node:
     """The node of that name. Raises Permanent."""
     for node in state.nodes:
         if node.metadata.name == name:
             return node
-    raise _not_there(state, "node", name, "`kubectl get nodes`")
+    look = "look with `kubectl get nodes`"
+    if recorded:
+        look = f"it has {_listed([one.metadata.name for one in state.nodes])}"
+    raise _not_there(_Cluster(state, recorded), "node", name, look)

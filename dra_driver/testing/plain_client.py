@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The few requests that the scheduler stand-in, the demo and tests send to an API server, as users of kubectl would.
 
-Objects are plain dicts in v1 form. This is no client for the driver: no retries, no credentials, no older versions.
+Objects are plain dicts in v1 form, with RawJson for parameters that Python cannot hold. This is no client for the driver: no retries, no credentials, no older versions.
 """
 
-import json
 from typing import Any, Self
 
 import urllib3
 
 from dra_driver.errors import Permanent
+from dra_driver.testing.fake_api.raw import dumps, loads
 
 Object = dict[str, Any]
 
@@ -79,10 +79,10 @@ class PlainClient:
         response = self._pool.request(
             method,
             self._url + path,
-            body=None if body is None else json.dumps(body).encode(),
+            body=None if body is None else dumps(body),
             headers={"Content-Type": "application/json"},
         )
-        answer: Object = json.loads(response.data)
+        answer: Object = loads(response.data)
         if response.status == GONE and missing_is_fine:
             return {}
         if response.status >= FIRST_ERROR:

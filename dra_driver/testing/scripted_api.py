@@ -9,7 +9,7 @@
 changed, as a server would. What needs real HTTP and real threads is tested against `dra_driver.testing.fake_api`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from threading import Event
 from typing import Literal
@@ -19,6 +19,7 @@ from dra_driver.kube.base import (
     ClaimEvent,
     ClaimFound,
     Conflict,
+    NameTaken,
     NodeEvent,
     NotFound,
     SliceEvent,
@@ -30,6 +31,7 @@ from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
     SliceChange,
+    SliceHolder,
     SliceSpec,
     StoredSlice,
     UpdateSlice,
@@ -44,33 +46,43 @@ class ScriptedApi:
 
     def __init__(self) -> None:
         self.slices: dict[str, StoredSlice] = {}
+        self.strangers: dict[
+            str, SliceHolder
+        ] = {}  # slices that exist and that our lists do not show
         self.claims: tuple[Claim, ...] = ()
         self.claim_news: list[ClaimEvent] = []  # what a watch of a claim reports next
         self.requests: list[str] = []
         self.node_events: list[NodeEvent] = []
         self.pauses: list[float] = []
         self.stores: Callable[[SliceSpec], SliceSpec] = lambda spec: spec
+        # What stands in every slice that is written, whatever was written.
+        self.adds: Mapping[str, str] = {}
         self.on_write: Step = lambda: None  # runs after a write is stored and before it is answered
         self._version = 0
         self._errors: dict[str, list[DriverError]] = {}
         self._news: list[SliceEvent] = []
         self._steps: list[Step] = []
+        self._wrong: Exception | None = None
         self._stop = Event()
 
     def fail(self, call: str, *errors: DriverError) -> None:
-        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "claims", "find", "event") fail."""
+        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "get", "claims", "find", "event") fail."""
         self._errors.setdefault(call, []).extend(errors)
 
     def follow(self, watch: Callable[..., None], *steps: Step) -> None:
         """Run `watch(stop, wait=...)` until the script ends; waiting takes no time and is written to `pauses`."""
         self._steps = list(steps)
         self._stop = Event()
+        self._wrong = None
         watch(self._stop, wait=self._wait)
+        if self._wrong is not None:
+            raise self._wrong
 
-    def put(self, name: str, spec: SliceSpec) -> None:
-        """Somebody else creates or replaces a slice."""
+    def put(self, name: str, spec: SliceSpec, **content: Mapping[str, str]) -> None:
+        """Somebody else creates or replaces a slice; `content` is its labels, annotations and what is `unlike`."""
         known = self.slices.get(name)
-        self._store(name, known.uid if known else f"uid-{self._version + 1}", spec)
+        uid = known.uid if known else f"uid-{self._version + 1}"
+        self._store(StoredSlice(name, uid, "", spec, **content))
 
     def lose(self, *names: str) -> None:
         """Somebody else deletes slices."""
@@ -116,7 +128,11 @@ class ScriptedApi:
     def watch_slices(self, resource_version: str, _stop: Event) -> Iterator[SliceEvent]:
         self._arrive(f"watch {resource_version}", "watch")
         while self._steps:
-            self._steps.pop(0)()
+            try:
+                self._steps.pop(0)()
+            except Exception as error:  # noqa: BLE001  the test's own; the watch would take it for the server's, and go on
+                self._wrong = error
+                break
             yield from self._take_news()
             self._raise("watch")
         self._stop.set()
@@ -126,19 +142,25 @@ class ScriptedApi:
         match change:
             case CreateSlice(name, spec):
                 self._arrive(f"create {name}", "create")
-                if name in self.slices:
-                    raise Conflict(f"slice {name} exists")
-                stored = self._store(name, f"uid-{self._version + 1}", self.stores(spec))
+                if name in self.slices or name in self.strangers:
+                    raise NameTaken(f"slice {name} exists", name=name)
+                stored = self._written(StoredSlice(name, f"uid-{self._version + 1}", "", spec))
             case UpdateSlice(present, spec):
                 self._arrive(f"update {present.name}", "update")
                 self._check(present)
-                stored = self._store(present.name, present.uid, self.stores(spec))
+                stored = self._written(replace(present, spec=spec))
             case DeleteSlice(present):
                 self._arrive(f"delete {present.name}", "delete")
                 self._check(present)
                 self._delete(present.name)
         self.on_write()
         return stored
+
+    def slice_holder(self, name: str) -> SliceHolder:
+        self._arrive(f"get {name}", "get")
+        if name not in self.strangers:
+            raise NotFound(f"slice {name} does not exist")
+        return self.strangers[name]
 
     def allocated_claims(self, _pool: PoolName) -> tuple[Claim, ...]:
         self._arrive("claims")
@@ -168,11 +190,14 @@ class ScriptedApi:
         if found is None or found.resource_version != present.resource_version:
             raise Conflict(f"slice {present.name} was changed by somebody else")
 
-    def _store(self, name: str, uid: str, spec: SliceSpec) -> StoredSlice:
+    def _written(self, written: StoredSlice) -> StoredSlice:
+        return self._store(replace(written, spec=self.stores(written.spec), unlike=self.adds))
+
+    def _store(self, wanted: StoredSlice) -> StoredSlice:
         self._version += 1
-        stored = StoredSlice(name, uid, str(self._version), spec)
-        self._tell("MODIFIED" if name in self.slices else "ADDED", stored)
-        self.slices[name] = stored
+        stored = replace(wanted, resource_version=str(self._version))
+        self._tell("MODIFIED" if stored.name in self.slices else "ADDED", stored)
+        self.slices[stored.name] = stored
         return stored
 
     def _delete(self, name: str) -> None:

@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, Protocol, Self, TypeVar
 
 from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.errors import Permanent
@@ -42,16 +42,57 @@ LOG_TAIL_LINES = 8
 Found = TypeVar("Found")
 
 
+class Child(Protocol):
+    """What the stage needs of `subprocess.Popen`."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """What the last `poll` or `wait` found."""
+
+    def poll(self) -> int | None:
+        """The return code; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The return code, once it ended."""
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+
+Spawn = Callable[[Sequence[str], Mapping[str, str], IO[bytes]], Child]
+"""Start `dra-driver` with these arguments and this environment; it writes to the file."""
+
+
+def spawn_program(
+    arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
+) -> Child:
+    """The driver as a program. A session of its own keeps the terminal's Ctrl-C from it."""
+    return subprocess.Popen(  # noqa: S603 - the driver itself
+        (sys.executable, "-m", "dra_driver", *arguments),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
 class Stage:
     """The stand-ins, running; the driver only after `start_driver`."""
 
-    def __init__(self, profile: str) -> None:
+    def __init__(self, profile: str, *, spawn: Spawn = spawn_program) -> None:
         self._profile = profile
+        self._spawn = spawn
         # Below /tmp where that can be: a unix socket's path has 107 bytes at most.
         base = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - a fresh private directory is made there
         self.root = Path(tempfile.mkdtemp(prefix="dra-demo-", dir=base))
         self.cdi_dir = self.root / "cdi"
-        self.driver: subprocess.Popen[bytes] | None = None
+        self.driver: Child | None = None
         self._log = self.root / "driver.log"
 
     def __enter__(self) -> Self:
@@ -81,18 +122,11 @@ class Stage:
     # The driver.
 
     def start_driver(self) -> int:
-        """Start `dra-driver run`; answers its process id. A session of its own keeps the terminal's Ctrl-C from it."""
+        """Start `dra-driver run`; answers its process id."""
         known = {option.variable for option in OPTIONS}
         environment = {key: value for key, value in os.environ.items() if key not in known}
         with self._log.open("ab") as log:
-            self.driver = subprocess.Popen(  # noqa: S603 - the driver itself
-                (sys.executable, "-m", "dra_driver", "run", *self.driver_flags()),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.driver = self._spawn(("run", *self.driver_flags()), environment, log)
         return self.driver.pid
 
     def driver_flags(self) -> tuple[str, ...]:

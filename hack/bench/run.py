@@ -25,6 +25,7 @@ QUESTIONS = {
     "cel": True,
     "allocate": True,
     "containers": True,
+    "tenants": True,
     "fleet": True,
 }
 

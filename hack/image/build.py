@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from driverimage import contents, image
+from driverimage import contents, image, sbom
 from driverimage.tree import ImageError
 
 
@@ -28,12 +28,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="source tree (default: this one)",
     )
+    parser.add_argument(
+        "--sbom",
+        type=Path,
+        metavar="FILE",
+        help="build of the packages that it names, or not at all",
+    )
     parser.add_argument("--table", action="store_true", help="print the table of docs/image.md")
     chosen = parser.parse_args(arguments)
     begun = time.monotonic()
     try:
         built = image.build(
-            chosen.output, version=chosen.version, name=chosen.name, source=chosen.source.resolve()
+            chosen.output,
+            version=chosen.version,
+            name=chosen.name,
+            source=chosen.source.resolve(),
+            given=chosen.sbom,
         )
     except ImageError as error:
         print(f"build: {error}", file=sys.stderr)
@@ -42,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{built.path}: {built.name}, sha256:{built.identity[:12]}, {built.path.stat().st_size / 1e6:.1f} MB"
     )
+    print(f"{built.sbom}: what it is made of, named in its label {sbom.LABEL}")
     print(f"built in {time.monotonic() - begun:.1f} s")
     return 0
 

@@ -34,7 +34,7 @@ def collected(source: Path) -> Tree:
         with bytecode.on_disk(merged(system.values())) as root:
             python = bytecode.Python(root, layout)
             require_same(python.run("-c", "import sys; print(sys.version)").strip())
-            driver = assemble.driver(source, python, backend)
+            driver, _ = assemble.driver(source, python, backend)
             lower = [assemble.without_sources(python, parts) for parts in (system, libraries)]
     return merged([*lower[0].values(), *lower[1].values(), driver])
 

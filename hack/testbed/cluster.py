@@ -59,7 +59,8 @@ def _by_hand(cluster: Cluster, profile: str) -> list[str]:
             "--boot-id-file",
             str(cluster.boot_id_file),
         ),
-        *("--simulated-profile", profile, "--log-format", "console"),
+        *("--backend", "simulated", "--simulated-profile", profile),
+        *("--log-format", "console"),
     ]
 
 

@@ -2,11 +2,13 @@
 """What every API server does for `KubeApi`, and what the fake one must therefore do like the real one."""
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
 
-from dra_driver.kube.base import Conflict, Invalid, KubeApi, NodeEvent, NotFound
+from dra_driver.kube.base import Conflict, Invalid, KubeApi, NameTaken, NodeEvent, NotFound
 from dra_driver.model.claim import AllocationResult, ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PodUid, PoolName
@@ -17,6 +19,7 @@ from dra_driver.model.slices import (
     PublishedDevice,
     SliceSpec,
     StoredSlice,
+    Taint,
     UpdateSlice,
 )
 
@@ -39,6 +42,7 @@ class ApiServer(Protocol):
     def slice(self, name: str, **spec: Any) -> Object: ...
 
 
+POOL = {"generation": 1, "resourceSliceCount": 1}
 GPU = PublishedDevice(
     DeviceName("gpu-0"),
     {"ecc": False, "index": 0, "model": "Example", "driverVersion": Version("1.2.3")},
@@ -91,6 +95,78 @@ def test_creating_what_exists_is_a_conflict(server: ApiServer) -> None:
     created(server)
     with pytest.raises(Conflict, match="already exists"):
         created(server)
+
+
+def test_whose_a_taken_name_is_can_be_asked(server: ApiServer) -> None:
+    """Our lists do not show what belongs to another node; its name is taken all the same."""
+    name = f"{server.node}-0"
+    theirs = server.slice(name, nodeName="other", pool={**POOL, "name": "other"})
+    uid = server.made(f"{server.group}/resourceslices", theirs)["metadata"]["uid"]
+    assert server.kube.list_slices().slices == ()
+    with pytest.raises(NameTaken, match="already exists") as caught:
+        created(server)
+    assert caught.value.name == name
+    found = server.kube.slice_holder(name)
+    assert (found.name, found.uid, found.driver) == (name, uid, server.driver)
+    assert (found.node, found.pool) == ("other", "other")
+    with pytest.raises(NotFound):
+        server.kube.slice_holder(f"{server.node}-nowhere")
+
+
+def changed_by_somebody(server: ApiServer, change: Callable[[Object], object]) -> StoredSlice:
+    """Our slice, once somebody with all rights has changed it."""
+    path = f"{server.group}/resourceslices/{created(server).name}"
+    _status, obj = server.call("GET", path)
+    change(obj)
+    status, answer = server.call("PUT", path, obj)
+    assert status == 200, answer
+    (stored,) = server.kube.list_slices().slices
+    return stored
+
+
+CHANGES: dict[str, Callable[[Object], object]] = {
+    "metadata.finalizers": lambda obj: obj["metadata"].update(finalizers=["example.com/hold"]),
+    "metadata.ownerReferences": lambda obj: obj["metadata"].pop("ownerReferences"),
+}
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_what_somebody_changes_is_noticed_and_put_right(server: ApiServer, path: str) -> None:
+    stored = changed_by_somebody(server, CHANGES[path])
+    assert list(stored.unlike) == [path]
+    again = server.kube.apply_slice_change(UpdateSlice(stored, stored.spec))
+    assert again is not None
+    assert (again.unlike, again.spec) == ({}, stored.spec)
+
+
+def test_labels_and_annotations_of_others_survive_a_rewrite(server: ApiServer) -> None:
+    both = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
+    stored = changed_by_somebody(server, lambda obj: obj["metadata"].update(both))
+    assert stored.unlike == {}
+    again = server.kube.apply_slice_change(UpdateSlice(stored, spec(server, 2)))
+    assert again is not None
+    assert (again.labels, again.annotations) == ({"team": "a"}, {"note": "b"})
+    _status, obj = server.call("GET", f"{server.group}/resourceslices/{stored.name}")
+    assert {key: obj["metadata"][key] for key in both} == both
+
+
+def test_a_slice_with_a_finalizer_goes_when_it_is_deleted(server: ApiServer) -> None:
+    stored = changed_by_somebody(server, CHANGES["metadata.finalizers"])
+    assert server.kube.apply_slice_change(DeleteSlice(stored)) is None
+    assert server.call("GET", f"{server.group}/resourceslices/{stored.name}")[0] == 404
+
+
+def test_a_taint_keeps_its_time_or_is_dropped_whole(server: ApiServer) -> None:
+    """Servers without DRADeviceTaints drop it."""
+    taint = Taint("example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
+    wanted = replace(spec(server), devices=(replace(GPU, taints=(taint,)),))
+    stored = server.kube.apply_slice_change(CreateSlice(f"{server.node}-0", wanted))
+    assert stored is not None
+    assert stored.unlike == {}
+    assert stored.spec in (wanted, spec(server))
+    again = server.kube.apply_slice_change(UpdateSlice(stored, replace(wanted, generation=2)))
+    assert again is not None
+    assert again.spec.devices == stored.spec.devices
 
 
 def test_updating_what_changed_is_a_conflict(server: ApiServer) -> None:

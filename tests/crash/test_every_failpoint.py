@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DRIVER, NodeProcess, wait_for
+from dra_driver.testing.invariants import read_state
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NodeProcess, wait_for
 
 RECOVERING = ("MarkStartedAgain", "recovered")
 UNPREPARING = (
@@ -44,7 +46,7 @@ def story_of(failpoint: str) -> str:
 def died(node: NodeProcess, failpoint: str, report: Path) -> None:
     """The process ended by its own hand, there."""
     assert node.process is not None
-    assert node.process.wait(60) == -signal.SIGKILL, node.log()
+    assert node.process.wait(DEADLINE_SECONDS) == -signal.SIGKILL, node.log()
     assert report.read_text() == failpoint
 
 
@@ -206,6 +208,12 @@ def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
     assert node.rows() == {claim.uid: ("Prepared", "boot-1+")}
 
 
+def is_known_whole(node: NodeProcess, uid: ClaimUid) -> bool:
+    """Whether the claim has its row again, and the names of its requests, which only the API server knows."""
+    row = read_state(node.state_file)[0].get(uid)
+    return row is not None and all(device.request_names for device in row.devices)
+
+
 @pytest.mark.parametrize(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "damage"]
 )
@@ -224,9 +232,8 @@ def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
     died(node, failpoint, tmp_path / "report")
 
     node.start_registered()
-    wait_for(
-        lambda: node.owners() == {"gpu-0": claim.uid}, "the running pod's claim, taken up again"
-    )
+    wait_for(lambda: is_known_whole(node, claim.uid), "the running pod's claim, taken up again")
+    assert node.owners() == {"gpu-0": claim.uid}
     assert node.state_file.with_name("state.db.damaged-1").read_bytes() == damaged
     assert node.cdi_files() == file
     node.kubelet.restart()
@@ -234,6 +241,7 @@ def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
     assert node.kubelet.prepare(DRIVER, [claim], pod="default/running") == before
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "publish"]
 )
@@ -260,6 +268,7 @@ def test_each_failpoint_has_a_story() -> None:
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 
 
+@pytest.mark.program
 def test_a_killed_driver_comes_back_with_everything(node: NodeProcess) -> None:
     claim = node.claim("one", ["gpu-0"])
     node.start_registered()

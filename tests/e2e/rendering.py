@@ -22,6 +22,7 @@ podAnnotations: {example.com/team: gpu}
 podLabels: {example.com/team: gpu}
 seLinuxOptions: {type: spc_t, level: "s0:c1,c2", role: system_r, user: system_u}
 appArmorProfile: {type: Localhost, localhostProfile: dra-driver}
+networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {team: monitoring}}}, {ipBlock: {cidr: 10.0.0.0/8}}]}
 serviceAccount: {name: accelerators, annotations: {example.com/team: gpu}}
 extraEnv: [{name: DRA_DRIVER_BOOT_ID_FILE, value: /boot-id}]
 extraVolumes: [{name: boot-id, hostPath: {path: /etc/machine-id, type: File}}]

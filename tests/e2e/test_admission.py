@@ -18,6 +18,10 @@ from onenode import helm, node_files
 from onenode.cluster import Cluster
 from onenode.namespaces import wait_until
 
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.planning.reconcile import slice_name
+from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
+
 pytestmark = pytest.mark.real
 
 NAME = "admission"  # of the release, its namespace and its account
@@ -25,6 +29,8 @@ ACCOUNT = f"system:serviceaccount:{NAME}:{NAME}-dra-driver"
 DRIVER = "admission.example.com"
 NODE = node_files.NODE
 GROUP = "resource.k8s.io"
+SLICE = f"00000-{DRIVER}-{NODE}"
+VICTIM = "other-node"
 RIGHTS = (
     "ServiceAccount",
     "ClusterRole",
@@ -34,6 +40,7 @@ RIGHTS = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
+SLICE_VERBS = ("get", "list", "watch", "create", "update", "delete")
 Object = dict[str, Any]
 
 
@@ -69,8 +76,8 @@ class Writer:
     def create(self, body: Object) -> str:
         return self.send("create", "", body)
 
-    def update(self, body: Object) -> str:
-        return self.send("replace", body["metadata"]["name"], body)
+    def update(self, body: Object, name: str = "") -> str:
+        return self.send("replace", name or body["metadata"]["name"], body)
 
     def delete(self, name: str) -> str:
         return self.send("delete", name)
@@ -83,7 +90,7 @@ def a_slice(version: str, **spec: Any) -> Object:
     return {
         "apiVersion": f"{GROUP}/{version}",
         "kind": "ResourceSlice",
-        "metadata": {"name": f"{NAME}-slice"},
+        "metadata": {"name": SLICE},
         "spec": {key: value for key, value in spec.items() if value is not None},
     }
 
@@ -124,7 +131,7 @@ def granted(cluster: Cluster, home: Path) -> Iterator[Cluster]:
         """An API server takes some seconds to heed a new policy."""
         if "denied request" in stranger.create(foreign):
             return True
-        cluster.kubectl("delete", "resourceslice", f"{NAME}-slice", "--ignore-not-found")
+        cluster.kubectl("delete", "resourceslice", SLICE, "--ignore-not-found")
         return False
 
     wait_until(policy_holds, "the policy to be in force")
@@ -163,18 +170,18 @@ def pod(granted: Cluster, home: Path) -> Writer:
 @pytest.fixture
 def other_nodes_slice(granted: Cluster) -> Iterator[Object]:
     """Somebody else's slice, that of another node of the same driver."""
-    body = a_slice(granted.resource_api, nodeName="other-node", pool="other-node")
-    body["metadata"]["name"] = "other-nodes-slice"
+    body = a_slice(granted.resource_api, nodeName=VICTIM, pool=VICTIM)
+    body["metadata"]["name"] = f"00000-{DRIVER}-{VICTIM}"
     granted.kubectl("create", "-f", "-", stdin=json.dumps(body))
-    yield granted.get("resourceslice", "other-nodes-slice")
-    granted.kubectl("delete", "resourceslice", "other-nodes-slice")
+    yield granted.get("resourceslice", body["metadata"]["name"])
+    granted.kubectl("delete", "resourceslice", body["metadata"]["name"])
 
 
 def test_a_pod_creates_changes_and_deletes_the_slices_of_its_node(pod: Writer) -> None:
     assert pod.create(a_slice(pod.version)) == ""
-    stored = json.loads(pod.cluster.kubectl("get", "resourceslice", f"{NAME}-slice", "-o", "json"))
+    stored = json.loads(pod.cluster.kubectl("get", "resourceslice", SLICE, "-o", "json"))
     assert pod.update(stored) == ""
-    assert pod.delete(f"{NAME}-slice") == ""
+    assert pod.delete(SLICE) == ""
     assert (
         pod.cluster.kubectl("get", "resourceslices", "--field-selector", f"spec.driver={DRIVER}")
         == ""
@@ -216,8 +223,85 @@ def test_a_pod_can_neither_change_nor_delete_another_nodes_slice(
 ) -> None:
     said = "may write ResourceSlices of that node only, not of other-node."
     assert said in pod.update({**other_nodes_slice, "apiVersion": f"{GROUP}/{pod.version}"})
-    assert said in pod.delete("other-nodes-slice")
-    assert pod.cluster.get("resourceslice", "other-nodes-slice") == other_nodes_slice
+    name = other_nodes_slice["metadata"]["name"]
+    assert said in pod.delete(name)
+    assert pod.cluster.get("resourceslice", name) == other_nodes_slice
+
+
+# Names, finalizers and owners: what could be turned against another node, or against who cleans up.
+
+ATTEMPTS = attempts(ACCOUNT, DRIVER, NODE, VICTIM)
+ONLY_NAMES, NO_FINALIZERS = ATTEMPTS.only_names, ATTEMPTS.no_finalizers
+METADATA = ATTEMPTS.metadata
+
+
+@pytest.mark.parametrize("how", METADATA)
+def test_a_pod_makes_no_slice_of_another_name_or_owner(pod: Writer, how: str) -> None:
+    metadata, said = METADATA[how]
+    for version in served(pod.cluster):
+        writer = Writer(pod.cluster, pod.kubeconfig, version)
+        assert said in writer.create(with_metadata(a_slice(version), metadata))
+    fields = ("--field-selector", f"spec.driver={DRIVER}", "-o", "name")
+    assert pod.cluster.kubectl("get", "resourceslices", *fields) == ""
+
+
+@pytest.mark.parametrize("how", [how for how in METADATA if "name" not in METADATA[how][0]])
+def test_a_pod_cannot_change_its_own_slice_to_that(pod: Writer, how: str) -> None:
+    metadata, said = METADATA[how]
+    assert pod.create(a_slice(pod.version)) == ""
+    try:
+        for version in served(pod.cluster):
+            path = f"/apis/{GROUP}/{version}/resourceslices/{SLICE}"
+            stored = json.loads(pod.cluster.kubectl("get", "--raw", path))
+            writer = Writer(pod.cluster, pod.kubeconfig, version)
+            assert said in writer.update(with_metadata(stored, metadata))
+    finally:
+        assert pod.delete(SLICE) == ""
+
+
+def test_a_pod_creates_nothing_by_an_update_of_what_is_not_there(pod: Writer) -> None:
+    name = f"00000-{DRIVER}-{VICTIM}"
+    said = pod.update(with_metadata(a_slice(pod.version), {"name": name}), name)
+    assert ONLY_NAMES in said or "not found" in said
+    assert pod.cluster.kubectl("get", "resourceslice", name, "--ignore-not-found") == ""
+
+
+def test_a_pod_cannot_go_on_with_a_slice_of_a_victims_name_that_it_made_before_the_policy(
+    pod: Writer,
+) -> None:
+    """It may delete it; an admin may too, since no finalizer holds it."""
+    name = f"00000-{DRIVER}-{VICTIM}"
+    body = with_metadata(a_slice(pod.version), {"name": name})
+    pod.cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    stored = json.loads(pod.cluster.kubectl("get", "resourceslice", name, "-o", "json"))
+    assert ONLY_NAMES in pod.update(stored)
+    assert ONLY_NAMES in pod.update(with_metadata(stored, {"finalizers": ["example.com/hold"]}))
+    assert pod.delete(name) == ""
+
+
+def test_a_pod_takes_the_names_that_the_driver_gives(pod: Writer) -> None:
+    """The first and last slice of a node, the first and last name for one that is taken, each with the Node as owner."""
+    node = json.loads(pod.cluster.kubectl("get", "node", NODE, "-o", "json"))
+    owner = {**A_NODE_OWNER, "name": NODE, "uid": node["metadata"]["uid"], "controller": True}
+    for index, variant in ((0, 0), (255, 0), (0, 1), (255, 15)):
+        name = slice_name(index, DriverName(DRIVER), NodeName(NODE), variant=variant)
+        body = with_metadata(a_slice(pod.version), {"name": name, "ownerReferences": [owner]})
+        assert pod.create(body) == ""
+        assert pod.delete(name) == ""
+
+
+def test_a_pod_takes_off_a_finalizer_that_somebody_else_put_on(pod: Writer) -> None:
+    body = with_metadata(a_slice(pod.version), {"finalizers": ["example.com/hold"]})
+    pod.cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    stored = json.loads(pod.cluster.kubectl("get", "resourceslice", SLICE, "-o", "json"))
+    assert pod.update(with_metadata(stored, {"finalizers": None})) == ""
+    assert pod.delete(SLICE) == ""
+
+
+def test_a_pod_can_see_whose_a_taken_name_is(pod: Writer, other_nodes_slice: Object) -> None:
+    path = f"/apis/{GROUP}/{pod.version}/resourceslices/{other_nodes_slice['metadata']['name']}"
+    command = ["kubectl", "--kubeconfig", str(pod.kubeconfig), "get", "--raw", path]
+    assert json.loads(pod._ask(command, None).stdout)["spec"]["nodeName"] == VICTIM
 
 
 def test_a_token_without_a_pod_writes_nothing(granted: Cluster, home: Path) -> None:
@@ -244,7 +328,7 @@ def test_the_account_may_do_what_the_driver_does_and_no_more(granted: Cluster) -
             "auth", "can-i", *question.split(), f"--as={ACCOUNT}", check=False
         )
         for question in (
-            *(f"{verb} resourceslices" for verb in ("list", "watch", "create", "update", "delete")),
+            *(f"{verb} resourceslices" for verb in SLICE_VERBS),
             "get resourceclaims --all-namespaces",
             "list resourceclaims --all-namespaces",
             "get nodes",
@@ -259,4 +343,4 @@ def test_the_account_may_do_what_the_driver_does_and_no_more(granted: Cluster) -
         )
     }
     allowed = [question for question, answer in answers.items() if answer.strip() == "yes"]
-    assert allowed == list(answers)[:9]
+    assert allowed == list(answers)[:10]

@@ -101,6 +101,22 @@ def test_no_object_is_rendered_twice(render: Render, release: str) -> None:
     ]
 
 
+def test_a_network_policy_is_made_by_value_and_lets_in_the_node_and_whom_it_names(
+    render: Render,
+) -> None:
+    assert of_kind(render(), "NetworkPolicy") == []
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    for metrics_from in ([], peers):
+        chosen = {"networkPolicy": {"enabled": True, "metricsFrom": metrics_from}}
+        objects = render(values=yaml.safe_dump(chosen))
+        (policy,) = of_kind(objects, "NetworkPolicy")
+        spec = policy["spec"]
+        assert spec["policyTypes"] == ["Ingress"]
+        assert spec["podSelector"] == daemonset(objects)["spec"]["selector"]
+        ports = [{"port": "http", "protocol": "TCP"}]
+        assert spec["ingress"] == ([{"from": peers, "ports": ports}] if metrics_from else [])
+
+
 # Which cluster
 
 
@@ -306,8 +322,12 @@ def test_host_directories_have_the_same_path_inside(render: Render) -> None:
         spec = daemonset(objects)["spec"]["template"]["spec"]
         (main,) = spec.get("initContainers") or spec["containers"]
         mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
-        volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
-        assert mounts | {"cgroups": ""} == volumes | {"cgroups": ""}
+        mounts.pop("token", None)  # it comes from the API server
+        assert mounts | {"cgroups": ""} == {
+            volume["name"]: volume["hostPath"]["path"]
+            for volume in spec["volumes"]
+            if "hostPath" in volume
+        } | {"cgroups": ""}
         variables = {variable["name"]: variable.get("value") for variable in main["env"]}
         assert {
             name: variables[name] for name in variables if name.endswith(("_DIR", "_SOCKET"))
@@ -504,6 +524,7 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("proxy: {https: 'proxy:3128'}", "at '/proxy/https': 'proxy:3128' does not match pattern '^(https?://"),
         ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
         ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
+        ("simulated: {profile: mixed}", "simulated.profile is mixed, and the backend is auto: add --set backend.name=simulated"),
         ("backend: {options: {a=b: c}}", 'backend.options has the key "a=b"; a key has no =.'),
         ("deviceClasses: {apiVersion: v1alpha3}", "at '/deviceClasses/apiVersion': value must be one of"),
         ("{onlyGpuNodes: true, affinity: {podAffinity: {}}}", "Set either onlyGpuNodes or affinity"),

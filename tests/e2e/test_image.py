@@ -12,11 +12,14 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from driverimage import archive, assemble, debian, image, wheels
+from driverimage import archive, assemble, debian, image, sbom, wheels
+from driverimage.tree import ImageError
 
 from dra_driver import __version__
+from tests.packaging.test_sbom import faults
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +95,7 @@ def test_the_driver_runs_without_any_right(
 ) -> None:
     version = run("/usr/local/bin/dra-driver", "--version")
     assert (version.returncode, version.stdout) == (0, f"dra-driver {__version__}\n"), version
-    words = ("devices", "--node-name", "n", "--simulated-profile", "h100x8", "--json")
+    words = ("devices", "--node-name", "n", "--backend", "simulated", "--json")
     devices = run("/usr/local/bin/dra-driver", *words)
     assert (devices.returncode, len(devices.stdout.splitlines())) == (0, 8), devices
 
@@ -153,6 +156,58 @@ def test_the_same_sources_make_the_same_bytes_without_a_cache_too(
     again = image.build(tmp_path / "again.tar")
     assert again.identity == built.identity
     assert again.path.read_bytes() == built.path.read_bytes()
+
+
+def the_bill(built: image.Image) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(built.sbom.read_text())
+    return found
+
+
+def test_the_bill_of_materials_names_every_package_of_the_image(
+    built: image.Image, bundle: Path
+) -> None:
+    named = {
+        (entry["purl"].partition("/")[0], entry["name"], entry["version"])
+        for entry in the_bill(built)["components"]
+        if entry["type"] == "library"
+    }
+    root, there = bundle / "rootfs", set()
+    for record in (root / "var/lib/dpkg/status.d").iterdir():
+        fields = dict(re.findall(r"^(Package|Version): (.*)$", record.read_text(), re.MULTILINE))
+        there.add(("pkg:deb", fields["Package"], fields["Version"]))
+    for metadata in root.rglob("*.dist-info/METADATA"):
+        fields = dict(re.findall(r"^(Name|Version): (.*)$", metadata.read_text(), re.MULTILINE))
+        name, version = fields["Name"], fields["Version"]
+        if name != "dra-driver":
+            there.add(("pkg:pypi", re.sub(r"[-_.]+", "-", name).lower(), version))
+    assert len(there) > 20
+    assert named == there
+
+
+def test_the_image_names_its_bill_of_materials(built: image.Image) -> None:
+    with tarfile.open(built.path) as packed:
+        (manifest,) = json.load(packed.extractfile("manifest.json"))
+        config = json.load(packed.extractfile(manifest["Config"]))
+    digest = hashlib.sha256(built.sbom.read_bytes()).hexdigest()
+    assert config["config"]["Labels"][sbom.LABEL] == f"sha256:{digest}"
+    layers = the_bill(built)["metadata"]["component"]["properties"][:3]
+    assert [entry["value"] for entry in layers] == config["rootfs"]["diff_ids"]
+    assert list(faults(the_bill(built))) == []
+
+
+def test_from_its_bill_of_materials_the_same_image_comes_and_no_other(
+    built: image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    again = image.build(tmp_path / "again.tar", given=built.sbom)
+    assert (again.identity, again.sbom.read_bytes()) == (built.identity, built.sbom.read_bytes())
+    other = the_bill(built)
+    (zlib,) = [entry for entry in other["components"] if entry["name"] == "zlib1g"]
+    zlib["hashes"][0]["content"] = "0" * 64
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    with pytest.raises(ImageError, match=r"\n  zlib1g: it has "):
+        image.build(tmp_path / "other.tar", given=tmp_path / "other.json")
+    assert not (tmp_path / "other.tar").exists()
 
 
 def test_another_tag_shares_all_layers(built: image.Image, tmp_path: Path) -> None:

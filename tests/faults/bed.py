@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 from copy import deepcopy
 from pathlib import Path
 from threading import Thread
@@ -30,6 +29,7 @@ from dra_driver.testing.invariants import (
     read_state,
     violations,
 )
+from tests import starting
 from tests.faults.armed import empty_disks, fill_disks
 from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
 
@@ -39,8 +39,8 @@ PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 class Bed(NodeProcess):
     """A `NodeProcess` with handles for faults. `slowly` waits are only deadlines against hanging."""
 
-    def __init__(self, root: Path, api: FakeApi) -> None:
-        super().__init__(root, api)
+    def __init__(self, root: Path, api: FakeApi, *, program: bool = False) -> None:
+        super().__init__(root, api, program=program)
         self.control = root / "control"
         self.fault_file = root / "faults.yaml"
         self.fault_file.write_text("devices: {}\n")
@@ -52,15 +52,13 @@ class Bed(NodeProcess):
         """Start the driver; its log comes through a pipe, since files may be impossible to write."""
         assert not die_at, "arm it instead"
         self.log_file.touch()
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.faults.armed", str(self.control), "--"),
-                *self.arguments(),
-                *("--simulated-faults", str(self.fault_file)),
-                *extra,
-            ],
+        faults = ("--simulated-faults", str(self.fault_file))
+        self.process = starting.start(
+            "tests.faults.armed",
+            [str(self.control), "--", *self.arguments(), *faults, *extra],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            program=self.program,
         )
         self._reader = Thread(target=self._copy_log, args=(self.process.stdout,))
         self._reader.start()
@@ -91,7 +89,7 @@ class Bed(NodeProcess):
 
     def register(self) -> None:
         """Wait until the kubelet calls this very process, not the socket of a killed one."""
-        wait_for(lambda: self.alive() and self.registers(), f"registration; log:\n{self.log()}")
+        wait_for(lambda: self.alive() and self.registers(), "registration", log=self.log)
 
     def registers(self) -> bool:
         """Whether the kubelet found the driver."""

@@ -48,6 +48,7 @@ def touch(paths: list[Path]) -> None:
         how(path)
 
 
+@pytest.mark.program
 def test_touched_files_come_back_by_themselves(bed: Bed) -> None:
     known, paths = prepared(bed)
     touch(paths)

@@ -141,7 +141,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
         [sys.executable, "-c", CHILD, str(tmp_path_factory.mktemp("disks")), *POINTS],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -67,7 +67,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ["unshare", "-Urm", sys.executable, "-c", CHILD, str(directory), *POINTS],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

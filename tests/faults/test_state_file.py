@@ -20,7 +20,7 @@ from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_r
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
 from tests.faults.bed import Bed
-from tests.node_process import DRIVER, wait_for
+from tests.node_process import DEADLINE_SECONDS, DRIVER, wait_for
 
 CLAIMS = (
     a_claim("one", configs=[a_config(label="x")]),
@@ -185,7 +185,7 @@ def test_a_file_of_a_newer_driver_ends_the_start_and_goes_on_working_there(bed: 
     before = bed.state_file.read_bytes()
     bed.start()
     assert bed.process is not None
-    assert bed.process.wait(60) == 1
+    assert bed.process.wait(DEADLINE_SECONDS) == 1
     bed.stop()
     last = bed.log().splitlines()[-1]
     assert "needs a driver that reads schema 99" in last

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver cleanup` on a node where the real driver ran: what goes, what stays, what is refused, what force breaks."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
+from tests import starting
 from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 CLEAN, LEFT, REFUSED = 0, 1, 3
@@ -18,17 +17,11 @@ class Done:
     """One run of the command."""
 
     def __init__(self, node: NodeProcess, *flags: str, arguments: list[str] | None = None) -> None:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "dra_driver", "cleanup"),
-                *(arguments or node.arguments()),
-                *flags,
-            ],
-            capture_output=True,
-            text=True,
+        done = starting.run(
+            "dra_driver",
+            *("cleanup", *(arguments or node.arguments()), *flags),
             timeout=DEADLINE_SECONDS,
-            check=False,
-            env=dict(os.environ),
+            program=node.program,
         )
         self.code = done.returncode
         self.out = done.stdout.splitlines()
@@ -55,6 +48,7 @@ def ran(node: NodeProcess) -> None:
     wait_for(node.slices, "the slice")
 
 
+@pytest.mark.program
 def test_after_a_driver_that_ended_the_node_is_as_before(node: NodeProcess) -> None:
     before = disk(node)
     ran(node)

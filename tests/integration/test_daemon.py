@@ -18,7 +18,7 @@ import yaml
 from dra_driver.kubelet.pb import dra_health_v1_pb2 as health_pb
 from dra_driver.testing.fake_api import FakeApi, Hold
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 
 def devices_of(node: NodeProcess) -> list[str]:
@@ -36,7 +36,9 @@ def health_of(node: NodeProcess, device: str, *, until: int) -> str:
 
 @pytest.fixture
 def faults(node: NodeProcess) -> Path:
-    return node.root / "faults.yaml"
+    path = node.root / "faults.yaml"
+    path.write_text("devices: {}\n")
+    return path
 
 
 @pytest.fixture(params=["v1", "v1beta2", "v1beta1"])
@@ -71,6 +73,7 @@ def test_a_cluster_without_dra_is_named_plainly_and_the_driver_stays_up() -> Non
         node.close()
 
 
+@pytest.mark.program
 def test_no_request_is_made_while_nothing_changes(node: NodeProcess) -> None:
     node.start_registered()
     wait_for(node.slices, "the slice")
@@ -315,7 +318,7 @@ def test_a_broken_kubeconfig_ends_the_start_with_one_line(node: NodeProcess) -> 
     node.kubeconfig.write_text("clusters: [oops\n")
     node.start()
     assert node.process is not None
-    assert node.process.wait(60) == 1
+    assert node.process.wait(DEADLINE_SECONDS) == 1
     last = node.log().splitlines()[-1]
     assert last.startswith("dra-driver: ")
     assert str(node.kubeconfig) in last

@@ -6,16 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from dra_driver.backends.profiles import PROFILES
+from dra_driver.cli.demo import Step, _show_json, story
+from dra_driver.errors import Permanent
+from dra_driver.testing.stage import Stage
+from tests.starting import Process, start
 
 COMMAND = (sys.executable, "-m", "dra_driver", "demo")
-HANGING_SECONDS = 100
+HANGING_SECONDS = 300
+# Their demos are played by the program; the others' stories on stages of this process.
+PLAYED = ("b580x2", "h100x8")
 
 STEPS = [
     "opening",
@@ -50,11 +56,34 @@ def is_running(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("profile", sorted(PROFILES))
+@pytest.mark.parametrize("profile", PLAYED)
 def test_every_profile_has_a_demo(profile: str) -> None:
     ended = play("--json", "--profile", profile)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list(steps_of(ended.stdout)) == STEPS
+
+
+def forked(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
+    return start(
+        "dra_driver", arguments, stdout=log, stderr=log, env=environment, start_new_session=True
+    )
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - set(PLAYED)))
+def test_every_other_profile_has_a_story_to_the_end(
+    keeps_signals: None, capsys: pytest.CaptureFixture[str], profile: str
+) -> None:
+    with Stage(profile, spawn=forked) as stage:
+        told = [show(step) for step in story(stage)]
+    assert [*told, "done"] == STEPS
+    assert list(steps_of(capsys.readouterr().out)) == told
+    assert not stage.root.exists()
+
+
+def show(step: Step) -> str:
+    """As `demo --json` shows it; answers its name."""
+    _show_json(step)
+    return step.name
 
 
 def test_what_the_demo_shows_agrees_with_itself_and_nothing_is_left() -> None:
@@ -93,6 +122,15 @@ def test_the_text_says_first_what_is_embedded_and_last_how_long_it_took() -> Non
 
 
 @pytest.fixture
+def keeps_signals() -> Iterator[None]:
+    """A stage that ends ignores the signals that would hurry it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
 def heeds_interrupts() -> Iterator[None]:
     """A shell starts what it runs in the background with SIGINT ignored, and children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -117,7 +155,16 @@ def test_a_signal_ends_the_driver_and_removes_the_directory(
 
 
 def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log() -> None:
+    with Stage("none-such") as stage:
+        stage.start_driver()
+        with pytest.raises(Permanent) as raised:
+            stage.wait_for("it is there", stage.slices)
+    assert "the driver ended with 1" in str(raised.value)
+    assert "no simulated profile 'none-such'" in str(raised.value)
+
+
+def test_a_profile_that_there_is_none_of_is_refused_before_anything_starts() -> None:
     ended = play("--profile", "none-such")
-    assert ended.returncode == 1
-    assert "the driver ended with 1" in ended.stderr
-    assert "no simulated profile 'none-such'" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "argument --profile: invalid choice: 'none-such' (choose from " in ended.stderr
+    assert "b580x2" in ended.stderr

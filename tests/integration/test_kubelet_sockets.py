@@ -66,7 +66,7 @@ class Service:
         self.crash = False
 
     def prepare(
-        self, refs: Sequence[ClaimRef]
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> dict[ClaimUid, tuple[PreparedDevice, ...] | Refusal]:
         if self.crash:
             raise ZeroDivisionError("a fault in the driver")
@@ -78,7 +78,9 @@ class Service:
             for ref in refs
         }
 
-    def unprepare(self, refs: Sequence[ClaimRef]) -> dict[ClaimUid, Refusal | None]:
+    def unprepare(
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> dict[ClaimUid, Refusal | None]:
         if self.crash:
             raise ZeroDivisionError("a fault in the driver")
         self.unprepared += refs

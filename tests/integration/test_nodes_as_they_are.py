@@ -17,7 +17,7 @@ import yaml
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import KubeletError
 from tests.connect_proxy import ConnectProxy
-from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 TESTS = Path(__file__).parents[1]
 TLS = TESTS / "unit" / "kube" / "tls"
@@ -33,6 +33,7 @@ class Hardware:
 
     def __init__(self, node: NodeProcess) -> None:
         self._file = node.root / "faults.yaml"
+        self.lacks()
         self.flags = ("--simulated-faults", str(self._file))
 
     def lacks(self, *names: str) -> None:
@@ -243,7 +244,7 @@ def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
     before = node.state_file.read_bytes()
     node.start()
     assert node.process is not None
-    assert node.process.wait(60) == 1
+    assert node.process.wait(DEADLINE_SECONDS) == 1
     assert (
         node.log()
         .splitlines()[-1]

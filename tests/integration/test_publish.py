@@ -16,13 +16,14 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.events import DriverEvent, FieldsDropped, PublishFailed, SliceLost
 from dra_driver.model.health import HealthStatus
 from dra_driver.services.inventory import InventoryFeed
-from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.publish import Publisher
+from dra_driver.services.vanished import PublisherInputs
 from dra_driver.services.watch_health import HealthFeed
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
 from dra_driver.testing.fake_api import FakeApi, Object, Reset
 
 SLICE = f"00000-{A_DRIVER}-{A_NODE}"
-PATIENCE_SECONDS = 60.0  # only against hanging
+PATIENCE_SECONDS = 300.0  # only against hanging
 
 
 class Parts:
@@ -34,8 +35,8 @@ class Parts:
         self.faults = faults
         context = BackendContext(A_NODE, {"profile": profile, "faults": str(faults)})
         inventory = InventoryFeed(SimulatedBackend(context))
-        self.health = HealthFeed(inventory.current, A_POOL)
-        inputs = PublisherInputs(inventory.current, frozenset, self.health.set_kept)
+        self.health = HealthFeed(inventory.current, A_POOL, age=inventory.age)
+        inputs = PublisherInputs(inventory.known, frozenset, self.health.set_kept)
         self.publisher = Publisher(self.kube, inputs, place=A_PLACE, observe=self.events.append)
         inventory.subscribe(self.health.wake)
         inventory.subscribe(self.publisher.wake)

@@ -14,13 +14,13 @@ import structlog
 from dra_driver.kubelet.registration import Registrar
 from dra_driver.model.ids import DriverName
 from dra_driver.testing.fake_kubelet import FakeKubelet
-from tests.node_process import DRIVER, NodeProcess, wait_for
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NodeProcess, wait_for
 
 
 @pytest.fixture
 def successor(node: NodeProcess) -> Iterator[NodeProcess]:
     """A second process of the same node: same files, kubelet and API server."""
-    found = NodeProcess(node.root, node.api)
+    found = NodeProcess(node.root, node.api, program=node.program)
     found.kubelet.close()
     node.kubelet.close()
     found.kubelet = node.kubelet = FakeKubelet(node.root, reserve=node.reserve)
@@ -35,7 +35,9 @@ def leads(process: NodeProcess) -> bool:
 
 def status(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_SECONDS
+        ) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
@@ -95,6 +97,7 @@ def test_a_rolling_update_keeps_claims_slices_and_one_leader(
     assert [path.name for path in node.kubelet.registry_dir.iterdir()] == []
 
 
+@pytest.mark.program
 def test_a_rollback_is_an_update_back(node: NodeProcess, successor: NodeProcess) -> None:
     node.start_registered("--pod-uid", "uid-a")
     successor.start("--pod-uid", "uid-b")
@@ -144,7 +147,7 @@ def test_a_second_process_without_a_pod_uid_is_refused(
     node.start_registered()
     successor.start()
     assert successor.process is not None
-    assert successor.process.wait(60) == 1
+    assert successor.process.wait(DEADLINE_SECONDS) == 1
     assert "another process of this driver serves" in successor.log()
     assert f"process {node.process.pid if node.process else 0}, version" in successor.log()
     claim = node.claim("claim", ["gpu-0"])
@@ -165,7 +168,7 @@ def test_a_stranger_under_the_drivers_name_is_named_and_nothing_is_touched(
     try:
         node.start()
         assert node.process is not None
-        assert node.process.wait(60) == 1
+        assert node.process.wait(DEADLINE_SECONDS) == 1
         assert (
             f"another plugin answers the kubelet under the name {DRIVER}: {stranger.path}"
             in node.log()

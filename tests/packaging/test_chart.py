@@ -18,6 +18,8 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli.main import main
 from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.kube.discovery import WIRES
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dra-driver"
@@ -133,9 +135,83 @@ def test_the_classes_are_rewritten_from_the_name_that_they_have() -> None:
     assert f'replace "{DEFAULT_DRIVER_NAME}" $.Values.driverName' in template("deviceclasses.yaml")
 
 
+def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -> None:
+    text = template("cleanup.yaml")
+    assert "automountServiceAccountToken: false" in text
+    cleaning, waiting = text.split("\n      containers:\n")
+    assert "mountPath: /var/run/secrets/kubernetes.io/serviceaccount" in cleaning
+    waiting = waiting.partition("\n      volumes:\n")[0]
+    assert "volumeMounts" not in waiting
+    assert "runAsUser: 65534\n            runAsGroup: 65534\n" in waiting
+    assert "automountServiceAccountToken: true" in template("daemonset.yaml")
+    assert "automountServiceAccountToken" not in template("_pod.tpl")
+
+
+def test_openshifts_object_allows_what_the_pods_need_and_no_more() -> None:
+    """Its whole schema is in tests/e2e/test_chart_rights.py."""
+    lines = [
+        re.sub(r"\{\{.*?\}\}", "x", line)
+        for line in template("openshift.yaml").splitlines()
+        if not line.strip().startswith("{{")
+    ]
+    found = yaml.safe_load("\n".join(lines))
+    allowed = {name for name, value in found.items() if value is True}
+    assert allowed == {"allowHostDirVolumePlugin", "readOnlyRootFilesystem"}
+    assert (found["requiredDropCapabilities"], found["allowedCapabilities"]) == (["ALL"], [])
+    assert {"priority", "volumes", "defaultAddCapabilities"} <= found.keys()
+    assert len(found["users"]) == 1
+
+
 def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
     paths = re.findall(r"path: (/[a-z]+)\n +port: http", template("daemonset.yaml"))
     assert paths == ["/livez", "/livez", "/readyz"]
+
+
+def test_the_network_policy_is_about_the_drivers_pods_and_their_port() -> None:
+    text = template("networkpolicy.yaml")
+    selector = re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text)
+    driver = 'include "dra-driver.selector" . | nindent 6 }}\n      app.kubernetes.io/component: driver\n'
+    assert selector == [f"      {{{{- {driver}"]
+    assert driver in template("daemonset.yaml")
+    (port,) = re.findall(r"- port: (\w+)", text)
+    assert f"- name: {port}\n              containerPort:" in template("daemonset.yaml")
+    assert "policyTypes: [Ingress]" in text  # the driver itself may connect to the API server
+    assert VALUES["networkPolicy"] == {"enabled": False, "metricsFrom": []}
+
+
+@pytest.mark.parametrize(
+    ("peer", "taken"),
+    [
+        ({"podSelector": {}}, True),
+        ({"namespaceSelector": {}, "podSelector": {"matchLabels": {"a": "b"}}}, True),
+        ({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}, True),
+        ({}, False),
+        ({"namespace": "monitoring"}, False),
+        ({"ipBlock": {"except": []}}, False),
+        ("monitoring", False),
+    ],
+)
+def test_the_schema_takes_the_peers_of_a_network_policy(peer: object, taken: bool) -> None:
+    part = dict(described(SCHEMA))["networkPolicy.metricsFrom"]
+    assert jsonschema_takes(part["items"], peer) is taken
+
+
+def jsonschema_takes(schema: Object, value: object) -> bool:
+    """As far as this schema goes: types, required and known names."""
+    if schema["type"] == "array":
+        return isinstance(value, list) and all(
+            jsonschema_takes(schema["items"], item) for item in value
+        )
+    if schema["type"] == "string":
+        return isinstance(value, str)
+    if not isinstance(value, dict) or len(value) < schema.get("minProperties", 0):
+        return False
+    known = schema.get("properties", {})
+    if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+        return False
+    return set(schema.get("required", ())) <= value.keys() and all(
+        jsonschema_takes(known[name], inner) for name, inner in value.items() if name in known
+    )
 
 
 # Values and their schema
@@ -247,7 +323,7 @@ def test_the_page_names_the_mounts_of_the_templates_and_why() -> None:
         r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", everything()
     )
     assert written == {name: "read" if read_only else "write" for name, read_only in mounts}
-    volumes = re.findall(r"- name: ([a-z-]+)\n +hostPath:", everything())
+    volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected):", everything())
     assert sorted(volumes) == sorted(written)
 
 
@@ -288,11 +364,64 @@ def test_the_page_names_values_that_exist() -> None:
         for name in re.findall(r"`([A-Za-z.]+)`", cell)
     }
     named |= set(re.findall(r"--set ([A-Za-z.]+)=", PAGE))
-    named |= set(re.findall(r"`([a-z][A-Za-z]+\.[A-Za-z]+)=", PAGE)) - {"seLinuxOptions.type"}
+    named |= set(re.findall(r"`([a-z][A-Za-z]+\.[A-Za-z]+)=", PAGE))
     assert len(named) > 15
-    assert named - set(leaves(VALUES)) == set()
+    free = {name for name in named if name.rpartition(".")[0] in FREE}
+    assert named - free - set(leaves(VALUES)) == set()
 
 
 def test_the_admission_policy_covers_every_version_that_the_driver_speaks() -> None:
     (listed,) = re.findall(r"apiVersions: \[(.*)\]", template("admission-policy.yaml"))
     assert listed.split(", ") == [wire.version for wire in WIRES]
+
+
+def policy() -> Any:
+    """The admission policy as YAML, with a word in place of each thing that helm fills in."""
+    text = re.sub(r"^ *\{\{-.*\}\}\n", "", template("admission-policy.yaml"), flags=re.MULTILINE)
+    text = text.replace('{{ printf "%s-" .Values.driverName | quote }}', '"DRIVER-"')
+    text = text.replace('{{ printf "00000-%s-" .Values.driverName | quote }}', '"00000-DRIVER-"')
+    return next(yaml.safe_load_all(re.sub(r"\{\{.*?\}\}", "FILLED", text)))["spec"]
+
+
+def test_the_admission_policy_meets_writers_of_every_version_and_fails_closed() -> None:
+    spec = policy()
+    assert spec["failurePolicy"] == "Fail"
+    assert spec["matchConstraints"]["matchPolicy"] == "Equivalent"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["spec.driver", "spec.?nodeName", "spec.pool.name", "metadata.?generateName", "metadata.?finalizers", "metadata.?ownerReferences", "variables.fullName"],
+)  # fmt: skip
+def test_the_admission_policy_pins(field: str) -> None:
+    assert [check for check in policy()["validations"] if field in check["expression"]] != []
+
+
+def test_the_admission_policy_lets_pass_the_names_that_the_driver_gives_and_no_others() -> None:
+    variables = {entry["name"]: entry["expression"] for entry in policy()["variables"]}
+    (numbered,) = re.findall(r'matches\("(.*?)"\)', variables["numbered"])
+    driver, node = DriverName("gpu.example.com"), NodeName("node-1")
+
+    def passes(index: int, variant: int) -> bool:
+        return bool(re.match(numbered, slice_name(index, driver, node, variant=variant)))
+
+    slices = 256  # as ADR 4 says
+    assert all(
+        passes(index, variant) for index in range(slices) for variant in range(NAME_VARIANTS)
+    )
+    assert not passes(slices, 0)
+    assert not passes(0, NAME_VARIANTS)
+
+
+@pytest.mark.parametrize("length", [190, 210, 230, 253])
+def test_the_admission_policy_knows_names_that_are_shortened(length: int) -> None:
+    """What its variable `shortened` asks, in Python: CEL of admission is evaluated in tests/e2e only."""
+    driver, node = DriverName("d" * 63), NodeName("n" * length)
+    name = slice_name(7, driver, node, variant=3)
+    full = f"00007.3-{driver}-{node}"
+    assert len(full) > 253
+    assert re.search(r"-[0-9a-f]{16}$", name)
+    assert 200 < len(name) <= 253
+    assert full.startswith(name[: len(name) - 17])

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
 from dra_driver.testing.plain_client import PLURALS, PlainClient
+from tests import starting
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
@@ -50,6 +52,7 @@ PAGES = [
 ]
 DRIVER = DriverName("gpu.dra-driver.dev")
 NODE = "node-1"
+HANGING_SECONDS = 300
 Object = dict[str, Any]
 
 
@@ -106,20 +109,21 @@ def driver_commands() -> list[Any]:
 def test_commands_of_the_driver_run_and_print_what_is_shown(
     arguments: list[str], output: str
 ) -> None:
-    command = (sys.executable, "-m", "dra_driver", *arguments)
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    ended = starting.run("dra_driver", *arguments, timeout=HANGING_SECONDS)
     assert ended.returncode == 0, ended.stderr
     assert not output or ended.stdout == output
 
 
+@cache
+def said_of_run(option: str) -> str:
+    said = starting.run("dra_driver", "run", option, timeout=HANGING_SECONDS)
+    assert said.returncode == 0
+    return said.stdout
+
+
 @pytest.mark.parametrize(("path", "option"), [(page, "--help") for page in PAGES], ids=str)
 def test_flags_of_the_driver_in_commands_are_known(path: Path, option: str) -> None:
-    known = subprocess.run(
-        (sys.executable, "-m", "dra_driver", "run", option),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    known = said_of_run(option)
     for words, _output in commands(path):
         if ".venv/bin/dra-driver" in words:
             flags = [word for word in words if word.startswith("--")]
@@ -184,7 +188,7 @@ def test_the_configuration_that_is_shown_is_understood() -> None:
 
 def test_the_fault_file_that_is_shown_is_understood() -> None:
     (text,) = blocks(ROOT / "docs" / "try-it.md", "yaml")
-    faults = parse_faults(text.encode(), Path("faults.yaml"))
+    faults = parse_faults(text.encode(), Path("faults.yaml"), ["gpu-0", "gpu-1"])
     assert sorted(faults) == ["gpu-0", "gpu-1"]
 
 

@@ -18,6 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "hack" / "kind-demo"
+EXAMPLE_IMAGE = "docker.io/library/busybox:1.36.1@sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662"
 TOOLS = ("docker", "kind", "helm", "kubectl")
 # Nothing but the shell's own words: there is no other program on the PATH.
 STAND_IN = """#!/bin/sh
@@ -26,6 +27,9 @@ echo "$KIND_EXPERIMENTAL_PROVIDER: $called" >> "$CALLS"
 case $called in
     $FAILING) echo "it says why" >&2; exit 3 ;;
     "kind get clusters") echo "$CLUSTERS" ;;
+    *" apply --filename "*)
+        for manifest; do :; done
+        while read -r line; do case $line in image:*) echo "${line#image: }" >> "$CALLS.images" ;; esac; done < "$manifest" ;;
     *"logs uses-gpu") echo "GPU_DEVICE_GPU_0=GPU-12"; echo "GPU_COUNT=1" ;;
     *"get resourceclaims --output=json") echo "$CLAIMS" ;;
 esac
@@ -104,7 +108,9 @@ def shown(call: str, archive: Path) -> str:
     """A call with the names of this run taken out."""
     for path, name in ((str(archive), "DRIVER"), (str(ROOT), "ROOT")):
         call = call.replace(path, name)
-    return re.sub(r"/\S*/pods\.tar", "PODS", call)
+    call = call.replace(EXAMPLE_IMAGE, "EXAMPLE_IMAGE")
+    call = re.sub(r"/\S*/pods\.tar", "PODS", call)
+    return re.sub(r"--filename /\S*/", "--filename FOLDER/", call)
 
 
 WHOLE_STORY = """\
@@ -112,20 +118,20 @@ docker info
 kind get clusters
 kind create cluster --name dra-driver --config ROOT/hack/kind-config.yaml --wait 180s
 kubectl --context kind-dra-driver get --raw /apis/resource.k8s.io/v1
-docker pull busybox
-docker tag busybox localhost/busybox:1
+docker pull EXAMPLE_IMAGE
+docker tag EXAMPLE_IMAGE localhost/busybox:1
 docker save --output PODS localhost/busybox:1
 kind load image-archive DRIVER --name dra-driver
 kind load image-archive PODS --name dra-driver
 helm upgrade --install dra-driver ROOT/helm/dra-driver --kube-context kind-dra-driver \
---namespace dra-driver --create-namespace --set image.tag=kind-demo --set simulated.profile=h100x8
+--namespace dra-driver --create-namespace --set image.tag=kind-demo --set backend.name=simulated --set simulated.profile=h100x8
 kubectl --context kind-dra-driver --namespace dra-driver rollout restart daemonset/dra-driver
 kubectl --context kind-dra-driver --namespace dra-driver rollout status daemonset/dra-driver --timeout=180s
-kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/gpu.yaml
+kubectl --context kind-dra-driver apply --filename FOLDER/gpu.yaml
 kubectl --context kind-dra-driver wait --for=condition=Ready pod/uses-gpu --timeout=180s
-kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/memory.yaml
+kubectl --context kind-dra-driver apply --filename FOLDER/memory.yaml
 kubectl --context kind-dra-driver wait --for=condition=Ready pod/needs-60gi --timeout=180s
-kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/shared-claim.yaml
+kubectl --context kind-dra-driver apply --filename FOLDER/shared-claim.yaml
 kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-first --timeout=180s
 kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-second --timeout=180s
 kubectl --context kind-dra-driver logs uses-gpu
@@ -141,6 +147,12 @@ def test_the_whole_story_is_these_calls_in_this_order(play: Play, archive: Path)
     assert (played.code, played.error) == (0, "")
     expected = [f"docker: {line}" for line in WHOLE_STORY.splitlines()]
     assert [shown(call, archive) for call in played.calls] == expected
+
+
+def test_the_example_pods_run_the_image_that_was_loaded(play: Play, tmp_path: Path) -> None:
+    assert play().code == 0
+    images = (tmp_path / "calls.images").read_text().split()
+    assert set(images) == {"localhost/busybox:1"}
 
 
 def test_at_the_end_each_pods_devices_are_shown_and_how_to_remove_the_cluster(play: Play) -> None:
@@ -216,8 +228,8 @@ FAILURES = {
     "kind get clusters": "Is the container engine running?",
     "kind create cluster*": "docs/kind.md lists usual reasons.",
     "*get --raw*": "need Kubernetes 1.34 or newer, which serves resource.k8s.io/v1",
-    "docker pull*": "The example pods run busybox from a public registry, tagged localhost/busybox:1.",
-    "docker save*": "The example pods run busybox from a public registry, tagged localhost/busybox:1.",
+    "docker pull*": "from a public registry, tagged localhost/busybox:1.",
+    "docker save*": "from a public registry, tagged localhost/busybox:1.",
     "kind load image-archive*driver.tar*": "driver.tar an image archive, and has the machine disk space?",
     "kind load image-archive*pods.tar*": "pods.tar an image archive, and has the machine disk space?",
     "helm*": "logs daemonset/dra-driver",

@@ -57,6 +57,18 @@ PLACED = {
 }
 
 
+IMAGE = "docker.io/library/busybox:1.36.1@sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662"
+
+
+def test_the_pods_of_the_examples_run_one_image_that_any_cluster_can_pull() -> None:
+    """The test bed and hack/kind-demo put their own in place of exactly this name."""
+    pods = [one for path in EXAMPLES for one in documents(path) if one["kind"] == "Pod"]
+    images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+    assert images == {IMAGE}
+    for program in ("hack/kind-demo", "hack/testbed/onenode/node_files.py"):
+        assert f'"{IMAGE}"' in (ROOT / program).read_text()
+
+
 def documents(path: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 

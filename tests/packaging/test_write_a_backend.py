@@ -61,7 +61,7 @@ def devices(installed: Path, sysfs: Path, tmp_path: Path) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

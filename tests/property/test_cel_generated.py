@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A generated function answers as the exact evaluation does, or not at all."""
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dra_driver.cel import check, evaluate, generate, parser
@@ -10,6 +10,7 @@ from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError, PlanError
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from tests.examples import examples
 
 DRIVER = "gpu.example.com"
 OWN = 'device.attributes["gpu.example.com"]'
@@ -119,7 +120,7 @@ def _leave(_device: DeviceValue) -> bool:
     raise LeftToTheExactOne
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(expressions, st.lists(devices, min_size=1, max_size=4))
 def test_what_a_generated_function_answers_the_exact_evaluation_answers_too(
     expression: str, fleet: list[DeviceValue]

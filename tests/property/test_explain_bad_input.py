@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from dra_driver.cel.compile import compile_selector
@@ -24,6 +24,7 @@ from dra_driver.services.explain import (
     explain,
 )
 from tests.e2e import fleet
+from tests.examples import examples
 from tests.unit.allocator.clusters import holder
 
 Tree = Any
@@ -249,9 +250,8 @@ def _explained(state: Tree, subject: Subject) -> int:
     return 1
 
 
-SLOW = settings(
-    max_examples=200,
-    deadline=None,
+SLOW = examples(
+    200,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -272,7 +272,7 @@ def test_a_damaged_manifest_gets_an_answer_or_a_sentence(documents: Tree) -> Non
     _answered(_content(WHOLE), ManifestSubject(tuple(documents), "ns", "f.yaml"))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(0, 10_000), st.binary(max_size=4), st.integers(0, 10_000))
 def test_a_record_with_damaged_bytes_gets_an_answer_or_a_sentence(
     start: int, put: bytes, cut: int
@@ -284,7 +284,7 @@ def test_a_record_with_damaged_bytes_gets_an_answer_or_a_sentence(
 @example(b"\xff\xfe")
 @example(b"[" * 100_000)
 @example(b'{"format": ' * 50_000)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_record_are_a_sentence(content: bytes) -> None:
     assert _answered(content, *SUBJECTS) == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.model.inventory import Inventory
@@ -15,6 +15,7 @@ from dra_driver.node.files import never
 from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.examples import examples
 
 CLAIMS = (
     a_claim("one", configs=[a_config(label="x")]),
@@ -104,7 +105,7 @@ def call(node: LocalNode, verb: str, refs) -> None:
             node.look_at_held()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     before=st.lists(CALLS, max_size=4),
     interrupted=CALLS,

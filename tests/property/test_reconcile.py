@@ -39,11 +39,13 @@ specs = st.builds(
     st.integers(1, 4),
     contents,
 )
+foreign = st.dictionaries(st.sampled_from(["metadata.finalizers", "spec.odd"]), st.just("1"))
 present_slices = st.dictionaries(
-    st.sampled_from([*NAMES, "foreign-1", "foreign-2"]), specs, max_size=6
+    st.sampled_from([*NAMES, "foreign-1", "foreign-2"]), st.tuples(specs, foreign), max_size=6
 ).map(
     lambda found: {
-        name: StoredSlice(name, f"uid-{name}", "1", spec) for name, spec in found.items()
+        name: StoredSlice(name, f"uid-{name}", "1", spec, unlike=unlike)
+        for name, (spec, unlike) in found.items()
     }
 )
 wishes = st.lists(contents, min_size=1, max_size=4)
@@ -89,6 +91,7 @@ def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothi
         apply(change, slices)
     assert sorted(slices) == list(NAMES[: len(wanted)])
     assert visible(slices) == wanted
+    assert all(stored.unlike == {} for stored in slices.values())
     assert changes(wanted, slices) == ()
 
 

@@ -5,13 +5,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.errors import Permanent
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
+from tests.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "c"])
 DEVICES = st.lists(
@@ -76,7 +77,7 @@ def apply(store: StateStore, model: dict[str, PreparedClaim], action, *, abort: 
     model.update(changed)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(ACTIONS, st.booleans()), max_size=12))
 def test_the_file_says_what_a_dictionary_would(actions) -> None:
     model: dict[str, PreparedClaim] = {}

@@ -33,7 +33,7 @@ def test_everything_but_the_node_name_has_a_default() -> None:
             Path("/var/lib/kubelet/plugins_registry"),
             Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         ),
-        backend=BackendSettings("simulated", {"profile": "h100x8"}),
+        backend=BackendSettings("auto"),
         log=LogSettings("info", "json"),
         kubeconfig=None,
         cdi_dir=Path("/var/run/cdi"),
@@ -121,13 +121,24 @@ def test_backend_options_come_from_every_source(tmp_path: Path) -> None:
 
 
 def test_the_simulated_backend_is_told_profile_and_faults_unless_its_options_say() -> None:
-    chosen = {"simulated_profile": "mixed", "simulated_faults": "/f"}
+    chosen = {"backend": "simulated", "simulated_profile": "mixed", "simulated_faults": "/f"}
     assert load(NODE | chosen, {}).backend.options == {"profile": "mixed", "faults": "/f"}
     option = {"backend_option": ["profile=example"]}
     assert load(NODE | chosen | option, {}).backend.options == {
         "profile": "example",
         "faults": "/f",
     }
+
+
+@pytest.mark.parametrize("flag", ["simulated_profile", "simulated_faults"])
+def test_a_flag_for_simulated_devices_is_refused_without_them(flag: str) -> None:
+    shown = flag.replace("_", "-")
+    with pytest.raises(
+        Fatal, match=f"--{shown} is for simulated devices: give --backend simulated"
+    ):
+        load(NODE | {flag: "x"}, {})
+    # The chart and a config file may have a profile ready for whoever switches the backend on.
+    assert load(NODE, {"DRA_DRIVER_SIMULATED_PROFILE": "mixed"}).backend.options == {}
 
 
 def test_the_state_may_live_elsewhere() -> None:

@@ -47,8 +47,27 @@ def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
         if version == "v1beta1" and isinstance(item, Mapping):
             item = _V1BETA1.get(kind, _same)(item)
         return msgspec.convert(item, type=kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except RecursionError as error:
+        raise Unreadable("it is nested too deep") from error
+    except Exception as error:  # one object costs itself only, whatever it holds
         raise Unreadable(str(error)) from error
+
+
+def without_parameters(kind: type[ApiValue], item: Object) -> Object:
+    """The object without what is meant for drivers only: it may be large and of any shape, and decides nothing here."""
+    for path in _CONFIGURED.get(kind, ()):
+        item = _changed(item, path, lambda part: _changed_each(part, "config", _driver_only))
+    return item
+
+
+def _driver_only(entry: Object) -> Object:
+    opaque = entry.get("opaque")
+    if not isinstance(opaque, Mapping):
+        return entry
+    return {
+        **entry,
+        "opaque": {key: value for key, value in opaque.items() if key != "parameters"},
+    }
 
 
 def _same(item: Object) -> Object:
@@ -110,3 +129,9 @@ _V1BETA1: Mapping[type[ApiValue], Callable[[Object], Object]] = {
     ResourceClaim: _claim,
     ResourceClaimTemplate: _template,
 }
+_CONFIGURED: Mapping[type[ApiValue], tuple[tuple[str, ...], ...]] = {
+    DeviceClass: (("spec",),),
+    ResourceClaim: (("spec", "devices"), ("status", "allocation", "devices")),
+    ResourceClaimTemplate: (("spec", "spec", "devices"),),
+}
+"""Where the configuration of drivers stands."""

@@ -21,7 +21,7 @@ from dra_driver.model.ids import (
     ShareId,
 )
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice, SliceSpec, StoredSlice
+from dra_driver.model.slices import PublishedDevice, SliceSpec, StoredSlice, Taint
 
 VERSION = "v1"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -66,7 +66,12 @@ def load_slice(obj: Object) -> StoredSlice:
         devices=tuple(_device(entry) for entry in _entries(spec, "devices")),
     )
     return StoredSlice(
-        _text(metadata, "name"), _text(metadata, "uid"), _text(metadata, "resourceVersion"), content
+        _text(metadata, "name"),
+        _text(metadata, "uid"),
+        _text(metadata, "resourceVersion"),
+        content,
+        labels=_texts(metadata, "labels"),
+        annotations=_texts(metadata, "annotations"),
     )
 
 
@@ -134,7 +139,17 @@ def _device(entry: Object) -> PublishedDevice:
         DeviceName(_text(entry, "name")),
         {name: value for name, value in attributes.items() if value is not None},
         {name: value for name, value in capacity.items() if value is not None},
+        tuple(_taints(entry)),
     )
+
+
+def _taints(device: Object) -> Iterator[Taint]:
+    for entry in _entries(device, "taints"):
+        match entry:
+            case {"key": str(key), "effect": "NoSchedule" | "NoExecute" as effect}:
+                yield Taint(key, _text(entry, "value"), effect, _text(entry, "timeAdded"))
+            case _:
+                pass  # an effect that the model lacks; the slice is found to be unlike ours
 
 
 def _attribute(value: object) -> AttributeValue | None:
@@ -164,7 +179,18 @@ def _dump_device(device: PublishedDevice) -> dict[str, Any]:
         dumped["capacity"] = {
             name: {"value": str(value)} for name, value in device.capacity.items()
         }
+    if device.taints:
+        dumped["taints"] = [_dump_taint(taint) for taint in device.taints]
     return dumped
+
+
+def _dump_taint(taint: Taint) -> dict[str, str]:
+    return {
+        "key": taint.key,
+        "value": taint.value,
+        "effect": taint.effect,
+        "timeAdded": taint.time_added,
+    }
 
 
 def _dump_attribute(value: AttributeValue) -> dict[str, Any]:
@@ -182,6 +208,10 @@ def _dump_attribute(value: AttributeValue) -> dict[str, Any]:
 def _text(obj: Object, key: str) -> str:
     value = obj.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _texts(obj: Object, key: str) -> dict[str, str]:
+    return {name: value for name, value in _mapping(obj.get(key)).items() if isinstance(value, str)}
 
 
 def _mapping(value: object) -> Object:

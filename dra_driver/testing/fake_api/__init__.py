@@ -33,6 +33,7 @@ from dra_driver.testing.fake_api.faults import (
 )
 from dra_driver.testing.fake_api.http import Cluster, Server
 from dra_driver.testing.fake_api.kinds import KINDS, VERSIONS, Object
+from dra_driver.testing.fake_api.raw import RawJson
 from dra_driver.testing.fake_api.store import Preconditions, Refused, Store
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Faults",
     "Hold",
     "Object",
+    "RawJson",
     "Refused",
     "Request",
     "Reset",

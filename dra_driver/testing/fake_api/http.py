@@ -2,18 +2,18 @@
 """How does the fake API server speak HTTP? One request at a time per connection, HTTP/1.1 with keep-alive.
 
 `Handler` finds the verb, lets a waiting fault have the request, checks the bearer token, and passes it on to `verbs` or
-`watch`. Answers are JSON, compressed from 128 KiB on when the client takes gzip (as the real server does); a watch is a
-chunked stream of lines. A defect of the fake itself is kept in `Server.defects`, where FakeApi shows it at the end.
+`watch`. Answers are JSON; from 128 KiB on they are sent in chunks while they are made, so that a list may be of any size, and
+compressed when the client takes gzip (as the real server does). A watch is a chunked stream of lines. A defect of the fake itself is kept in `Server.defects`, where FakeApi shows it at the end.
 """
 
-import gzip
-import json
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from threading import Event, Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from dra_driver.testing.fake_api.faults import (
 )
 from dra_driver.testing.fake_api.kinds import GROUP
 from dra_driver.testing.fake_api.pages import METRICS_PATH, fixed_page, metrics_page
+from dra_driver.testing.fake_api.raw import dumps, pieces
 from dra_driver.testing.fake_api.routes import parse_query, parse_route, resource_of, verb_of
 from dra_driver.testing.fake_api.store import Refused, Store
 from dra_driver.testing.fake_api.verbs import Ask, do
@@ -157,7 +158,8 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 route = parse_route(self.path, versions)
                 content_type = self.headers.get("Content-Type", "")
-                ask = Ask(self.cluster.store, route, self.path, body, content_type)
+                accept = self.headers.get("Accept", "")
+                ask = Ask(self.cluster.store, route, self.path, body, content_type, accept)
                 self._send_json(*do(verb, ask))
         except Refused as refused:
             self._send_json(refused.code, refused.status)
@@ -175,18 +177,35 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _send_json(self, status: int, obj: Mapping[str, Any]) -> None:
-        self._send(status, json.dumps(obj).encode(), JSON)
+        rest = pieces(dict(obj))
+        body = bytearray()
+        for piece in rest:
+            body += piece
+            if len(body) >= GZIP_FROM_BYTES:
+                self._send_chunks(status, [bytes(body)], rest)
+                return
+        self._send(status, bytes(body), JSON)
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        if len(body) >= GZIP_FROM_BYTES and "gzip" in self.headers.get("Accept-Encoding", ""):
-            body = gzip.compress(body, compresslevel=1)
-            self.send_header("Content-Encoding", "gzip")
         for key, value in headers.items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _send_chunks(self, status: int, first: list[bytes], rest: Iterable[bytes]) -> None:
+        compressed = "gzip" in self.headers.get("Accept-Encoding", "")
+        self.send_response(status)
+        for key, value in (*JSON.items(), ("Transfer-Encoding", "chunked")):
+            self.send_header(key, value)
+        if compressed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        body = chain(first, rest)
+        for piece in _compressed(body) if compressed else body:
+            self._chunk(piece)
+        self.wfile.write(b"0\r\n\r\n")
 
     def _watch(self, fault: Misbehaviour | None) -> None:
         cluster = self.cluster
@@ -210,10 +229,10 @@ class Handler(BaseHTTPRequestHandler):
     def _send_events(self, watch: Watch) -> None:
         try:
             for event in watch.events():
-                self._send_line(json.dumps(event).encode() + b"\n")
+                self._send_line(dumps(event) + b"\n")
         except Refused as refused:
             event = {"type": "ERROR", "object": refused.status}
-            self._send_line(json.dumps(event).encode() + b"\n")
+            self._send_line(dumps(event) + b"\n")
 
     def _send_line(self, line: bytes, piece: int = 0) -> None:
         size = piece or len(line)
@@ -223,3 +242,12 @@ class Handler(BaseHTTPRequestHandler):
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
+
+
+def _compressed(body: Iterable[bytes]) -> Iterator[bytes]:
+    """Gzip, as it comes."""
+    packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
+    for piece in body:
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()

@@ -239,3 +239,10 @@ def normalise_slice(spec: Spec) -> str | None:
             except ValueError as error:
                 return f"{path}.capacity[{name}].value: {error}"
     return None
+
+
+def fill_in_slice(spec: Spec, *, now: str) -> None:
+    """Write what the server assumes where a slice says nothing: a taint that has no time was added now."""
+    for _path, device in _devices(spec):
+        for taint in device.get("taints") or []:
+            taint.setdefault("timeAdded", now)

@@ -19,7 +19,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dra_driver.testing.fake_api.kinds import KINDS, Kind, Object, fill_in
-from dra_driver.testing.fake_api.rules import Cause, check_name, check_slice, normalise_slice
+from dra_driver.testing.fake_api.rules import (
+    Cause,
+    check_name,
+    check_slice,
+    fill_in_slice,
+    normalise_slice,
+)
 
 Matcher = Callable[[Object], bool]
 
@@ -254,6 +260,7 @@ class Store:
             if wrong := normalise_slice(obj.setdefault("spec", {})):
                 why = f"ResourceSlice cannot be handled as a ResourceSlice: {wrong}"
                 raise Refused(400, "BadRequest", why)
+            fill_in_slice(obj["spec"], now=_now())
             causes += check_slice(obj["spec"])
         if causes:
             raise invalid(kind, name, causes)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What do the verbs of the Kubernetes API do? Each is a function from a parsed request to a status and an object."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dra_driver.testing.fake_api.kinds import GROUP, Object, convert
+from dra_driver.testing.fake_api.raw import loads
 from dra_driver.testing.fake_api.routes import Route, matcher, page_not_found, parse_query
 from dra_driver.testing.fake_api.store import Preconditions, Refused, Store
 
 MERGE_PATCHES = ("application/merge-patch+json", "application/strategic-merge-patch+json")
+
+METADATA_ONLY = "as=PartialObjectMetadataList"
 
 Result = tuple[int, Object]
 
@@ -24,11 +26,12 @@ class Ask:
     path: str
     body: bytes
     content_type: str
+    accept: str = ""
 
     def json(self) -> Object:
         """The body as a JSON object; refused (400) when it is none."""
         try:
-            body = json.loads(self.body)
+            body = loads(self.body)
         except ValueError as error:
             raise Refused(400, "BadRequest", f"json parse error: {error}") from error
         if not isinstance(body, dict):
@@ -80,6 +83,8 @@ def _list(ask: Ask) -> Result:
     query = parse_query(ask.path)
     matches = matcher(ask.route, query)
     items, metadata = ask.store.page(ask.route.kind, matches, limit=query.limit, token=query.token)
+    if METADATA_ONLY in ask.accept:
+        return 200, _metadata_list(items, metadata)
     return 200, _list_object(ask.route, items, metadata)
 
 
@@ -201,4 +206,14 @@ def _list_object(route: Route, items: list[Object], metadata: Object) -> Object:
         "apiVersion": route.kind.api_version(route.version),
         "metadata": metadata,
         "items": bare,
+    }
+
+
+def _metadata_list(items: list[Object], metadata: Object) -> Object:
+    """A list of what is the same for all kinds."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "items": [{"metadata": item["metadata"]} for item in items],
     }

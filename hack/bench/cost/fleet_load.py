@@ -34,7 +34,8 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.planning.prepare import NodePlace
-from dra_driver.services.publish import Publisher, PublisherInputs
+from dra_driver.services.publish import Publisher
+from dra_driver.services.vanished import PublisherInputs
 
 DRIVER = DriverName("gpu.dra-driver.dev")
 PROFILE = "h100x8"

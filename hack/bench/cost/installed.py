@@ -32,12 +32,12 @@ def python() -> str:
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         _run(sys.executable, "-m", "venv", str(folder))
-        _run(str(interpreter), "-m", "pip", "install", "--require-hashes", "-r", str(LOCKED))
+        _pip(interpreter, "--require-hashes", "--only-binary=:all:", "-r", str(LOCKED))
         (folder / "complete").touch()
     with tempfile.TemporaryDirectory() as made:
         _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made)
         wheel = next(Path(made).glob("*.whl"))
-        _run(str(interpreter), "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel))
+        _pip(interpreter, "--no-index", "--no-deps", "--force-reinstall", str(wheel))
     return str(interpreter)
 
 
@@ -47,6 +47,10 @@ def environment() -> dict[str, str]:
     return OF_THE_IMAGE | {
         name: text for name, text in os.environ.items() if not name.startswith(others)
     }
+
+
+def _pip(interpreter: Path, *arguments: str) -> None:
+    _run(str(interpreter), "-m", "pip", "install", *arguments)
 
 
 def _run(*command: str) -> None:

@@ -146,6 +146,7 @@ class BenchNode:
         """What `dra-driver run` is told."""
         flags = {
             "node-name": NODE,
+            "backend": "simulated",
             "kubeconfig": self.root / "kubeconfig",
             "plugins-dir": self.root / "plugins",
             "registry-dir": self.root / "registry",

@@ -11,6 +11,7 @@ from pathlib import Path
 from driverimage import wheels
 from driverimage.bytecode import Python, compiled
 from driverimage.python import ENTRY_POINT, Layout
+from driverimage.sbom import of_file
 from driverimage.tree import ImageError, Tree
 
 Parts = Mapping[str, Tree]
@@ -39,9 +40,10 @@ def without_sources(python: Python, parts: Parts) -> Parts:
     return {name: compiled(python, files, keep_sources=False) for name, files in parts.items()}
 
 
-def driver(source: Path, python: Python, backend: Path | None = None) -> Tree:
-    """The driver with its sources, so that tracebacks show lines, and its entry point."""
+def driver(source: Path, python: Python, backend: Path | None = None) -> tuple[Tree, str]:
+    """The driver with its sources, so that tracebacks show lines, and its entry point; and the SHA-256 of its wheel."""
     with tempfile.TemporaryDirectory() as temporary:
-        files = wheels.unpacked(wheels.build_driver(source, Path(temporary), backend))
+        wheel = wheels.build_driver(source, Path(temporary), backend)
+        files, digest = wheels.unpacked(wheel), of_file(wheel)
     modules = compiled(python, below(python.layout.modules, files), keep_sources=True)
-    return {**modules, ENTRY_POINT: python.layout.launcher()}
+    return {**modules, ENTRY_POINT: python.layout.launcher()}, digest

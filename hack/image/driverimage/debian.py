@@ -23,6 +23,7 @@ from pathlib import Path
 from driverimage import elf
 from driverimage.furniture import furniture, in_usr
 from driverimage.python import Layout, why_left_out
+from driverimage.sbom import Component, of_file
 from driverimage.tree import Entry, File, ImageError, Link, Tree, merged, untar
 
 PYTHON = "3.11"  # Debian 12's
@@ -30,6 +31,7 @@ INTERPRETER = f"usr/bin/python{PYTHON}"
 STANDARD_LIBRARY = f"usr/lib/python{PYTHON}"
 LAYOUT = Layout(INTERPRETER, f"usr/local/lib/python{PYTHON}/dist-packages", PYTHON)
 TIMEOUT_SECONDS = 600
+NEWEST: Mapping[str, str] = {}  # of no package a version is asked for
 LINE = re.compile(
     r"^'[^']*' (?P<file>(?P<name>[a-z0-9.+-]+)_\S+\.deb) \d+ (?P<hash>\S+)$", re.MULTILINE
 )
@@ -97,10 +99,14 @@ def _apt_get(*arguments: str, cwd: Path) -> str:
     return ended.stdout.decode()
 
 
-def locate() -> list[str]:
-    """One line for each package: name, version, architecture and hash, as apt has them now."""
+def _asked(versions: Mapping[str, str]) -> list[str]:
+    return [f"{name}={versions[name]}" if name in versions else name for name in sorted(PACKAGES)]
+
+
+def locate(versions: Mapping[str, str] = NEWEST) -> list[str]:
+    """One line for each package: name, version, architecture and hash, as apt has them now, or of these versions."""
     with tempfile.TemporaryDirectory() as empty:  # where a package is, apt prints nothing
-        answer = _apt_get("--print-uris", "download", *sorted(PACKAGES), cwd=Path(empty))
+        answer = _apt_get("--print-uris", "download", *_asked(versions), cwd=Path(empty))
     found = {line["name"]: f"{line['file']} {line['hash']}" for line in LINE.finditer(answer)}
     if missing := sorted(PACKAGES.keys() - found.keys()):
         raise ImageError(f"apt tells nothing about {', '.join(missing)}; run apt-get update")
@@ -210,6 +216,23 @@ def parts(folder: Path, more_programs: Tree) -> dict[str, Tree]:
     return {**result, "furniture": furniture(loader_path, LAYOUT)}
 
 
-def download(folder: Path) -> None:
+def download(folder: Path, versions: Mapping[str, str] = NEWEST) -> None:
     """Fetch the packages into a folder."""
-    _apt_get("download", *sorted(PACKAGES), cwd=folder)
+    _apt_get("download", *_asked(versions), cwd=folder)
+
+
+def components(folder: Path) -> list[Component]:
+    """The packages of a folder as a bill of materials has them."""
+    return [_component(path) for path in sorted(folder.glob("*.deb"))]
+
+
+def _component(path: Path) -> Component:
+    # Fields that are named are answered in the record's order, each with its name.
+    record = _run("dpkg-deb", "--field", str(path), "Package", "Version", "Architecture")
+    lines = record.stdout.decode().splitlines()
+    fields = dict(line.split(": ", 1) for line in lines)
+    if record.returncode != 0 or len(fields) != len(("Package", "Version", "Architecture")):
+        raise ImageError(f"{path.name} cannot be read: {record.stderr.decode()[-500:]}")
+    return Component(
+        "deb/debian", fields["Package"], fields["Version"], fields["Architecture"], of_file(path)
+    )

@@ -4,6 +4,7 @@
 The two lower ones are remembered, so an image of another tag or of other code costs seconds.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -15,22 +16,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverimage import archive, assemble, bytecode, cache, debian, wheels
+from driverimage import archive, assemble, bytecode, cache, debian, sbom, wheels
 from driverimage.archive import Layer
+from driverimage.sbom import Component
 from driverimage.tree import ImageError, merged, size, tar, untar
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "dra-driver/dra-driver"
+COMPONENTS = "components.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What was built: where it is, its identity, and the bytes of its parts by layer."""
+    """What was built: where it is, its identity, the bytes of its parts by layer, and its bill of materials."""
 
     path: Path
     name: str
     identity: str
     sizes: Mapping[str, Mapping[str, int]]
+    sbom: Path
 
 
 def version_of(source: Path) -> str:
@@ -64,14 +68,16 @@ def creation_time(source: Path) -> int:
     return int(text)
 
 
-def _make_ground(lock: Path, target: Path) -> None:
-    """The two layers below the driver, and what each of their parts weighs."""
+def _make_ground(lock: Path, versions: Mapping[str, str], target: Path) -> None:
+    """The two layers below the driver, which packages they are made of, and what each of their parts weighs."""
     with tempfile.TemporaryDirectory() as temporary:
         packages, downloads = Path(temporary, "debian"), Path(temporary, "wheels")
         packages.mkdir()
         downloads.mkdir()
-        debian.download(packages)
+        debian.download(packages, versions)
         wheels.download(lock, downloads, wheels.foreign(debian.PYTHON, platform.machine()))
+        taken = [*debian.components(packages), *wheels.components(downloads)]
+        (target / COMPONENTS).write_text(sbom.dump(taken))
         libraries = assemble.libraries(downloads, debian.LAYOUT)
         system = debian.parts(packages, merged(libraries.values()))
     sizes: dict[str, dict[str, int]] = {}
@@ -84,12 +90,25 @@ def _make_ground(lock: Path, target: Path) -> None:
     (target / "sizes.json").write_text(json.dumps(sizes))
 
 
-def ground(source: Path) -> Path:
-    """The folder with the layers below the driver, built now if need be."""
+def ground(source: Path, given: Path | None = None) -> Path:
+    """The folder with the layers below the driver, built now if need be, of the packages of a bill of materials if one is given.
+
+    Raises ImageError, naming them, when other packages would be in it.
+    """
     lock = assemble.lock_of(source)
-    inputs = (*debian.locate(), platform.machine())
+    wanted = sbom.read(given) if given else ()
+    versions = {one.name: one.version for one in wanted if one.kind == "deb/debian"}
+    inputs = (*debian.locate(versions), platform.machine())
     name = cache.key([lock.read_bytes(), *(line.encode() for line in inputs)])
-    return cache.kept(name, lambda target: _make_ground(lock, target))
+    folder = cache.kept(name, lambda target: _make_ground(lock, versions, target))
+    if given:
+        sbom.refuse_others(wanted, components(folder), given)
+    return folder
+
+
+def components(folder: Path) -> tuple[Component, ...]:
+    """The packages that the layers of a folder are made of."""
+    return sbom.load((folder / COMPONENTS).read_text())
 
 
 def labels(source: Path, version: str) -> dict[str, str]:
@@ -106,18 +125,34 @@ def labels(source: Path, version: str) -> dict[str, str]:
     }
 
 
-def build(output: Path, *, version: str = "", name: str = NAME, source: Path = ROOT) -> Image:
-    """Write the image of a source tree as a docker-archive, tagged with its version or another."""
+def build(
+    output: Path,
+    *,
+    version: str = "",
+    name: str = NAME,
+    source: Path = ROOT,
+    given: Path | None = None,
+) -> Image:
+    """Write the image of a source tree as a docker-archive, tagged with its version or another, and what it is made of beside it.
+
+    `given` is a bill of materials: then of these packages, or not at all.
+    """
     tag = version or version_of(source)
-    lower = ground(source)
+    lower = ground(source, given)
     sizes = json.loads((lower / "sizes.json").read_text())
     with bytecode.on_disk(untar((lower / "system.tar").read_bytes())) as root:
-        driver = assemble.driver(source, bytecode.Python(root, debian.LAYOUT))
+        driver, wheel = assemble.driver(source, bytecode.Python(root, debian.LAYOUT))
     sizes["driver"] = {"dra-driver": size(driver)}
     layers = [Layer(what, (lower / f"{what}.tar").read_bytes()) for what in ("system", "libraries")]
     layers.append(Layer("driver", tar(driver)))
-    config = archive.configuration(
-        layers, created=creation_time(source), labels=labels(source, tag)
-    )
-    reference = f"{name}:{tag}"
-    return Image(output, reference, archive.write(output, reference, layers, config), sizes)
+    told = labels(source, tag)
+    created = creation_time(source)
+    digests = {layer.what: layer.digest for layer in layers}
+    subject = sbom.Subject(name, tag, created, told.get(sbom.REVISION, ""), digests)
+    bill = sbom.document(subject, components(lower), wheel)
+    told[sbom.LABEL] = f"sha256:{hashlib.sha256(bill).hexdigest()}"
+    config = archive.configuration(layers, created=created, labels=told)
+    identity = archive.write(output, f"{name}:{tag}", layers, config)
+    beside = output.with_name(output.name.removesuffix(".tar") + sbom.SUFFIX)
+    beside.write_bytes(bill)
+    return Image(output, f"{name}:{tag}", identity, sizes, beside)

@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from driverimage.sbom import Component, of_file
 from driverimage.tree import File, ImageError, Tree
 
 GLIBC_MINOR = 36  # Debian 12 has glibc 2.36
@@ -120,6 +121,14 @@ def unpacked(wheel: Path) -> Tree:
 def project(wheel: Path) -> str:
     """The name of the project that a wheel is of."""
     return wheel.name.partition("-")[0].replace("_", "-").lower()
+
+
+def components(folder: Path) -> list[Component]:
+    """The wheels of a folder as a bill of materials has them."""
+    return [
+        Component("pypi", project(wheel), wheel.name.split("-")[1], "", of_file(wheel))
+        for wheel in sorted(folder.glob("*.whl"))
+    ]
 
 
 def parts(folder: Path) -> Iterator[tuple[str, Tree]]:

@@ -152,9 +152,10 @@ class Cluster:
         self.kubectl(*where, "apply", "-f", "-", stdin=text)
 
     def apply_file(self, path: Path, *, namespace: str = "") -> None:
-        """Create or change what a manifest, or each of a folder's, holds."""
+        """Create or change what a manifest, or each of a folder's, holds; pods of the examples run this cluster's image."""
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
-            objects = [found for found in yaml.safe_load_all(file.read_text()) if found]
+            text = file.read_text().replace(node_files.EXAMPLE_IMAGE, node_files.IMAGE)
+            objects = [found for found in yaml.safe_load_all(text) if found]
             self.apply(*objects, namespace=namespace)
 
     # Parts of the cluster

@@ -53,7 +53,8 @@ class Driver:
 
     def values(self, tag: str = TAG) -> dict[str, Any]:
         """What the chart is told."""
-        return {"image": {"tag": tag}, "simulated": {"profile": self.profile}}
+        backend = {"backend": {"name": "simulated"}, "simulated": {"profile": self.profile}}
+        return {"image": {"tag": tag}, **backend}
 
     def play(self, profile: str) -> None:
         """Stand on another machine from now on; nothing may be prepared."""

@@ -14,6 +14,8 @@ from onenode.features import minor_of
 NODE = "node1"
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 IMAGE = "localhost/busybox:1"
+EXAMPLE_IMAGE = "docker.io/library/busybox:1.36.1@sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662"
+"""What the examples' pods run on other clusters; no registry is reached from this one."""
 POD_NETWORK = "10.244.0.0/24"
 SERVICE_NETWORK = "10.96.0.0/16"
 FAIL_CGROUP_V1_SINCE = 35  # the minor release whose kubelet first refuses cgroup v1

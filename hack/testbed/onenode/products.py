@@ -28,9 +28,13 @@ def cache_folder() -> Path:
     return Path(home) / "dra-driver" / "testbed"
 
 
+# Modules are named by version; that a version is what it always was says Go's checksum database, of every module.
+GO_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath", "GONOSUMDB": "none"}
+
+
 def go(*arguments: str, cwd: Path) -> str:
     """Run the go command without a C compiler; answers its output or raises BuildError."""
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath"}
+    environment = {**os.environ, **GO_SETTINGS}
     ended = subprocess.run(
         ["go", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -41,6 +45,11 @@ def go(*arguments: str, cwd: Path) -> str:
 
 def upstream_go_mod(module: str, version: str, source: Path) -> str:
     """The go.mod of a release; `source` gets an empty module of its own to ask from."""
+    if go("env", "GOSUMDB", cwd=source).strip() == "off":
+        raise BuildError(
+            "Go's checksum database is switched off (GOSUMDB=off), and nothing else says that modules are what they were; "
+            "unset it, or name a database"
+        )
     (source / "go.mod").write_text("module empty\n")
     found = json.loads(go("mod", "download", "-json", f"{module}@v{version}", cwd=source))
     return Path(found["GoMod"]).read_text()

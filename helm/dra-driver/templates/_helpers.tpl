@@ -124,6 +124,9 @@ true
 {{- fail (printf "backend.options has the key %q; a key has no =." $key) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (ne .Values.backend.name "simulated") (ne .Values.simulated.profile "h100x8") -}}
+{{- fail (printf "simulated.profile is %s, and the backend is %s: add --set backend.name=simulated to have simulated devices." .Values.simulated.profile .Values.backend.name) -}}
+{{- end -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
@@ -146,6 +149,9 @@ true
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
 {{- fail "metrics.serviceMonitor.enabled needs the Prometheus Operator, and this cluster does not serve monitoring.coreos.com/v1. Install it first, or leave the value off; `helm template` needs --api-versions monitoring.coreos.com/v1." -}}
+{{- end -}}
+{{- if and .Values.openshift.securityContextConstraints (not (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+{{- fail "openshift.securityContextConstraints is for OpenShift, and this cluster does not serve security.openshift.io/v1. Leave the value off; `helm template` needs --api-versions security.openshift.io/v1." -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled." -}}

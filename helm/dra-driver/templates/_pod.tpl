@@ -4,7 +4,6 @@
 
 {{- define "dra-driver.podSettings" -}}
 serviceAccountName: {{ include "dra-driver.serviceAccount" . }}
-automountServiceAccountToken: true  # it reads claims and writes slices
 enableServiceLinks: false  # variables of other Services are none of its business
 priorityClassName: {{ .Values.priorityClassName | quote }}
 {{- with .Values.imagePullSecrets }}
@@ -74,6 +73,27 @@ appArmorProfile:
 seLinuxOptions:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{- /* For a pod of which not every container may have the token. */ -}}
+{{- define "dra-driver.tokenVolume" -}}
+- name: token
+  projected:
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3607
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                apiVersion: v1
+                fieldPath: metadata.namespace
 {{- end -}}
 
 {{- define "dra-driver.env" -}}

@@ -49,3 +49,10 @@ def test_one_request_can_be_changed() -> None:
     assert [one.count for one in alternatives] == [2, 1]
     gone = changed(middle, lambda _: ExactDeviceRequest())
     assert [one.name for one in gone.spec.devices.requests[1].first_available] == ["b"]
+
+
+def test_alternatives_share_the_place_of_their_request() -> None:
+    either = {"name": "b", "firstAvailable": [{"name": "x"}, {"name": "y"}]}
+    found = list(asked_of(claim(request("a"), either)))
+    assert [one.main[1] for one in found] == [0, 1, 1]
+    assert len({one.main[0] for one in found}) == 1

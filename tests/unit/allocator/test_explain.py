@@ -10,11 +10,14 @@ from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
+    ClassMissing,
+    CompileError,
     CouldNotTell,
     CountersUsedUp,
     FeatureOff,
     SelectorError,
     SelectorFalse,
+    Tainted,
     Verdict,
 )
 from tests.e2e.fleet import GPU, device, devices, request, resource_slice
@@ -194,3 +197,60 @@ def test_compatibility_groups_exclude_each_other() -> None:
     _, second = reasons(state(*parts, holder("gpu-0"), gates=gates))
     assert second == (CountersUsedUp("card", "", "", "", ("ns/holder",)),)
     assert reasons(state(*parts, gates=gates)) == [(), ()]
+
+
+def test_fields_of_features_that_are_off_are_named() -> None:
+    derived = [{"name": "a", "expression": "1"}]
+    cases = [
+        (
+            request(derivedAttributes=derived),
+            state(),
+            FeatureOff("DRADerivedAttributes", "derivedAttributes of the request"),
+        ),
+        (
+            request(adminAccess=True),
+            state(featureGates=off("DRAAdminAccess")),
+            FeatureOff("DRAAdminAccess", "adminAccess of the request"),
+        ),
+        (
+            request(capacity={"requests": {"memory": "1Gi"}}),
+            state(featureGates=off("DRAConsumableCapacity")),
+            FeatureOff("DRAConsumableCapacity", "capacity of the request"),
+        ),
+    ]
+    for wanted, cluster, told in cases:
+        assert explained(cluster, claim(wanted))[0].problems == (told,)
+
+
+def test_a_missing_class_is_told_with_the_one_that_was_meant() -> None:
+    wanted = request()
+    wanted["exactly"]["deviceClassName"] = "gpus"
+    found, _ = explained(state(), claim(wanted))
+    assert found.problems == (ClassMissing("gpus", "did you mean gpu?"),)
+
+
+def test_a_selector_that_does_not_compile_is_told_once_for_the_request() -> None:
+    found, _ = explained(state(resource_slice(devices(1))), claim(request(cel="device.nothing")))
+    (told,) = found.problems
+    assert isinstance(told, CompileError)
+    assert (told.source, told.index) == ("request", 0)
+
+
+def test_where_devices_differ_in_little_the_first_reason_has_its_values() -> None:
+    cluster = state(resource_slice(devices(2)))
+    found, fleet = explained(cluster, claim(request(cel=f"{A}.numa == 1")))
+    listed = list(fleet.devices.values())
+    assert [found.first(one) for one in listed] == [found.reasons(one)[0] for one in listed]
+    assert found.look(listed[0]) == found.look(listed[1])
+    assert found.meant(listed) == listed
+
+
+def test_taints_that_are_tolerated_or_without_effect_are_no_reason() -> None:
+    taints = [
+        {"key": "a", "effect": "NoSchedule"},
+        {"key": "b", "effect": "None"},
+        {"key": "c", "value": "1", "effect": "NoExecute"},
+    ]
+    cluster = state(resource_slice([device("x", taints=taints)]))
+    tolerated = [{"key": "a", "operator": "Exists"}]
+    assert reasons(cluster, request(tolerations=tolerated)) == [(Tainted("c=1:NoExecute"),)]

@@ -132,3 +132,20 @@ def test_without_the_gate_only_what_a_class_stands_for_is_refused() -> None:
         off = {resource: FeatureOff("G", f"extended resource {resource}")}
         assert without_devices(of(resource), (), CLUSTER, gate_off="G") == off
     assert without_devices(of("example.com/other"), (), CLUSTER, gate_off="G") == {}
+
+
+def test_a_resource_that_nobody_offers_is_told_with_one_that_may_be_meant() -> None:
+    def offering(*names: str) -> ClusterState:
+        status = {"allocatable": dict.fromkeys(("cpu", *names), "1")}
+        nodes = (msgspec.convert({"status": status}, Node),)
+        return msgspec.structs.replace(CLUSTER, nodes=nodes)
+
+    def said(cluster: ClusterState) -> dict[str, object]:
+        return {**without_devices(of("example.com/gpus"), (), cluster, gate_off="")}
+
+    typo = ClassMissing("", "did you mean example.com/gpu?", "example.com/gpus")
+    assert said(offering()) == {"example.com/gpus": typo}
+    assert said(offering("example.com/gpux")) == {"example.com/gpus": typo}
+    assert said(offering("example.com/gpus")) == {}
+    gap = NotRead(resource="nodes", reason="malformed", name="n", message="m")
+    assert said(msgspec.structs.replace(offering(), not_read=(gap,))) == {}

@@ -132,3 +132,12 @@ def test_a_cluster_without_bad_quantities_stays_as_it_is() -> None:
     )
     assert readable(state) is state
     assert bad_quantity(Namespace()) == ""
+
+
+def test_capacity_with_and_without_a_policy_is_read() -> None:
+    policy = {"requestPolicy": {"default": "1Gi", "validValues": ["1Gi"]}}
+    listed = [
+        {"name": "gpu-0", "capacity": {"a": {"value": "1Gi"}, "b": {"value": "2Gi", **policy}}}
+    ]
+    cluster = msgspec.convert({"resourceSlices": [published(devices=listed)]}, ClusterState)
+    assert readable(cluster) == cluster

@@ -110,3 +110,16 @@ def test_the_allocators_answers_become_values() -> None:
     twice = Fleet(state(resource_slice([device("x"), device("x")])))
     broken = ask(twice.allocator, here, [claim()], never)
     assert broken == Answer(error="invalid resource pools were encountered")
+
+
+def test_nodes_that_can_use_the_same_devices_are_at_one_place() -> None:
+    everywhere = resource_slice(devices(1), pool="shared", allNodes=True)
+    own, bare, other = ("own", "bare", "other")
+    cluster = state(everywhere, *on(own, device("gpu-9")), node(bare), node(other))
+    found = alikeness(cluster, request())
+    by_name = dict(found.nodes)
+    assert found.place(by_name[bare]) == found.place(by_name[other]) != found.place(by_name[own])
+    assert [one.device.name for one in found.devices_on(by_name[own])] == ["gpu-9", "gpu-0"]
+    for group in found.alike({}):
+        assert group.example is group.nodes[0]
+        assert found.devices_on(group.example) == group.devices

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.backends.faults import Fault, parse_faults, read_text
+from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.errors import Permanent
 
 PATH = Path("faults.yaml")
+KNOWN = [f"gpu-{index}" for index in range(5)]
 
 
 def test_all_kinds_of_fault_are_read():
@@ -20,7 +21,7 @@ devices:
   gpu-3: {configure: {error: busy, temporary: true}}
   gpu-4:
 """
-    assert parse_faults(text, PATH) == {
+    assert parse_faults(text, PATH, KNOWN) == {
         "gpu-0": Fault(unhealthy="fell off the bus"),
         "gpu-1": Fault(vanished=True),
         "gpu-2": Fault(configure="no memory left"),
@@ -31,7 +32,7 @@ devices:
 
 @pytest.mark.parametrize("text", [None, b"", b"devices:\n", b"# nothing\n"])
 def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
-    assert parse_faults(text, PATH) == {}
+    assert parse_faults(text, PATH, KNOWN) == {}
 
 
 @pytest.mark.parametrize(
@@ -61,19 +62,34 @@ def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
 )
 def test_a_wrong_field_is_named(text: bytes, message: str):
     with pytest.raises(Permanent) as caught:
-        parse_faults(text, PATH)
+        parse_faults(text, PATH, KNOWN)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("text", [b"devices: {", b"\xff\xfe\xff", b"a: \x00"])
 def test_what_is_no_yaml_is_refused(text: bytes):
     with pytest.raises(Permanent, match=r"^fault file faults\.yaml is no YAML: "):
-        parse_faults(text, PATH)
+        parse_faults(text, PATH, KNOWN)
+
+
+def test_a_device_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(Permanent) as caught:
+        parse_faults(b"devices: {gpu-99: {vanished: true}}", PATH, KNOWN)
+    assert str(caught.value) == (
+        "fault file faults.yaml: devices.gpu-99: this machine has no such device; it has gpu-0, gpu-1, gpu-2, gpu-3, gpu-4"
+    )
+
+
+def test_at_start_the_file_has_to_be_there(tmp_path: Path):
+    (tmp_path / "there").write_bytes(b"x")
+    assert first_text(tmp_path / "there") == b"x"
+    with pytest.raises(Permanent, match=r"^fault file .*/missing does not exist: correct its name"):
+        first_text(tmp_path / "missing")
 
 
 def test_a_file_that_is_not_there_is_no_error_but_one_that_cannot_be_read_is(tmp_path: Path):
     assert read_text(tmp_path / "missing") is None
     (tmp_path / "there").write_bytes(b"x")
     assert read_text(tmp_path / "there") == b"x"
-    with pytest.raises(Permanent, match=r"^cannot read fault file .*: .*directory"):
+    with pytest.raises(Permanent, match=r"^cannot read fault file .*: Is a directory$"):
         read_text(tmp_path)

@@ -182,7 +182,9 @@ def test_wrong_options_are_refused_with_what_there_is(options: dict[str, str], m
 
 @pytest.fixture
 def faults(tmp_path: Path) -> Path:
-    return tmp_path / "faults.yaml"
+    path = tmp_path / "faults.yaml"
+    path.write_text("devices: {}\n")
+    return path
 
 
 def test_with_a_fault_file_devices_are_healthy_unless_it_says_otherwise(faults: Path):
@@ -193,6 +195,32 @@ def test_with_a_fault_file_devices_are_healthy_unless_it_says_otherwise(faults: 
         HEALTHY,
         Health(HealthStatus.UNHEALTHY, "XID 79"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "does not exist"),
+        ("- 1", "must be a mapping"),
+        ("devices: {gpu-2: {}}", "devices.gpu-2: this machine has no such device"),
+    ],
+)
+def test_a_fault_file_has_to_be_right_at_start(faults: Path, content: str | None, said: str):
+    faults.unlink()
+    if content is not None:
+        faults.write_text(content)
+    with pytest.raises(Fatal, match=said):
+        backend(profile="b580x2", faults=str(faults))
+
+
+def test_a_device_that_the_file_names_wrongly_later_leaves_the_last_good_one_in_force(faults: Path):
+    with capture_logs() as logs:
+        made = backend(profile="b580x2", faults=str(faults))
+        faults.write_text("devices: {gpu-0: {vanished: true}}")
+        good = made.scan()
+        faults.write_text("devices: {gpu-99: {vanished: true}}")
+        assert made.scan() == good
+    assert [line["event"] for line in logs] == ["fault_file_ignored"]
 
 
 def test_a_device_vanishes_and_comes_back_as_the_same(faults: Path):
@@ -239,6 +267,7 @@ def test_a_broken_file_leaves_the_last_good_one_in_force_and_is_told_once(faults
 def test_an_unreadable_file_is_told_once_and_again_after_it_was_readable(faults: Path):
     with capture_logs() as logs:
         made = backend(profile="b580x2", faults=str(faults))
+        faults.unlink()
         faults.mkdir()
         made.scan()
         made.scan()

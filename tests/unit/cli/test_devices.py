@@ -16,6 +16,7 @@ from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.builders import a_ref
 from dra_driver.testing.fake_kubelet import FakeKubelet
 
+SIMULATED = ("--backend", "simulated", "--simulated-profile", "b580x2")
 PLACE = NodePlace(DriverName("gpu.dra-driver.dev"), PoolName("node-1"))
 
 
@@ -24,7 +25,7 @@ def arguments(tmp_path: Path) -> list[str]:
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("boot-1")
     state = ["--state-dir", str(tmp_path / "state"), "--boot-id-file", str(boot_id)]
-    return ["devices", "--node-name", "node-1", "--simulated-profile", "b580x2", *state]
+    return ["devices", "--node-name", "node-1", *SIMULATED, *state]
 
 
 def hold(tmp_path: Path, device: str) -> None:
@@ -132,3 +133,61 @@ def test_a_state_in_a_relative_directory_is_found(
     arguments[arguments.index("--state-dir") + 1] = "state"
     assert main(arguments) == 0
     assert "/mine" in capsys.readouterr().out
+
+
+def test_why_a_device_is_ill_is_shown(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text('devices: {gpu-1: {unhealthy: "XID 79\\e[2J"}}\n')
+    assert main([*arguments, "--simulated-faults", str(faults)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[5] for line in lines[1:3]] == ["Healthy", "Unhealthy"]
+    assert lines[3:] == ["gpu-1 is unhealthy: XID 79\\x1b[2J"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            None,
+            "does not exist: correct its name, or write one; `devices: {}` stands for no faults",
+        ),
+        ("devices: {", "is no YAML: "),
+        (
+            "devices: {gpu-99: {vanished: true}}",
+            "devices.gpu-99: this machine has no such device; it has gpu-0, gpu-1",
+        ),
+        ("devices: {gpu-0: {vanished: 1}}", "devices.gpu-0.vanished must be true or false"),
+    ],
+)
+def test_a_wrong_fault_file_is_told_and_nothing_else(
+    arguments: list[str],
+    tmp_path: Path,
+    content: str | None,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    if content is not None:
+        faults.write_text(content)
+    assert main([*arguments, "--simulated-faults", str(faults)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dra-driver: fault file {faults}")
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_without_a_backend_there_are_no_devices_and_the_way_to_some_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ("--state-dir", str(tmp_path / "state"))
+    assert main(["devices", "--node-name", "node-1", *state]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("no devices found; the driver publishes an empty slice")
+    assert second == (
+        "this release knows no hardware by itself; name a backend with --backend (installed: simulated; `simulated` invents devices)"
+    )
+    assert main(["devices", "--node-name", "node-1", *state, "--json"]) == 0
+    assert capsys.readouterr().out == ""

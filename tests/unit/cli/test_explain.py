@@ -228,3 +228,76 @@ def test_an_answer_that_cannot_be_written_is_exit_code_2(tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stderr.startswith("dra-driver: cannot write to standard output: ")
     assert done.stderr.count("\n") == 1
+
+
+NOWHERE = {"KUBECONFIG": "", "HOME": "/nonexistent", "KUBERNETES_SERVICE_HOST": ""}
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster is known."""
+    for name, value in NOWHERE.items():
+        monkeypatch.setenv(name, value)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["explain", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_manifest_that_is_not_there_is_told_first_and_alone(tmp_path: Path, capsys) -> None:
+    file = str(tmp_path / "nope")
+    told = f"dra-driver: cannot read the manifest {file}: there is no such file\n"
+    assert said(capsys, "-f", file) == told
+    assert said(capsys, "-f", file, "--from", "/nor-this") == told
+    assert said(capsys, "-f", str(tmp_path)) == (
+        f"dra-driver: cannot read the manifest {tmp_path}: it is a directory; give the files in it, each with -f\n"
+    )
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_record_that_is_not_there_is_told_in_plain_words(tmp_path: Path, capsys) -> None:
+    file = str(tmp_path / "nope")
+    told = f"dra-driver: cannot read the record {file}: there is no such file; `dra-driver record` writes one\n"
+    assert said(capsys, "pod/x", "--from", file) == told
+    told = f"dra-driver: cannot read the record {tmp_path}: it is a directory\n"
+    assert said(capsys, "pod/x", "--from", str(tmp_path)) == told
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_where_no_cluster_is_known_all_ways_to_name_one_are_told(capsys) -> None:
+    told = said(capsys, "pod/x")
+    for way in ("--kubeconfig", "KUBECONFIG", "~/.kube/config", "--from"):
+        assert way in told
+    assert main(["record", "-"]) == 1
+    assert "--from" not in capsys.readouterr().err
+
+
+def test_nobody_is_sent_to_a_cluster_that_is_a_file(
+    tmp_path: Path, cluster: FakeApi, capsys
+) -> None:
+    cluster.put(
+        "pods", {"metadata": {"name": "trainer", "namespace": "team"}, "spec": {"containers": []}}
+    )
+    record = str(tmp_path / "cluster.json")
+    assert main(["record", "--kubeconfig", str(tmp_path / "config"), record]) == 0
+    capsys.readouterr()
+    told = said(capsys, "pod/x", "--from", record)
+    assert told == "dra-driver: there is no pod default/x in the record: it has team/trainer\n"
+    assert "there is one in team: give it with -n" in said(capsys, "trainer", "--from", record)
+
+
+def test_what_is_not_looked_at_is_shown(tmp_path: Path, cluster: FakeApi, capsys) -> None:
+    spec = {"worker": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
+    training = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "t"}}
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump_all([claim("new", "40Gi"), {**training, "spec": spec}]))
+    assert cluster.objects("pods") == []
+    assert ask(tmp_path, "-f", str(file)) == 2
+    out = capsys.readouterr().out
+    assert "Not looked at\n  - PyTorchJob t: this kind is not known here, its pods" in out
+    assert ask(tmp_path, "-f", str(file), "-o", "json") == 2
+    assert len(json.loads(capsys.readouterr().out)["passedOver"]) == 1

@@ -10,7 +10,7 @@ from dra_driver.daemon.leadership import Leadership
 from dra_driver.model.events import DriverEvent, Leading
 from dra_driver.node.lock import Locks
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 class Candidate:

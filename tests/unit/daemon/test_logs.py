@@ -2,6 +2,7 @@
 """One line for each event, for machines and for people."""
 
 import json
+import sys
 import typing
 
 import pytest
@@ -18,6 +19,8 @@ from dra_driver.model.events import (
     FieldsDropped,
     HeldCounted,
     Leading,
+    NameEvaded,
+    ObjectUnreadable,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -114,7 +117,23 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "fields_dropped_by_api_server",
         {"name": "s", "fields": "a, b"},
     ),
+    (
+        ObjectUnreadable("resourceclaims", "team/bad (uid u-1)", "it is nested too deep"),
+        "warning",
+        "object_cannot_be_read",
+        {
+            "resource": "resourceclaims",
+            "name": "team/bad (uid u-1)",
+            "found": "it is nested too deep",
+        },
+    ),
     (FieldsDropped("s", ()), "warning", "fields_dropped_by_api_server", {"name": "s"}),
+    (
+        NameEvaded("a", "somebody's", "b"),
+        "warning",
+        "slice_name_taken",
+        {"name": "a", "found": "somebody's", "instead": "b"},
+    ),
     (
         DeviceVanished("gpu-0", kept=False),
         "warning",
@@ -176,6 +195,59 @@ def test_people_read_words(capsys) -> None:
     assert "claim_prepared" in line
     assert "claim_name=claim" in line
     assert "\x1b" not in line  # no colours where nobody looks
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jgone\x9b31m\u202e"
+
+
+def unprintable(text: str) -> set[str]:
+    return {one for one in text if not one.isprintable() and one != "\n"}
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_text_of_others_acts_on_the_terminal(capsys, form: str) -> None:
+    log_events(make_logger(level="info", form=form))(
+        ClaimPrepared(a_ref(HOSTILE), 0.5, f"it said {HOSTILE}")
+    )
+    line = capsys.readouterr().err
+    assert unprintable(line) == set()
+    assert "claim_name=" in line or json.loads(line)["claim_name"] == HOSTILE
+
+
+def fail() -> None:
+    raise ValueError(HOSTILE)
+
+
+class Vendors:
+    def __str__(self) -> str:
+        return HOSTILE
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_neither_do_values_of_other_kinds_and_tracebacks(capsys, form: str) -> None:
+    log = make_logger(level="info", form=form)
+    try:
+        fail()
+    except ValueError:
+        log.exception(HOSTILE, value=Vendors(), several=[HOSTILE], number=7)
+    text = capsys.readouterr().err
+    assert unprintable(text) == set()
+    if form == "console":
+        lines = text.splitlines()
+        assert len(lines) > 3  # the traceback has its lines
+        assert "number=7" in lines[0]
+        assert lines[-1].startswith("ValueError: \\x1b]0;owned")
+
+
+def test_colours_are_the_loggers_own(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _stream: True, raising=False)
+    make_logger(level="info", form="console").info("name", value=HOSTILE)
+    line = capsys.readouterr().err
+    assert "\x1b[" in line
+    assert "\x1b[2J" not in line
+    assert "\\x1b[2J" in line
 
 
 def test_a_hostile_text_stays_on_its_line(capsys) -> None:

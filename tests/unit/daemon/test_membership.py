@@ -74,14 +74,24 @@ def test_a_stranger_is_told_once_and_again_when_it_comes_back(root: Path) -> Non
     assert rounds.seconds == [WATCH_SECONDS] * 6
 
 
-def test_an_event_that_cannot_be_written_is_logged_and_the_watch_goes_on(root: Path) -> None:
-    def refuse(_event: NodeEvent) -> None:
-        raise Temporary("the API server is away")
+def test_an_event_that_cannot_be_written_is_logged_and_written_at_the_next_look(root: Path) -> None:
+    told: list[NodeEvent] = []
+
+    def refuses_once(event: NodeEvent) -> None:
+        if not told:
+            told.append(event)
+            raise Temporary("the API server is away")
+        told.append(event)
 
     stranger = registrar(root / "registry" / "other-reg.sock", root / "elsewhere.sock")
-    rounds = Rounds(stranger.start, lambda: None)
+    rounds = Rounds(stranger.start, lambda: None, lambda: None)
     with capture_logs() as logs:
-        member(root).watch(Event(), refuse, wait=rounds)
+        member(root).watch(Event(), refuses_once, wait=rounds)
     stranger.stop(0)
-    assert [line["event"] for line in logs] == ["foreign_plugin", "event_not_written"]
-    assert len(rounds.seconds) == 3
+    assert [event.reason for event in told] == ["ForeignPlugin"] * 2
+    assert [line["event"] for line in logs] == [
+        "foreign_plugin",
+        "event_not_written",
+        "foreign_plugin",
+    ]
+    assert len(rounds.seconds) == 4

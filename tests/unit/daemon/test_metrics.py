@@ -14,6 +14,7 @@ from dra_driver.model.events import (
     FieldsDropped,
     HeldCounted,
     Leading,
+    NameEvaded,
     PublicationProblem,
     Published,
     PublishFailed,
@@ -58,6 +59,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (Published(8, 2), {"published_devices": 8, "published_slices": 2}),
         (PublicationProblem(Problem("d", "", "", "")), {"attributes_dropped_total": 1}),
         (FieldsDropped("s", ("a", "b")), {"fields_dropped_total": 2}),
+        (NameEvaded("a", "somebody's", "b"), {"slice_names_taken_total": 1}),
         (DeviceVanished("d", kept=True), {"devices_vanished_total": 1}),
         (
             Recovered(1, 2, 3),

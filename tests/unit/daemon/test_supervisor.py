@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """No thread dies silently, and none starts in a hot loop."""
 
+from collections.abc import MutableMapping
 from threading import Event, current_thread
+from typing import Any
 
 import pytest
 import structlog
@@ -10,7 +12,7 @@ from structlog.testing import CapturingLogger
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.model.events import DriverEvent, ThreadFailed
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 class Told:
@@ -74,6 +76,58 @@ def test_a_thread_that_fails_is_told_and_starts_again_later_and_later(
         for number, delay in enumerate(pauses, start=1)
     ]
     assert len(captured.calls) == 8
+
+
+def test_a_failure_after_a_long_good_run_is_the_first_again(captured: CapturingLogger) -> None:
+    now, pauses, tries, done = [0.0], [], [], Event()
+
+    def wait(stop: Event, seconds: float) -> bool:
+        pauses.append(seconds)
+        return stop.is_set()
+
+    log = structlog.wrap_logger(captured, processors=[])
+    supervisor = Supervisor(log, Told(), wait=wait, clock=lambda: now[0])
+
+    def run(stop: Event) -> None:
+        tries.append(1)
+        if len(tries) == 5:
+            done.set()
+            stop.wait(DEADLINE)
+            return
+        now[0] += 600.0 if len(tries) == 4 else 599.0
+        raise ValueError
+
+    supervisor.start("publish", run)
+    assert done.wait(DEADLINE)
+    supervisor.end(seconds=DEADLINE)
+    assert pauses == [1.0, 2.0, 4.0, 1.0]
+
+
+@pytest.mark.parametrize("deaf", ["log", "observer"])
+def test_a_failure_that_cannot_be_told_ends_no_thread(captured: CapturingLogger, deaf: str) -> None:
+    told, tries, recovered = Told(), [], Event()
+
+    def fail(*_arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    def processor(_log: object, _method: str, event: MutableMapping[str, Any]) -> Any:
+        fail() if deaf == "log" else None
+        return event
+
+    log = structlog.wrap_logger(captured, processors=[processor])
+    supervisor = Supervisor(log, fail if deaf == "observer" else told, wait=lambda *_: False)
+
+    def run(stop: Event) -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise RecursionError("maximum recursion depth exceeded")
+        recovered.set()
+        stop.wait(DEADLINE)
+
+    supervisor.start("watch", run)
+    assert recovered.wait(DEADLINE)
+    assert supervisor.end(seconds=DEADLINE) == ()
+    assert len(captured.calls if deaf == "observer" else told.events) == 2
 
 
 def test_a_thread_that_fails_while_the_process_ends_does_not_start_again(

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
+from typing import Protocol
 
 import pytest
 
@@ -13,6 +14,7 @@ from dra_driver.kube.base import (
     Conflict,
     Expired,
     Invalid,
+    NameTaken,
     NodeEvent,
     NotFound,
     NotServed,
@@ -29,6 +31,7 @@ from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
     PublishedDevice,
+    SliceHolder,
     SliceSpec,
     StoredSlice,
     UpdateSlice,
@@ -43,6 +46,13 @@ from dra_driver.testing.fake_api import (
     WatchLine,
     refusal,
 )
+
+
+class Time(Protocol):
+    """The fixture `time`."""
+
+    now: float
+
 
 POOL = PoolName("node-1")
 GPU = PublishedDevice(
@@ -216,6 +226,68 @@ def test_deleting_what_is_gone_is_done(kube: HttpKubeApi, api: FakeApi) -> None:
     assert api.objects("resourceslices") == []
 
 
+def test_a_taken_name_is_said_and_whose_it_is_can_be_asked(kube: HttpKubeApi, api: FakeApi) -> None:
+    theirs = {"driver": "gpu.example.com", "nodeName": "node-2", "pool": {"name": "node-2"}}
+    found = api.put("resourceslices", {"metadata": {"name": NAME}, "spec": theirs})
+    with pytest.raises(NameTaken) as caught:
+        created(kube)
+    assert str(caught.value) == (
+        f'create resourceslices {NAME} at {api.url}: the server answered 409: resourceslices.resource.k8s.io "{NAME}" already '
+        f"exists; look whose it is: kubectl get resourceslices {NAME} -o yaml"
+    )
+    assert kube.slice_holder(NAME) == SliceHolder(
+        NAME,
+        found["metadata"]["uid"],
+        "gpu.example.com",
+        "node-2",
+        "node-2",
+        found["metadata"]["creationTimestamp"],
+    )
+
+
+def test_a_slice_that_may_be_deleted_only_is_deleted(kube: HttpKubeApi, api: FakeApi) -> None:
+    created(kube)
+    obj = api.object("resourceslices", NAME)
+    obj["metadata"]["finalizers"] = ["example.com/hold"]
+    api.put("resourceslices", obj)
+    (stored,) = kube.list_slices().slices
+    api.faults.status(403, verb="update", resource="resourceslices")
+    assert kube.apply_slice_change(DeleteSlice(stored)) is None
+    assert "deletionTimestamp" in api.object("resourceslices", NAME)["metadata"]
+    (terminating,) = kube.list_slices().slices
+    assert kube.apply_slice_change(DeleteSlice(terminating)) is None
+    assert api.objects("resourceslices") == []
+
+
+def test_slices_can_be_listed_and_deleted_when_the_node_is_gone(
+    kube: HttpKubeApi, api: FakeApi
+) -> None:
+    created(kube)
+    api.remove("nodes", "node-1")
+    kube._forget_node()
+    (stored,) = kube.list_slices().slices
+    assert stored.unlike == {}
+    kube.apply_slice_change(DeleteSlice(stored))
+    assert api.objects("resourceslices") == []
+
+
+def test_a_changed_slice_is_told_by_the_watch_with_what_is_not_ours(
+    kube: HttpKubeApi, api: FakeApi
+) -> None:
+    stored = created(kube)
+    obj = api.object("resourceslices", NAME)
+    obj["spec"]["devices"][0]["allowMultipleAllocations"] = True
+    obj["metadata"]["labels"] = {"team": "a"}
+    api.put("resourceslices", obj)
+    event = next(kube.watch_slices(stored.resource_version, threading.Event()))
+    assert event.slice is not None
+    assert event.slice.unlike == {"spec.devices[gpu-0].allowMultipleAllocations": "true"}
+    kube.apply_slice_change(UpdateSlice(event.slice, SPEC))
+    after = api.object("resourceslices", NAME)
+    assert "allowMultipleAllocations" not in after["spec"]["devices"][0]
+    assert after["metadata"]["labels"] == {"team": "a"}
+
+
 def test_a_refused_slice_names_the_field_and_the_node_is_looked_up_again(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
@@ -285,7 +357,7 @@ def test_allocated_claims_of_all_pages_are_found(kube: HttpKubeApi, api: FakeApi
     api.put("resourceclaims", claim("elsewhere", result("gpu-0", pool="node-2")))
     found = [claim.ref.name for claim in kube.allocated_claims(POOL)]
     assert found == ["claim-0000", "claim-0499", "claim-0500"]
-    assert asked(api).count(("list", "resourceclaims")) == 2
+    assert asked(api).count(("list", "resourceclaims")) == 3  # 100, 200 and the rest
 
 
 def test_a_list_of_claims_that_expires_between_pages_starts_again(
@@ -295,7 +367,9 @@ def test_a_list_of_claims_that_expires_between_pages_starts_again(
         api.put("resourceclaims", claim(f"claim-{number:04}", result(f"gpu-{number}")))
     api.faults.add(refusal(410), verb="list", resource="resourceclaims", after=1)
     assert len(kube.allocated_claims(POOL)) == 501
-    assert asked(api).count(("list", "resourceclaims")) == 4
+    assert (
+        asked(api).count(("list", "resourceclaims")) == 2 + 3
+    )  # two, of which the second expired, and all of them
 
 
 def test_a_list_of_claims_that_keeps_expiring_is_given_up(kube: HttpKubeApi, api: FakeApi) -> None:
@@ -304,9 +378,23 @@ def test_a_list_of_claims_that_keeps_expiring_is_given_up(kube: HttpKubeApi, api
         kube.allocated_claims(POOL)
 
 
-def test_the_kubelets_version_is_read_once(kube: HttpKubeApi, api: FakeApi) -> None:
+def test_the_kubelets_version_is_read_once_in_a_minute(kube: HttpKubeApi, api: FakeApi) -> None:
     assert (kube.kubelet_version(), kube.kubelet_version()) == ("v1.37.1", "v1.37.1")
     assert asked(api) == [("get", "nodes")]
+
+
+def test_a_kubelet_that_is_updated_in_place_is_noticed(
+    kube: HttpKubeApi, api: FakeApi, time: Time
+) -> None:
+    assert kube.kubelet_version() == "v1.37.1"
+    updated = {"nodeInfo": {"kubeletVersion": "v1.38.0"}}
+    api.put("nodes", {"metadata": {"name": "node-1"}, "status": updated})
+    time.now += 59
+    assert kube.kubelet_version() == "v1.37.1"
+    time.now += 1
+    api.faults.status(403, resource="nodes")
+    assert kube.kubelet_version() == "v1.37.1"  # what was known last
+    assert kube.kubelet_version() == "v1.38.0"
 
 
 def test_an_unreadable_node_has_a_kubelet_of_no_version(kube: HttpKubeApi, api: FakeApi) -> None:

@@ -2,6 +2,7 @@
 """What a kubeconfig may say, and what is said about a broken one."""
 
 import base64
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -202,11 +203,50 @@ def test_a_file_that_is_not_there_is_fatal(tmp_path: Path) -> None:
 
 # Logging in by a program
 
+
+@pytest.mark.parametrize(
+    "server", ["http://10.0.0.1:8080", "http://api.example:8080", "http://[fd00::1]:8080"]
+)
+@pytest.mark.parametrize(
+    ("key", "value"), [("token", "t"), ("tokenFile", "token"), ("exec", {"command": "login"})]
+)
+def test_a_token_is_not_sent_in_plain_text(
+    write: Write, tmp_path: Path, server: str, key: str, value: object
+) -> None:
+    (tmp_path / "token").write_text("t")
+    path = write(config(cluster={"server": server}, user={key: value}))
+    with pytest.raises(Fatal) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"kubeconfig {path}, user 'admin': its {key} would be sent to {server} in plain text, where everybody on the way can read "
+        "it; give the cluster an https:// server, or leave the credentials out if it takes anybody"
+    )
+
+
+@pytest.mark.parametrize(
+    "server", ["http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:1"]
+)
+def test_a_token_may_go_to_this_machine_but_through_no_proxy(write: Write, server: str) -> None:
+    user = {"token": "t"}
+    credentials = read(write(config(cluster={"server": server}, user=user))).credentials
+    assert credentials.headers() == {"Authorization": "Bearer t"}
+    through = {"server": server, "proxy-url": "http://proxy:3128"}
+    with pytest.raises(Fatal, match="in plain text"):
+        read(write(config(cluster=through, user=user)))
+
+
+def test_plain_text_without_credentials_is_fine(write: Write) -> None:
+    connection = read(write(config(cluster={"server": "http://10.0.0.1:8080"})))
+    assert connection.credentials.headers() == {}
+
+
 PLUGIN = """
 import json, pathlib, sys
 counter = pathlib.Path(sys.argv[1])
 count = int(counter.read_text()) + 1
 counter.write_text(str(count))
+if sys.argv[2] == "fail":
+    sys.exit("no ticket\\x1b[31m")
 status = {"token": f"token-{count}"} if sys.argv[2] == "token" else {}
 print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}))
 """
@@ -243,6 +283,29 @@ def test_a_program_without_a_token_is_temporary(write: Write, tmp_path: Path) ->
         f"kubeconfig {path}, context 'lab-admin': logging in failed: "
     )
     assert str(caught.value).endswith(f"; try kubectl --kubeconfig {path} auth whoami")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_program_that_fails_is_quoted_and_nothing_else_is_written(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write(config(user=program(tmp_path, "fail")))
+    script = (
+        "import sys; from pathlib import Path; from dra_driver.kube.auth import connect\n"
+        "try: connect(Path(sys.argv[1]), environment={}).credentials.headers()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout == (
+        f"Temporary kubeconfig {path}, context 'lab-admin': logging in failed: exec: process returned 1. no ticket [31m; try "
+        f"kubectl --kubeconfig {path} auth whoami\n"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DRAPlugin v1 and v1beta1 as functions from message to message."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import grpc
@@ -18,7 +18,18 @@ from dra_driver.model.ids import ClaimUid, DeviceName, PoolName, ShareId
 from dra_driver.model.plan import Refusal
 from dra_driver.model.state import PreparedDevice
 
-CONTEXT = cast("grpc.ServicerContext", None)  # looked at by nobody
+
+class Context:
+    """As much of a call as is looked at: the seconds that its caller still waits."""
+
+    def __init__(self, seconds: float | None = 45.0) -> None:
+        self.seconds = seconds
+
+    def time_remaining(self) -> float | None:
+        return self.seconds
+
+
+CONTEXT = cast("grpc.ServicerContext", Context())
 ONE = ClaimRef("default", "one", ClaimUid("uid-1"))
 TWO = ClaimRef("default", "two", ClaimUid("uid-2"))
 WHOLE = PreparedDevice(
@@ -35,7 +46,9 @@ class Answers:
         self.answer = answer
         self.asked: list[ClaimRef] = []
 
-    def __call__(self, refs: Sequence[ClaimRef]) -> Mapping[ClaimUid, Any]:
+    def __call__(
+        self, refs: Sequence[ClaimRef], *, until: float | None = None
+    ) -> Mapping[ClaimUid, Any]:
         self.asked += refs
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -43,7 +56,20 @@ class Answers:
 
 
 def plugin(answers: Answers) -> DraPlugin:
-    return DraPlugin(answers, answers, structlog.get_logger())
+    made = DraPlugin(answers, answers, structlog.get_logger())
+    MADE.append(made)
+    return made
+
+
+MADE: list[DraPlugin] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Workers end with their test."""
+    yield
+    while MADE:
+        MADE.pop().close()
 
 
 def prepare(answers: Answers, *claims: v1.Claim) -> dict[str, v1.NodePrepareResourceResponse]:
@@ -202,3 +228,43 @@ def test_v1beta1_unprepares_by_the_same_function() -> None:
     entry = v1beta1.NodeUnprepareResourceResponse(error="busy")
     assert response == v1beta1.NodeUnprepareResourcesResponse(claims={"uid-1": entry})
     assert answers.asked == [ONE]
+
+
+@pytest.mark.parametrize("call", [prepare, unprepare])
+def test_a_call_that_comes_too_late_does_no_work_and_says_so_for_each_claim(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CONTEXT, "seconds", 0.0)
+    answers = Answers({ONE.uid: None, TWO.uid: None})
+    with capture_logs() as logs:
+        entries = call(answers)
+    text = (
+        f"the {call.__name__} call reached the driver after its deadline; the kubelet tries again"
+    )
+    assert {uid: getattr(entry, "error", entry) for uid, entry in entries.items()} == {
+        "uid-1": text,
+        "uid-2": text,
+    }
+    assert answers.asked == []
+    assert [line["event"] for line in logs] == ["call_not_done"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "until"),
+    [(45.0, 1035.0), (None, 1035.0), (1e9, 1035.0), (20.0, 1015.0), (4.0, 1002.0)],
+)
+def test_the_service_is_told_until_when_its_caller_listens(
+    seconds: float | None, until: float
+) -> None:
+    told: list[float | None] = []
+
+    def answer(_refs: Sequence[ClaimRef], *, until: float | None = None) -> dict[ClaimUid, None]:
+        told.append(until)
+        return {}
+
+    made = DraPlugin(cast("Any", answer), answer, structlog.get_logger(), clock=lambda: 1000.0)
+    context = cast("grpc.ServicerContext", Context(seconds))
+    made.prepare_resources(v1.NodePrepareResourcesRequest(), context)
+    made.unprepare_resources(v1.NodeUnprepareResourcesRequest(), context)
+    made.close()
+    assert told == [until, until]

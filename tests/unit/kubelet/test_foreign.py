@@ -50,6 +50,19 @@ def test_a_plugin_of_our_name_is_named_with_socket_endpoint_and_process(
     assert str(ForeignPlugin(root, "x", 0)) == f"{root} (endpoint x)"
 
 
+def test_what_a_stranger_calls_itself_cannot_act_in_an_event_or_a_log(
+    root: Path, plugin: Make
+) -> None:
+    plugin(OURS, "other\x1b[2J-reg.sock", Path("/plugins/\x1b]0;owned\x07\n" + 5000 * "x"))
+    (found,) = foreign_plugins(root, OURS, is_ours=nobody)
+    text = str(found)
+    assert text.isprintable()
+    assert text.startswith(
+        f"{root}/other\\x1b[2J-reg.sock (endpoint /plugins/\\x1b]0;owned\\x07\\nxxx"
+    )
+    assert len(text) < 1024  # an Event has room for it
+
+
 def test_our_own_processes_are_not_foreign(root: Path, plugin: Make) -> None:
     plugin(OURS, "a-reg.sock", Path("/plugins/gpu/dra-a.sock"))
     plugin(OURS, "b-reg.sock", Path("/plugins/gpu/dra-b.sock"))

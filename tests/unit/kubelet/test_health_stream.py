@@ -15,7 +15,7 @@ from dra_driver.kubelet.sockets import SocketServer, service, unary
 from dra_driver.model.health import UNCHECKED, DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 NEVER_SECONDS = 1000.0
 SPARE_WORKERS = 2
 DEVICES = 4000  # a report of 3.7 MB: more than a connection takes for a client that does not read

@@ -15,7 +15,7 @@ from dra_driver.kubelet.pb import pluginregistration_v1_pb2 as pb
 from dra_driver.kubelet.registration import NOT_YET, Registrar
 from dra_driver.model.ids import DriverName
 
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 
 
 @pytest.fixture

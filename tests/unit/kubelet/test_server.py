@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both sockets as one part: order, repair, and whether they answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import grpc
 import pytest
@@ -13,10 +14,11 @@ from structlog.testing import capture_logs
 from dra_driver.errors import Fatal
 from dra_driver.kubelet.pb import grpc_health_v1_pb2 as pb
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.health import DeviceHealth
-from dra_driver.model.ids import DriverName
+from dra_driver.model.ids import ClaimUid, DriverName
 
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 
 
 class NoHealth:
@@ -30,6 +32,10 @@ class NoHealth:
 
     def wake(self) -> None:
         """Nobody waits."""
+
+
+def nothing(_refs: Sequence[ClaimRef], *, until: float | None = None) -> dict[ClaimUid, Any]:
+    return {}
 
 
 class Rounds(Event):
@@ -55,7 +61,7 @@ def server(sockets: KubeletSockets) -> Iterator[KubeletServer]:
     found = KubeletServer(
         sockets,
         driver=DriverName("gpu.example.com"),
-        calls=(lambda _refs: {}, lambda _refs: {}),
+        calls=(nothing, nothing),
         feed=NoHealth(),
         checks={"": lambda: (), "readiness": lambda: ("not registered",)},
         log=structlog.get_logger(),

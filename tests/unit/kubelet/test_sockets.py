@@ -23,7 +23,7 @@ from dra_driver.kubelet.sockets import (
     unary,
 )
 
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 
 
 def naming(name: str) -> Handler:

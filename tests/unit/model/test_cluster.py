@@ -127,3 +127,33 @@ def test_a_bad_file_is_an_operators_sentence(content: bytes, message: str) -> No
         decode(content, source="f.json")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_messages_of_conditions_are_kept_only_where_they_are_quoted() -> None:
+    def said(*types: str) -> list[dict[str, str]]:
+        return [{"type": one, "status": "True", "message": f"{SECRET} {one}"} for one in types]
+
+    result = {"driver": "d", "bindingFailureConditions": ["Failed"]}
+    whole = {
+        "nodes": [{"status": {"conditions": said("Ready")}}],
+        "pods": [{"status": {"conditions": said("PodScheduled", "Ready")}}],
+        "resourceClaims": [
+            {
+                "status": {
+                    "allocation": {"devices": {"results": [result]}},
+                    "devices": [{"driver": "d", "conditions": said("Failed", "Ready")}],
+                }
+            }
+        ],
+    }
+    kept = without_secrets(msgspec.convert(whole, ClusterState))
+    conditions = (
+        kept.nodes[0].status.conditions,
+        kept.pods[0].status.conditions,
+        (kept.resource_claims[0].status.devices or [])[0].conditions,
+    )
+    assert [[one.message for one in some or ()] for some in conditions] == [
+        [""],
+        [f"{SECRET} PodScheduled", ""],
+        [f"{SECRET} Failed", ""],
+    ]

@@ -23,6 +23,14 @@ WORDS = [
     ),
     (verdict.CompileError("request", 0, "m\n | x"), "request selector #0 does not compile: m"),
     (verdict.CompileError("request", 0, "m", "h"), "request selector #0 does not compile: m (h)"),
+    (
+        verdict.ClassMissing("", resource="a/b"),
+        "no device class has extendedResourceName a/b, and no device plugin offers it on any node",
+    ),
+    (
+        verdict.ClassMissing("", "did you mean a/c?", "a/b"),
+        "no device class has extendedResourceName a/b, and no device plugin offers it on any node (did you mean a/c?)",
+    ),
     (verdict.Tainted("k=v:NoSchedule"), "tainted k=v:NoSchedule"),
     (verdict.Tainted("k:NoSchedule", "r"), "tainted k:NoSchedule by DeviceTaintRule r"),
     (verdict.HeldByClaim("ns/c"), "held by ns/c, used by no pod"),
@@ -120,6 +128,7 @@ def test_the_table_has_a_row_for_each_member() -> None:
     lines = remedy.markdown_table().splitlines()
     assert len(lines) == 2 + len(members())
     assert all(line.count("|") == 5 for line in lines)
+    assert "extendedResourceName: a/b in a" in remedy.fix(verdict.ClassMissing("", resource="a/b"))
     assert remedy.fix(verdict.NoDevices()) == remedy.ROWS[verdict.NoDevices].fix
 
 

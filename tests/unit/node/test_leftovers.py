@@ -26,7 +26,7 @@ from dra_driver.node.state import StateStore
 
 DRIVER = DriverName("gpu.dra-driver.dev")
 POD = "0aa4b5bc-5b07-4b5f-9a47-7d7a3a1f3d35"
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 OURS = {
     Kind.SOCKET: (

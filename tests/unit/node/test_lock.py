@@ -17,7 +17,7 @@ from dra_driver.node import lock
 from dra_driver.node.lock import Locks
 from dra_driver.testing.local_node import ManualClock
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 HOLDER = """
 import sys, time
 from pathlib import Path

@@ -78,6 +78,15 @@ def test_a_process_is_known_by_its_socket_while_it_lives(tmp_path: Path) -> None
     assert list((tmp_path / "peers").iterdir()) == []
 
 
+def test_a_name_that_no_file_can_have_is_nobodys(tmp_path: Path) -> None:
+    """Whoever answers under our name may say any endpoint."""
+    peers = Peers(tmp_path / "peers")
+    peers.join(peer(tmp_path))
+    assert not peers.serves(tmp_path / ("x" * 5000))
+    assert not peers.serves(tmp_path / "nul\0")
+    peers.leave()
+
+
 def test_two_processes_stand_side_by_side(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     peers, me = Peers(tmp_path / "peers"), peer(tmp_path)
     peers.join(me)

@@ -32,7 +32,7 @@ from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 
 TESTS = Path(__file__).parents[2]
 FIXTURES = TESTS / "fixtures" / "state"
-DEADLINE = 60  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 
 
 def built(path: Path, schema: int, *more: str) -> Path:

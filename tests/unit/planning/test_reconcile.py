@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From present slices to wanted ones: which writes, in which order, at which generation."""
 
+from dataclasses import replace
 from typing import Any
 
 from dra_driver.model.device import Version
@@ -13,9 +14,16 @@ from dra_driver.model.slices import (
     SliceChange,
     SliceSpec,
     StoredSlice,
+    Taint,
     UpdateSlice,
 )
-from dra_driver.planning.reconcile import dropped_fields, plan_changes, same_devices, slice_name
+from dra_driver.planning.reconcile import (
+    NAME_VARIANTS,
+    dropped_fields,
+    plan_changes,
+    same_devices,
+    slice_name,
+)
 
 POOL = PoolName("node-1")
 DRIVER = DriverName("gpu.example.com")
@@ -54,6 +62,17 @@ def test_a_name_that_is_too_long_is_cut_to_253_characters_and_stays_unique():
     assert slice_name(0, DRIVER, NodeName("n" * 231)) == f"00000-gpu.example.com-{'n' * 231}"
     dotted = slice_name(0, DRIVER, NodeName(("n" * 213 + ".-") + "x" * 60))
     assert dotted.rpartition("-")[0] == f"00000-gpu.example.com-{'n' * 213}"
+
+
+def test_the_names_of_one_slice_stay_in_its_place_and_are_no_other_nodes():
+    names = [
+        slice_name(index, DRIVER, NodeName("node-1"), variant=variant)
+        for index in range(3)
+        for variant in range(NAME_VARIANTS)
+    ]
+    assert names[:2] == ["00000-gpu.example.com-node-1", "00000.1-gpu.example.com-node-1"]
+    assert names == sorted(set(names))
+    assert all(name.endswith("-gpu.example.com-node-1") for name in names)
 
 
 def test_the_first_publication_creates_every_slice_at_generation_1():
@@ -109,6 +128,37 @@ def test_slices_of_other_names_pools_and_old_generations_are_deleted_first():
         CreateSlice(NAMES[0], spec(6, 2, A)),
         CreateSlice(NAMES[1], spec(6, 2, B)),
     )
+
+
+def test_what_is_not_of_our_making_is_written_over_in_whatever_field():
+    before = replace(stored(NAMES[0], spec(3, 1, A)), unlike={"metadata.finalizers": '["x"]'})
+    assert changes([A], before) == (UpdateSlice(before, spec(3, 1, A)),)
+
+
+def test_what_the_server_makes_of_every_write_is_left_alone_as_long_as_it_is_that():
+    before = replace(stored(NAMES[0], spec(3, 1, A)), unlike={"spec.odd": "1"})
+
+    def accepting(value: str) -> tuple[SliceChange, ...]:
+        accepted = {NAMES[0]: {"spec.odd": value}}
+        return plan_changes([A], [before], pool=POOL, names=NAMES, accepted=accepted)
+
+    assert accepting("1") == ()
+    assert accepting("2") == (UpdateSlice(before, spec(3, 1, A)),)
+
+
+def test_labels_and_annotations_are_everybodys():
+    before = replace(stored(NAMES[0], spec(3, 1, A)), labels={"a": "b"}, annotations={"c": "d"})
+    assert changes([A], before) == ()
+
+
+def test_a_taint_is_a_change():
+    taint = Taint("gpu.example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
+    held = tuple(replace(device, taints=(taint,)) for device in A)
+    before = stored(NAMES[0], spec(3, 1, A))
+    assert changes([held], before) == (UpdateSlice(before, spec(3, 1, held)),)
+    assert changes([A], stored(NAMES[0], spec(3, 1, held))) != ()
+    assert changes([held], stored(NAMES[0], spec(3, 1, held))) == ()
+    assert dropped_fields(spec(1, 1, held), spec(1, 1, A)) == ("devices.gpu-0.taints",)
 
 
 def test_equal_quantities_are_no_change_however_they_are_written():

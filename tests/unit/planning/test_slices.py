@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """An inventory becomes slices within the API's limits; what is beyond them costs only itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dra_driver.model.device import Device, Version
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import Problem, PublishedDevice
-from dra_driver.planning.slices import PoolPlan, plan_pool
+from dra_driver.model.slices import Problem, PublishedDevice, Taint
+from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
 
 LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
+DRIVER = DriverName("gpu.example.com")
 GIB = Quantity.parse("1Gi")
 
 
@@ -211,3 +213,20 @@ def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
             problem("attribute index", "more than 32 attributes and capacities"),
         ),
     )
+
+
+def test_a_vanished_device_is_tainted_under_the_drivers_name():
+    found = tainted(published("gpu-0", capacity={"memory": GIB}), DRIVER, "2026-01-02T03:04:05Z")
+    taint = Taint(
+        "gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "2026-01-02T03:04:05Z"
+    )
+    assert found == published("gpu-0", capacity={"memory": GIB}, taints=(taint,))
+
+
+def test_a_taint_keeps_its_time_and_those_of_others_go():
+    first = tainted(published("gpu-0"), DRIVER, "2026-01-02T03:04:05Z")
+    foreign = Taint("example.com/x", "", "NoExecute", "2025-01-01T00:00:00Z")
+    both = replace(first, taints=(foreign, *first.taints))
+    assert tainted(both, DRIVER, "2026-09-09T09:09:09Z") == first
+    lost = replace(first, taints=(foreign, replace(first.taints[0], time_added="")))
+    assert tainted(lost, DRIVER, "2026-01-02T03:04:05Z") == first

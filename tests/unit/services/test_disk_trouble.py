@@ -106,7 +106,7 @@ def told_by(script: str, directory: Path):
         ["unshare", "-Urm", sys.executable, "-c", script, str(directory)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

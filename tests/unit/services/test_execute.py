@@ -23,7 +23,7 @@ from dra_driver.services.execute import FAILPOINTS, StillUsed
 from dra_driver.testing.builders import a_claim, a_device, a_pod, a_ref
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 A_REF = a_ref()
 SET_UP = Plan(A_REF, (ConfigureDevice(a_device(), DeviceConfig()),))

@@ -184,20 +184,27 @@ def manifest(*documents: Any) -> ManifestSubject:
 def test_workloads_are_explained_by_their_pods() -> None:
     spec = words.pod()["spec"]
     deployment = {
+        "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "d", "namespace": "ns"},
         "spec": {"template": {"spec": spec}},
     }
     cron = {
+        "apiVersion": "batch/v1",
         "kind": "CronJob",
         "metadata": {"name": "c"},
         "spec": {"jobTemplate": {"spec": {"template": {"spec": spec}}}},
     }
-    for workload, name in ((deployment, "ns/d-(pod)"), (cron, "ns/c-(pod)")):
-        report = explain(state(ONE), manifest(words.claim(), workload, {"kind": "Service"}))
-        assert (report.exit_code, report.subject) == (0, f"pod {name}")
-    with pytest.raises(Permanent, match=r"Deployment x has no spec\.template"):
-        explain(state(), manifest({"kind": "Deployment", "metadata": {"name": "x"}}))
+    for workload, name in ((deployment, "deployment ns/d"), (cron, "cronjob ns/c")):
+        report = explain(
+            state(ONE), manifest(words.claim(), workload, {"apiVersion": "v1", "kind": "Service"})
+        )
+        assert (report.exit_code, report.subject) == (0, name)
+    with pytest.raises(Permanent, match=r"Deployment x: it has no spec\.template"):
+        explain(
+            state(),
+            manifest({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}}),
+        )
 
 
 def test_of_several_pods_the_first_that_is_not_served_is_told() -> None:
@@ -232,10 +239,10 @@ def test_templates_and_older_versions_are_understood() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("text", "a manifest is no object but 'text'"),
-        ({"kind": "ConfigMap"}, "there is nothing to explain"),
+        ("text", "a document that is no object but 'text'"),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "there is nothing to explain"),
         (
-            {"kind": "Pod", "metadata": {"name": "p"}, "spec": 3},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": 3},
             "Pod p is malformed: Expected `object`",
         ),
     ],
@@ -250,9 +257,24 @@ def test_a_template_that_needs_both_kinds_of_devices_is_told_per_node() -> None:
     made = words.device_class("extended")
     made["spec"]["extendedResourceName"] = resource
     container = {"name": "c", "resources": {"requests": {resource: "1"}}}
-    asking = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    asking = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container]},
+    }
     plugin = words.node("plugin") | {"status": {"allocatable": {resource: "1", "pods": "9"}}}
     cluster = state(ONE, made, plugin)
     report = explain(cluster, manifest(asking))
     placed = {group.nodes[0]: len(group.placement) for group in report.nodes}
     assert (report.exit_code, placed) == (0, {HOME: 1, "plugin": 0})
+
+
+def test_a_node_that_is_not_the_pods_own_is_not_looked_at_and_that_is_said() -> None:
+    elsewhere = words.FLEET[0]
+    fleet = state(ONE, holder("gpu-0", words.MINE), words.node(elsewhere))
+    placed = with_pod(fleet, pod(spec={"nodeName": HOME}))
+    assert explain(placed, MINE, node=HOME).summary == f"scheduled on node {HOME}"
+    assert explain(placed, MINE, node=elsewhere).summary == (
+        f"scheduled on node {HOME}; node {elsewhere} was not looked at, for the pod stays there"
+    )

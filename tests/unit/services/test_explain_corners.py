@@ -61,7 +61,12 @@ def test_a_resource_that_every_node_offers_itself_takes_no_device() -> None:
     extended["spec"]["extendedResourceName"] = resource
     plugin = words.node(HOME) | {"status": {"allocatable": {resource: "1", "pods": "9"}}}
     container = {"name": "c", "resources": {"requests": {resource: "1"}}}
-    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container]},
+    }
     report = answer(with_nodes(state(ONE, extended), plugin), pod)
     assert (report.exit_code, report.claims) == (0, ())
     nowhere = answer(with_nodes(state(ONE, extended)), pod)
@@ -199,18 +204,24 @@ LOOP["items"].append(LOOP)
     [
         (LOOP, "has a List that contains itself"),
         (
-            {"kind": "Pod", "metadata": {"name": "\ud800"}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\ud800"}},
             r"Pod \\ud800 is malformed: .*surrogates",
         ),
-        ({"kind": "Pod", "metadata": 3}, "Pod without a name is malformed: Expected `object`"),
         (
-            {"kind": "Pod", "spec": {True: 1}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": 3},
+            "Pod without a name is malformed: Expected `object`",
+        ),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "spec": {True: 1}},
             "Pod without a name is malformed: Only dicts with str",
         ),
-        ({"kind": "Job", "metadata": [], "spec": []}, r"Job without a name has no spec\.template"),
         (
-            {"kind": "CronJob", "spec": {"jobTemplate": 7}},
-            r"CronJob without a name has no spec\.template",
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": [], "spec": []},
+            r"Job without a name: it has no spec\.template",
+        ),
+        (
+            {"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": 7}},
+            r"CronJob without a name: it has no spec\.jobTemplate\.spec\.template",
         ),
     ],
 )
@@ -221,5 +232,10 @@ def test_a_manifest_that_is_no_such_object_is_a_sentence(document: Any, message:
 
 def test_odd_metadata_of_a_workload_is_no_trouble() -> None:
     template = {"metadata": 5, "spec": {"containers": []}}
-    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
-    assert answer(state(ONE), job).subject == "pod ns/j-(pod)"
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": template},
+    }
+    assert answer(state(ONE), job).subject == "job ns/j"

@@ -15,7 +15,7 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.state import Held
 from dra_driver.services import follow
 from dra_driver.services.follow import ClaimFollower, ClaimWatch
-from dra_driver.services.mirror import RETRY_SECONDS
+from dra_driver.services.pace import RETRY_SECONDS
 from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
 from dra_driver.testing.local_node import LocalNode, ManualClock
 from dra_driver.testing.scripted_api import ScriptedApi

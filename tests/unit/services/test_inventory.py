@@ -2,7 +2,7 @@
 """Whatever a backend does, the last inventory that it told stays in force."""
 
 from collections.abc import Callable, Iterator
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from structlog.testing import capture_logs
@@ -61,8 +61,24 @@ def run(*scans: object, news: int = 0) -> tuple[InventoryFeed, list[Inventory], 
 
 
 def test_before_the_first_scan_there_is_no_inventory():
+    feed = InventoryFeed(
+        ScriptedBackend(Temporary("busy")), clock=iter([1.0, 5.0, 9.0, 9.0]).__next__
+    )
+    assert feed.current() == Inventory(scanned=False) != NOTHING
+    with capture_logs():
+        assert not feed.scan()
+    assert feed.tried.is_set()
+    assert feed.unknown() == (
+        "the devices of this node are not known yet: no scan of the backend has succeeded for 8 s; see the log for the "
+        "reason; without one, the scan hangs in the hardware"
+    )
     with pytest.raises(Temporary, match=r"^the devices of this node are not known yet: "):
-        InventoryFeed(ScriptedBackend()).current()
+        feed.known()
+
+
+def test_after_a_scan_the_devices_are_known():
+    feed, _, _ = run(ONE)
+    assert (feed.known(), feed.unknown()) == (ONE, "")
 
 
 def test_a_scan_is_told_when_it_found_something_else():
@@ -113,8 +129,7 @@ def test_a_stop_ends_the_retries():
     feed = InventoryFeed(ScriptedBackend(Temporary("busy"), news=5), wait=wait)
     with capture_logs():
         feed.run(stop)
-    with pytest.raises(Temporary):
-        feed.current()
+    assert not feed.current().scanned
 
 
 def test_a_watch_that_fails_is_left_to_the_guard():
@@ -141,3 +156,74 @@ def test_a_backend_that_never_changes_keeps_its_thread_until_the_end():
     end: Callable[[], Event] = Stopping
     InventoryFeed(ScriptedBackend(ONE, stop_after=False)).run(end())
     assert waited == [None]
+
+
+class Clock:
+    """Seconds that pass by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_age_is_that_of_the_last_look_that_succeeded_from_its_beginning():
+    clock = Clock()
+
+    class Slow(ScriptedBackend):
+        def scan(self) -> Inventory:
+            clock.now += 7.0
+            return super().scan()
+
+    feed = InventoryFeed(Slow(ONE, Temporary("busy"), ONE), clock=clock)
+    feed.scan()
+    assert feed.age() == 7.0
+    with capture_logs():
+        feed.scan()
+    assert feed.age() == 14.0  # a look that failed says nothing
+    clock.now += 50.0
+    feed.scan()
+    assert feed.age() == 7.0
+
+
+def test_a_backend_without_news_is_looked_at_every_few_seconds():
+    clock = Clock()
+    feed = InventoryFeed(ScriptedBackend(ONE, TWO, ONE, TWO), clock=clock)
+    ages: list[float] = []
+
+    def wait(_stop: Event, seconds: float) -> bool:
+        ages.append(feed.age())
+        clock.now += seconds if len(ages) != 3 else seconds / 2
+        return len(ages) > 4
+
+    feed._wait = wait
+    feed.scan()
+    feed.look(Event())
+    # The third time the last look was young enough: the next time is soon enough.
+    assert ages == [0.0, 0.0, 0.0, 5.0, 0.0]
+    assert feed.current() == TWO
+
+
+def test_a_backend_is_asked_once_at_a_time():
+    inside, go_on, asked = Event(), Event(), []
+
+    class Hanging(ScriptedBackend):
+        def scan(self) -> Inventory:
+            asked.append(1)
+            inside.set()
+            assert go_on.wait(60)
+            return ONE
+
+    feed = InventoryFeed(Hanging())
+    threads = [Thread(target=feed.scan) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert inside.wait(60)
+    assert not feed.current().scanned  # nobody who asks waits for a scan
+    assert feed.unknown()
+    assert asked == [1]
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert asked == [1, 1]

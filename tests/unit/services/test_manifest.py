@@ -9,7 +9,7 @@ import pytest
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.cluster import ClusterState, NotRead
-from dra_driver.model.report import Report
+from dra_driver.model.report import PodCount, Report
 from dra_driver.model.verdict import ClassMissing, CouldNotTell, FeatureOff, HeldByClaim
 from dra_driver.services.explain import ClaimSubject, ManifestSubject, explain
 from dra_driver.services.subject import FROM_FILE, IN_PLACE_OF
@@ -93,7 +93,12 @@ def test_fields_that_do_not_matter_here_are_no_typos() -> None:
     pod["spec"]["affinity"] = {"podAffinity": {}, "podAntiAffinity": {}}
     pod["metadata"] |= {"generateName": "p-", "managedFields": [{"x": {}}], "finalizers": []}
     pod["status"] = {"qosClass": "BestEffort"}
-    namespace = {"kind": "Namespace", "metadata": {"name": "ns"}, "spec": {"finalizers": []}}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "ns"},
+        "spec": {"finalizers": []},
+    }
     assert answer(state(ONE), namespace, words.claim(), pod).exit_code == 0
 
 
@@ -186,8 +191,13 @@ def test_a_name_may_be_left_to_the_api_server() -> None:
     report = answer(state(TWO), first, second)
     assert [one.name for one in report.claims] == ["ns/(generated)", "ns/(generated)"]
     spec = {"template": {"spec": words.pod()["spec"]}}
-    job = {"kind": "Job", "metadata": {"generateName": "train-"}, "spec": spec}
-    assert answer(state(ONE), words.claim(), job).subject == "pod ns/train-(pod)"
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "train-"},
+        "spec": spec,
+    }
+    assert answer(state(ONE), words.claim(), job).subject == "job ns/train"
 
 
 # What is there already
@@ -243,7 +253,11 @@ def test_a_record_may_lack_what_an_api_server_fills_in() -> None:
 
 
 def test_a_namespace_of_the_manifest_counts_with_its_labels() -> None:
-    namespace = {"kind": "Namespace", "metadata": {"name": "ns", "labels": ADMIN}}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "ns", "labels": ADMIN},
+    }
     claim = words.claim(request(adminAccess=True))
     assert answer(state(ONE), claim).exit_code == 1
     assert answer(state(ONE), namespace, claim).exit_code == 0
@@ -252,7 +266,11 @@ def test_a_namespace_of_the_manifest_counts_with_its_labels() -> None:
     assert (answer(blind, claim).exit_code, answer(blind, namespace, claim).exit_code) == (2, 0)
     there = msgspec.convert({"metadata": {"name": "ns", "labels": ADMIN}}, Namespace)
     labelled = msgspec.structs.replace(state(ONE), namespaces=(there,))
-    plain = {"kind": "Namespace", "metadata": {"name": "ns", "labels": {"a": "b"}}}
+    plain = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "ns", "labels": {"a": "b"}},
+    }
     assert answer(labelled, plain, claim).exit_code == 0
 
 
@@ -265,10 +283,13 @@ def test_pods_that_fit_together_are_served_one_after_the_other() -> None:
     assert report.summary.startswith("all 2 pods of the file fit together, this is one: ")
 
 
-def test_pods_that_fit_one_by_one_but_not_together_could_not_be_told() -> None:
+def test_of_pods_that_fit_one_by_one_but_not_together_one_that_is_left_out_is_told() -> None:
     report = answer(state(ONE), *words.user("a"), *words.user("b"))
-    assert (report.exit_code, report.outcome, report.subject) == (2, "could not tell", "pod ns/b")
-    assert report.summary.startswith("each of the pods ns/a, ns/b fits alone, but no order was")
+    assert (report.exit_code, report.subject) == (1, "pod ns/b")
+    assert report.pods == PodCount(wanted=2, fit=1)
+    assert report.summary == (
+        "1 of 2 pods of the file fit, in every order that was tried; pod ns/b: the devices fit on no node (1 looked at)"
+    )
     (group,) = report.claims[0].requests[0].devices
     assert (group.verdict, report.changes) == (HeldByClaim("ns/a", ("ns/a",)), ())
 
@@ -288,12 +309,12 @@ def test_pods_may_share_a_claim_and_take_from_templates() -> None:
     of = {"resourceClaimTemplateName": words.MINE}
     made = [words.template(), words.pod("a", of=of), words.pod("b", of=of)]
     assert answer(state(TWO), *made).exit_code == 0
-    assert answer(state(ONE), *made).exit_code == 2
+    assert answer(state(ONE), *made).exit_code == 1
 
 
 def test_extended_resources_of_several_pods_add_up() -> None:
     assert answer(state(TWO), extended("a", "gpu"), extended("b", "gpu")).exit_code == 0
-    assert answer(state(ONE), extended("a", "gpu"), extended("b", "gpu")).exit_code == 2
+    assert answer(state(ONE), extended("a", "gpu"), extended("b", "gpu")).exit_code == 1
 
 
 def test_one_of_several_says_so() -> None:
@@ -311,7 +332,12 @@ def test_one_of_several_says_so() -> None:
 def extended(name: str, device_class: str) -> dict[str, Any]:
     resource = f"deviceclass.resource.kubernetes.io/{device_class}"
     container = {"name": "c", "resources": {"requests": {resource: "1"}}}
-    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container]},
+    }
 
 
 def test_an_extended_resource_whose_class_is_missing_says_so() -> None:
@@ -342,3 +368,42 @@ def test_without_device_allocation_no_claim_gets_anything() -> None:
     allocated = state(ONE, holder("gpu-0"), featureGates={"DynamicResourceAllocation": False})
     assert explain(allocated, ClaimSubject("ns", "holder")).exit_code == 0
     assert answer(cluster, extended("p", "gpu")).exit_code == 1
+
+
+def resource(name: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"limits": {name: "1"}}}
+    spec = {"containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def test_a_resource_that_nothing_offers_is_told_as_that_with_what_may_be_meant() -> None:
+    plain = answer(state(ONE), resource("nvidia.com/gpu"))
+    missing = ClassMissing("", resource="nvidia.com/gpu")
+    assert (plain.exit_code, plain.claims[0].verdicts) == (1, (missing,))
+    assert str(missing) == (
+        "no device class has extendedResourceName nvidia.com/gpu, and no device plugin offers it on any node"
+    )
+    named = words.device_class("named")
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    plugin = words.node("plugin")
+    plugin["status"] = {"allocatable": {"cpu": "8", "pods": "9", "nvidia.com/gpu": "1"}}
+    for there in (named, plugin):
+        typo = answer(state(ONE, there), resource("nvidia.com/gpus"))
+        hint = "did you mean nvidia.com/gpu?"
+        assert typo.claims[0].verdicts == (ClassMissing("", hint, "nvidia.com/gpus"),)
+        right = answer(state(ONE, there), resource("nvidia.com/gpu"))
+        assert right.exit_code == 0
+
+
+def test_a_resource_may_be_offered_where_nobody_could_look() -> None:
+    plugin = words.node("plugin")
+    plugin["status"] = {"allocatable": {"cpu": "8", "pods": "9", "nvidia.com/gpu": "1"}}
+    only = explain(
+        state(ONE, plugin),
+        ManifestSubject((resource("nvidia.com/gpu"),), "ns", "f"),
+        node=HOME,
+    )
+    assert (only.exit_code, only.claims) == (3, ())
+    gap = NotRead(resource="nodes", reason="malformed", name="n", message="m")
+    blind = msgspec.structs.replace(state(ONE), not_read=(gap,))
+    assert answer(blind, resource("nvidia.com/gpu")).claims == ()

@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.kube.base import Expired, NotServed, SliceEvent
-from dra_driver.model.events import DriverEvent, PublishFailed
+from dra_driver.kube.base import Expired, NotServed, SliceEvent, SliceList
+from dra_driver.model.events import DriverEvent, PublishFailed, ThreadFailed
 from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceSpec, StoredSlice, UpdateSlice
 from dra_driver.services.mirror import SliceMirror
 from dra_driver.testing.builders import A_POOL
@@ -130,7 +130,7 @@ def test_what_was_changed_while_a_write_was_answered_stays_changed(node: Mirrore
 def test_an_answer_older_than_the_last_list_is_not_taken(node: Mirrored):
     def listed_meanwhile() -> None:
         node.api.lose("a")
-        node.mirror.relist()
+        node.mirror._list()
 
     def write() -> None:
         node.api.on_write = listed_meanwhile
@@ -138,6 +138,66 @@ def test_an_answer_older_than_the_last_list_is_not_taken(node: Mirrored):
         assert node.seen() == {}
 
     node.follow(write)
+
+
+def test_a_look_of_the_writers_takes_nothing_back_that_the_watch_told_meanwhile(node: Mirrored):
+    node.api.put("gone", spec(1))
+    node.api.put("changed", spec(1))
+    listed, before = node.api.list_slices, node.changes
+
+    def then_the_watch_tells() -> SliceList:
+        found = listed()
+        gone, changed = node.api.slices["gone"], node.api.slices["changed"]
+        take(node, SliceEvent("DELETED", "7", replace(gone, resource_version="7")))
+        take(
+            node, SliceEvent("MODIFIED", "8", replace(changed, resource_version="8", spec=spec(2)))
+        )
+        take(node, SliceEvent("ADDED", "9", StoredSlice("new", "uid-new", "9", spec(3))))
+        return found
+
+    def look() -> None:
+        nonlocal before
+        before = node.changes
+        node.api.list_slices = then_the_watch_tells
+        node.mirror.look_again()
+        node.api.list_slices = listed
+
+    node.follow(look)
+    assert node.seen() == {"changed": 2, "new": 3}
+    assert node.changes == before + 3  # the look itself wakes nobody
+
+
+def test_a_look_of_the_writers_finds_what_the_watch_has_not_told_yet(node: Mirrored):
+    node.api.put("gone", spec(1))
+    node.api.put("changed", spec(1))
+
+    def look() -> None:
+        node.api.lose("gone")
+        node.api.put("changed", spec(2))
+        node.api.put("new", spec(3))
+        node.mirror.look_again()
+        assert node.seen() == {"changed": 2, "new": 3}
+
+    node.follow(look)
+
+
+def test_a_look_that_is_older_than_the_list_of_a_new_watch_counts_for_nothing(node: Mirrored):
+    node.api.put("gone", spec(1))
+    listed = node.api.list_slices
+
+    def then_the_watch_begins_anew() -> SliceList:
+        found = listed()
+        node.api.list_slices = listed
+        node.api.lose("gone")
+        node.mirror._list()
+        return found
+
+    def look() -> None:
+        node.api.list_slices = then_the_watch_begins_anew
+        node.mirror.look_again()
+        assert node.seen() == {}
+
+    node.follow(look)
 
 
 def test_the_deletion_of_an_earlier_slice_of_that_name_changes_nothing(node: Mirrored):
@@ -222,7 +282,7 @@ def test_after_a_watch_that_the_server_ends_too_soon_everything_is_listed_again(
     assert node.seen() == {}
     assert rounds == ["1", "1", "1"]
     assert node.api.requests == ["list", "list", "list", "watch 1"]
-    assert node.api.pauses == [1.0, 1.0]
+    assert node.api.pauses == [1.0, 2.0]
 
 
 def test_after_410_everything_is_listed_again(node: Mirrored):
@@ -240,7 +300,7 @@ def test_after_410_everything_is_listed_again(node: Mirrored):
     [
         (Temporary("down"), [1.0, 2.0, 5.0, 10.0, 30.0, 30.0]),
         (Temporary("throttled", retry_after_seconds=7.0), [7.0, 7.0, 7.0, 10.0, 30.0, 30.0]),
-        (Permanent("forbidden"), [60.0] * 6),
+        (Permanent("forbidden"), [1.0, 2.0, 5.0, 10.0, 30.0, 60.0]),
     ],
 )
 def test_errors_are_told_and_tried_again_after_growing_times(
@@ -284,6 +344,47 @@ def test_a_cluster_without_the_api_is_told_once_and_asked_ever_more_seldom(node:
     node.api.fail("list", NotServed("gone again"))
     node.follow(lambda: None)
     assert node.events[1:] == [PublishFailed("gone again", 10.0)]
+
+
+def test_a_version_that_is_always_too_old_is_listed_ever_more_seldom(node: Mirrored):
+    node.api.fail("watch", *[Expired("too old")] * 6)
+    node.follow(lambda: None)
+    assert node.api.pauses == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0]
+
+
+def test_watches_that_always_end_at_once_are_begun_ever_more_seldom(node: Mirrored):
+    node.seconds = 0.1
+    watch, rounds = node.api.watch_slices, []
+
+    def ended_too_soon(version, stop):
+        rounds.append(version)
+        if len(rounds) == 8:
+            yield from watch(version, stop)
+        elif len(rounds) == 6:
+            node.now += 61  # this one lived
+
+    node.api.watch_slices = ended_too_soon
+    node.follow(lambda: None)
+    assert node.api.pauses == [1.0, 2.0, 5.0, 10.0, 30.0, 1.0, 2.0]
+
+
+def test_what_nobody_foresaw_is_counted_said_and_tried_again(node: Mirrored):
+    listed, broken = node.api.list_slices, [ZeroDivisionError("by chance")] * 3
+
+    def breaks() -> SliceList:
+        if broken:
+            raise broken.pop()
+        return listed()
+
+    node.api.list_slices = breaks
+    with capture_logs() as logs:
+        node.follow(lambda: None)
+    assert node.api.pauses == [1.0, 2.0, 5.0]
+    assert node.events == [
+        ThreadFailed("watch", "ZeroDivisionError: by chance", pause) for pause in (1.0, 2.0, 5.0)
+    ]
+    assert [line["event"] for line in logs] == ["watch_failed_unexpectedly"] * 3
+    assert node.mirror.present() == {}
 
 
 def test_a_stop_during_a_pause_ends_the_watch(node: Mirrored):

@@ -32,7 +32,7 @@ from dra_driver.testing.builders import (
 from dra_driver.testing.failpoints import Failpoints, raising
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 
 

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the publisher writes, when, and how often it asks; whoever disturbs it, and whatever the API server answers."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.kube.base import Conflict, Invalid, NodeEvent
-from dra_driver.model.device import Device
 from dra_driver.model.events import (
-    DeviceVanished,
     DriverEvent,
     FieldsDropped,
     PublicationProblem,
@@ -19,127 +16,15 @@ from dra_driver.model.events import (
     PublishFailed,
     SliceLost,
     SliceWritten,
+    ThreadFailed,
 )
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import Problem, PublishedDevice, SliceSpec
+from dra_driver.model.slices import Problem, SliceSpec
 from dra_driver.planning.reconcile import slice_name
-from dra_driver.services.publish import KEPT_SECONDS, NoMemory, Publisher, PublisherInputs
-from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL, a_claim, a_result
-from dra_driver.testing.scripted_api import ScriptedApi, Step
-
-FIRST, SECOND = (slice_name(index, A_DRIVER, A_NODE) for index in range(2))
-
-
-def devices(*indices: int, **attributes: int | str) -> tuple[Device, ...]:
-    return tuple(
-        Device(DeviceName(f"gpu-{index}"), f"uuid-{index}", attributes=attributes)
-        for index in indices
-    )
-
-
-def spec(*content: int, generation: int = 1, count: int = 1) -> SliceSpec:
-    published = tuple(PublishedDevice(DeviceName(f"gpu-{index}")) for index in content)
-    return SliceSpec(A_POOL, generation, count, published)
-
-
-class Memory:
-    """What the node's disk remembers; it can fail."""
-
-    def __init__(self) -> None:
-        self.devices: tuple[PublishedDevice, ...] = ()
-        self.writes = 0
-        self.errors: list[DriverError] = []
-
-    def read(self) -> tuple[PublishedDevice, ...]:
-        if self.errors:
-            raise self.errors.pop()
-        return self.devices
-
-    def write(self, devices: Sequence[PublishedDevice], /) -> None:
-        if self.errors:
-            raise self.errors.pop()
-        self.devices = tuple(devices)
-        self.writes += 1
-
-
-class Node:
-    """A publisher, its API server, and a clock that only moves by hand."""
-
-    def __init__(self, *indices: int) -> None:
-        self.api = ScriptedApi()
-        self.now = 5000.0
-        self.inventory = Inventory(devices(*indices))
-        self.unknown: DriverError | None = None
-        self.prepared: frozenset[DeviceName] = frozenset()
-        self.kept: list[tuple[DeviceName, ...]] = []
-        self.memory = Memory()
-        self.events: list[DriverEvent] = []
-        self.publisher = self.restarted()
-
-    def restarted(self) -> Publisher:
-        self.publisher = Publisher(
-            self.api,
-            PublisherInputs(self._inventory, self._prepared, self._set_kept, self.memory),
-            place=A_PLACE,
-            observe=self.events.append,
-            clock=lambda: self.now,
-        )
-        return self.publisher
-
-    def follow(self, *steps: Step) -> None:
-        self.api.follow(self.publisher.watch, *steps)
-
-    def step(self) -> None:
-        self.publisher.step()
-
-    def after(self, seconds: float) -> Step:
-        """Time passes, then the publisher looks whether something is due."""
-
-        def passes() -> None:
-            self.now += seconds
-            self.publisher.step()
-
-        return passes
-
-    def looks(self) -> None:
-        """The publisher is woken for no reason."""
-        self.publisher.wake()
-        self.publisher.step()
-
-    def has(self, *indices: int) -> Step:
-        """The backend now finds these devices."""
-
-        def changes() -> None:
-            self.inventory = Inventory(devices(*indices))
-            self.publisher.wake()
-            self.publisher.step()
-
-        return changes
-
-    def stored(self) -> dict[str, SliceSpec]:
-        return {name: stored.spec for name, stored in sorted(self.api.slices.items())}
-
-    def writes(self) -> list[str]:
-        return [
-            request
-            for request in self.api.requests
-            if request.startswith(("create", "update", "delete"))
-        ]
-
-    def told(self, *kinds: type) -> list[DriverEvent]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    def _inventory(self) -> Inventory:
-        if self.unknown:
-            raise self.unknown
-        return self.inventory
-
-    def _prepared(self) -> frozenset[DeviceName]:
-        return self.prepared
-
-    def _set_kept(self, names: Sequence[DeviceName]) -> None:
-        self.kept.append(tuple(names))
+from dra_driver.testing.builders import A_DRIVER, A_NODE
+from dra_driver.testing.scripted_api import Step
+from tests.publishing_node import FIRST, SECOND, Node, devices, spec
 
 
 def test_the_first_publication_creates_the_slice_and_is_told():
@@ -375,32 +260,57 @@ def test_a_way_back_from_what_was_half_written_is_nobodys_disturbance():
     assert node.told(SliceLost) == []
 
 
-def test_a_refusal_is_told_on_the_node_once_and_tried_again_slowly():
+def test_a_refusal_is_told_on_the_node_once_and_tried_again_ever_more_slowly():
+    """It may pass: a role that is being replaced refuses for a second."""
     node = Node(0)
-    node.api.fail("create", *[Invalid("spec.devices[0].name: bad")] * 2)
-    node.follow(node.step, node.after(59), node.after(1))
-    assert node.told(PublishFailed) == [PublishFailed("spec.devices[0].name: bad", 60.0)] * 2
+    node.api.fail("create", *[Invalid("spec.devices[0].name: bad")] * 7)
+    node.follow(node.step, *[node.after(60)] * 6)
+    assert node.told(PublishFailed) == [
+        PublishFailed("spec.devices[0].name: bad", delay)
+        for delay in (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 60.0)
+    ]
     assert node.api.node_events == [
         NodeEvent("Warning", "PublishFailed", "spec.devices[0].name: bad")
     ]
+    node.follow(node.after(60))
+    assert node.stored() == {FIRST: spec(0)}
 
 
-def test_an_error_that_nobody_foresaw_is_left_to_the_guard_and_tried_again():
+def test_an_error_that_nobody_foresaw_is_counted_said_and_tried_again_ever_more_slowly():
     node = Node(0)
 
     def breaks(_spec: SliceSpec) -> SliceSpec:
-        raise ZeroDivisionError
-
-    def step() -> None:
-        with pytest.raises(ZeroDivisionError):
-            node.step()
+        raise ZeroDivisionError("by chance")
 
     node.api.stores = breaks
-    node.follow(step)
+    with capture_logs() as logs:
+        node.follow(node.step, node.after(1), node.after(2))
+    assert node.told(ThreadFailed) == [
+        ThreadFailed("publish", "ZeroDivisionError: by chance", delay) for delay in (1.0, 2.0, 5.0)
+    ]
+    assert [line["event"] for line in logs] == ["publish_failed_unexpectedly"] * 3
     node.api.stores = lambda written: written
-    node.now += 60
+    node.now += 5
     node.step()
     assert node.stored() == {FIRST: spec(0)}
+
+
+def test_news_may_be_what_a_failure_waited_for_but_not_for_ever():
+    """Whoever tries again because of what came of the last try would never stop."""
+    node = Node(0)
+    node.api.fail("create", *[Temporary("down")] * 100)
+    node.follow(node.step)
+    for _ in range(50):
+        node.looks()
+    assert len(node.writes()) == 10
+    pauses: list[float] = []
+    for _ in range(4):
+        before, tries = node.now, len(node.writes())
+        while len(node.writes()) == tries:
+            node.now += 0.5
+            node.looks()
+        pauses.append(node.now - before)
+    assert pauses == [5.0, 5.0, 5.0, 10.0]
 
 
 # Fields that the server does not store.
@@ -440,191 +350,69 @@ def test_a_server_that_stores_something_else_altogether_does_not_cause_a_loop():
     assert node.writes() == [f"create {FIRST}"]
 
 
-# Vanished devices.
+# What others change in our slices.
 
 
-def test_a_vanished_device_that_nobody_uses_is_withdrawn_after_one_question():
-    node = Node(0, 1)
-    node.api.claims = (a_claim(results=[a_result("gpu-0")]),)
-    node.follow(node.step, node.has(0), *[node.after(3600)] * 3)
-    assert node.stored() == {FIRST: spec(0)}
-    assert node.told(DeviceVanished) == [DeviceVanished("gpu-1", kept=False)]
-    assert node.api.requests.count("claims") == 1
-    assert node.kept[-1] == ()
-
-
-def test_a_vanished_device_that_a_claim_names_stays_until_the_claim_is_gone():
-    node = Node(0, 1, 2)
-    node.api.claims = (a_claim(results=[a_result("gpu-1"), a_result("gpu-7")]),)
-    before = node.has(0, 2)
-    with capture_logs() as logs:
-        node.follow(node.step, before, node.after(KEPT_SECONDS - 1))
-        assert node.stored() == {FIRST: spec(0, 2, 1)}
-        assert node.kept[-1] == ("gpu-1",)
-        assert node.api.requests.count("claims") == 1
-        node.api.claims = ()
-        node.now += 1
-        node.step()
-    assert node.stored() == {FIRST: spec(0, 2)}
-    assert node.kept[-1] == ()
-    assert node.told(DeviceVanished) == [DeviceVanished("gpu-1", kept=True)]
-    assert [line for line in logs if line["event"] == "vanished_device_withdrawn"] == [
-        {"event": "vanished_device_withdrawn", "device": "gpu-1", "log_level": "info"}
-    ]
-
-
-def test_results_of_other_drivers_and_pools_keep_nothing():
+@pytest.mark.parametrize(
+    "path",
+    [
+        "metadata.finalizers",
+        "metadata.ownerReferences",
+        "spec.devices[gpu-0].allowMultipleAllocations",
+        "spec.fieldOfTheNextRelease",
+    ],
+)
+def test_what_somebody_writes_into_a_slice_is_put_right_in_any_field(path: str):
     node = Node(0)
-    node.api.claims = (
-        a_claim(results=[a_result("gpu-0", driver="nic.example.com")]),
-        a_claim(results=[a_result("gpu-0", pool="node-2")]),
-        replace(a_claim(), results=None),
+    before = spec(0)
+    with capture_logs() as logs:
+        node.follow(
+            node.step,
+            lambda: node.api.put(FIRST, before, unlike={path: "true"}),
+            node.step,
+            node.after(0.3),
+        )
+    assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+    assert node.api.slices[FIRST].unlike == {}
+    (line,) = logs
+    assert (line["event"], line["slices"]) == ("slice_changed_by_somebody_else", {FIRST: (path,)})
+
+
+def test_what_was_written_into_a_slice_while_the_driver_was_down_is_put_right_at_once():
+    node = Node(0)
+    node.follow(node.step)
+    node.api.put(FIRST, spec(0), unlike={"metadata.ownerReferences": ""})
+    node.restarted()
+    node.follow(node.step)
+    assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+
+
+def test_what_the_server_puts_into_every_slice_is_told_once_and_causes_no_loop():
+    node = Node(0)
+    node.api.adds = {"spec.addedByAWebhook": "1"}
+    node.follow(node.step, *[node.looks, node.after(100)] * 3)
+    assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("spec.addedByAWebhook",))]
+    assert node.writes() == [f"create {FIRST}"]
+    other = {"spec.addedByAWebhook": "2"}
+    node.follow(
+        node.step, lambda: node.api.put(FIRST, spec(0), unlike=other), node.step, node.after(0.3)
     )
-    node.follow(node.step, node.has())
-    assert node.stored() == {FIRST: spec()}
+    assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
 
 
-def test_a_vanished_device_that_is_prepared_here_stays_without_asking_the_api_server():
-    node = Node(0, 1)
-    node.prepared = frozenset({DeviceName("gpu-1")})
-    node.follow(node.step, node.has(0), node.publisher.released, node.step)
-    assert node.stored() == {FIRST: spec(0, 1)}
-    assert "claims" not in node.api.requests
-    node.prepared = frozenset()
-    node.publisher.released()
-    node.step()
-    assert node.stored() == {FIRST: spec(0)}
-
-
-def test_an_end_of_a_claim_wakes_nobody_while_no_device_is_missing():
+def test_labels_and_annotations_of_others_cause_no_write_and_survive_the_next_one():
     node = Node(0)
-    node.follow(node.step)
-    decisions = len(node.kept)
-    node.publisher.released()
-    node.step()
-    assert len(node.kept) == decisions
-
-
-def test_who_cannot_be_asked_may_have_said_yes():
-    node = Node(0, 1)
-    node.api.fail("claims", Temporary("API server is down"))
-    with capture_logs() as logs:
-        node.follow(node.step, node.has(0))
-    assert node.stored() == {FIRST: spec(0, 1)}
-    assert [line["event"] for line in logs] == ["allocations_unknown"]
-    node.now += KEPT_SECONDS
-    node.step()
-    assert node.stored() == {FIRST: spec(0)}
-
-
-def test_a_smaller_machine_after_a_restart_keeps_what_is_allocated():
-    node = Node(0, 1, 2, 3)
-    node.follow(node.step)
-    node.inventory = Inventory(devices(0))
-    node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
-    node.restarted()
-    node.follow(node.step)
-    assert node.stored() == {FIRST: spec(0, 2)}
-    assert node.told(DeviceVanished) == [
-        DeviceVanished("gpu-1", kept=False),
-        DeviceVanished("gpu-2", kept=True),
-        DeviceVanished("gpu-3", kept=False),
-    ]
-
-
-def test_a_kept_device_survives_the_deletion_of_its_slice():
-    node = Node(0, 1)
-    node.prepared = frozenset({DeviceName("gpu-1")})
-    node.follow(node.step, node.has(0), lambda: node.api.lose(FIRST), node.step, node.after(1))
-    assert node.stored() == {FIRST: spec(0, 1)}
-
-
-def test_a_device_that_comes_back_is_a_device_like_any_other():
-    node = Node(0, 1)
-    node.prepared = frozenset({DeviceName("gpu-0")})
-    node.follow(node.step, node.has(1), node.has(0, 1))
-    assert node.stored() == {FIRST: spec(0, 1)}
-    assert node.kept[-1] == ()
-    node.follow(node.has(1))
-    assert node.told(DeviceVanished) == [DeviceVanished("gpu-0", kept=True)] * 2
-
-
-# What is remembered across restarts.
-
-
-def test_what_is_published_is_remembered_before_it_is_written():
-    node = Node(0, 1)
-    remembered_at_write: list[int] = []
-    node.api.on_write = lambda: remembered_at_write.append(len(node.memory.devices))
-    node.follow(node.step, *[node.looks] * 3, node.has(0))
-    assert remembered_at_write == [2, 1]
-    assert node.memory.devices == spec(0).devices
-    assert node.memory.writes == 2
-    node.restarted()
-    node.follow(node.step)
-    assert node.memory.writes == 2
-
-
-def test_a_change_of_an_attributes_type_is_remembered_too():
-    node = Node()
-    node.inventory = Inventory(devices(0, ready=1))
-    node.follow(node.step)
-    node.inventory = Inventory(devices(0, ready=True))
-    node.follow(node.looks, node.after(1))
-    assert node.memory.devices[0].attributes["ready"] is True
-
-
-def test_a_device_that_vanished_with_its_slice_while_the_driver_was_down_comes_back_from_memory():
-    node = Node()
-    node.inventory = Inventory(devices(0, 1, 2, model="x"))
-    node.follow(node.step)
-    (published,) = node.stored().values()
-    node.api.lose(FIRST)
-    node.inventory = Inventory(devices(0, model="x"))
-    node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
-    node.restarted()
-    node.follow(node.step)
-    zero, _, two = published.devices
-    assert node.stored() == {FIRST: replace(published, devices=(zero, two))}
-    assert node.memory.devices == (zero, two)
-    assert node.told(DeviceVanished) == [
-        DeviceVanished("gpu-1", kept=False),
-        DeviceVanished("gpu-2", kept=True),
-    ]
-
-
-def test_what_the_api_server_holds_counts_more_than_memory():
-    node = Node()
-    node.inventory = Inventory(devices(0, 1, model="new"))
-    node.follow(node.step)
-    node.memory.devices = (PublishedDevice(DeviceName("gpu-1"), {"model": "old"}),)
-    node.prepared = frozenset({DeviceName("gpu-1")})
-    node.inventory = Inventory(devices(0, model="new"))
-    node.restarted()
-    node.follow(node.step)
-    (found,) = node.stored().values()
-    assert [device.attributes["model"] for device in found.devices] == ["new", "new"]
-
-
-def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
-    node = Node(0, 1)
-    node.memory.errors = [Temporary("disk full"), Temporary("cannot read")]
-    with capture_logs() as logs:
-        node.follow(node.step)
-        assert node.stored() == {FIRST: spec(0, 1)}
-        assert node.memory.devices == ()
-        node.follow(node.has(0, 1, 2))
-    assert [(line["event"], line["error"]) for line in logs] == [
-        ("publication_not_recalled", "cannot read"),
-        ("publication_not_remembered", "disk full"),
-    ]
-    assert node.memory.devices == spec(0, 1, 2).devices
-
-
-def test_without_a_memory_nothing_is_remembered():
-    memory = NoMemory()
-    memory.write(spec(0).devices)
-    assert memory.read() == ()
+    labels, annotations = {"team": "a"}, {"note": "b"}
+    node.follow(
+        node.step,
+        lambda: node.api.put(FIRST, spec(0), labels=labels, annotations=annotations),
+        node.step,
+        node.after(100),
+    )
+    assert node.writes() == [f"create {FIRST}"]
+    node.follow(node.has(0, 1))
+    found = node.api.slices[FIRST]
+    assert (found.spec, found.labels, found.annotations) == (spec(0, 1), labels, annotations)
 
 
 # What could not be published.
@@ -647,13 +435,17 @@ def test_a_problem_is_told_once_to_the_node_the_log_and_the_metrics():
     assert node.api.node_events == [NodeEvent("Warning", "DeviceAttributeDropped", str(problem))]
 
 
-def test_an_event_that_cannot_be_written_costs_a_log_line():
+def test_an_event_that_cannot_be_written_costs_a_log_line_and_is_written_later():
     node = Node()
     node.inventory = Inventory(devices(0, bad="x" * 65))
     node.api.fail("event", Permanent("events are forbidden"))
     with capture_logs() as logs:
         node.follow(node.step)
-    assert [(line["event"], line["error"]) for line in logs] == [
-        ("event_not_written", "events are forbidden")
-    ]
-    assert node.publisher.published_once.is_set()
+        assert [(line["event"], line["error"]) for line in logs] == [
+            ("event_not_written", "events are forbidden")
+        ]
+        assert node.publisher.published_once.is_set()
+        assert node.api.node_events == []
+        node.follow(node.after(1), node.after(1))
+    assert [event.reason for event in node.api.node_events] == ["DeviceAttributeDropped"]
+    assert len(node.writes()) == 1

@@ -13,7 +13,7 @@ from dra_driver.testing.builders import a_claim, a_ref, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
 from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
 
-DEADLINE = 30  # seconds, against hanging only
+DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 
 

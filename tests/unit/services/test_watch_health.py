@@ -3,12 +3,11 @@
 
 from threading import Thread
 
-from dra_driver.errors import Temporary
 from dra_driver.model.device import Device
 from dra_driver.model.health import HEALTHY, UNCHECKED, DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
-from dra_driver.services.watch_health import VANISHED, HealthFeed
+from dra_driver.services.watch_health import TIMEOUT_SECONDS, VANISHED, HealthFeed
 
 POOL = PoolName("node-1")
 ILL = Health(HealthStatus.UNHEALTHY, "XID 79")
@@ -16,8 +15,8 @@ GPU_0, GPU_1, GPU_2 = (DeviceName(f"gpu-{index}") for index in range(3))
 MACHINE = Inventory((Device(GPU_0, "u0", health=ILL), Device(GPU_1, "u1", health=HEALTHY)))
 
 
-def feed(inventory: Inventory = MACHINE) -> HealthFeed:
-    return HealthFeed(lambda: inventory, POOL, clock=lambda: 1234.9)
+def feed(inventory: Inventory = MACHINE, *, age: float = 0.0) -> HealthFeed:
+    return HealthFeed(lambda: inventory, POOL, age=lambda: age, clock=lambda: 1234.9)
 
 
 def told(device: DeviceName, health: Health) -> DeviceHealth:
@@ -50,10 +49,25 @@ def test_a_kept_device_that_is_back_is_told_once():
 
 
 def test_before_the_first_scan_there_is_nothing_to_tell():
-    def unknown() -> Inventory:
-        raise Temporary("not scanned yet")
+    assert feed(Inventory(scanned=False), age=100.0).snapshot() == (0, ())
 
-    assert HealthFeed(unknown, POOL).snapshot() == (0, ())
+
+def test_a_report_carries_the_time_of_the_look_that_it_comes_from():
+    _, entries = feed(age=29.5).snapshot()
+    assert [entry.checked_at for entry in entries] == [1205, 1205]
+    assert [entry.health for entry in entries] == [ILL, HEALTHY]
+
+
+def test_what_was_seen_too_long_ago_is_not_known_any_more():
+    health = feed(age=TIMEOUT_SECONDS + 0.5)
+    health.set_kept([GPU_2])
+    _, entries = health.snapshot()
+    since = "the driver could not look at the hardware since 1970-01-01T00:20:04Z, see its log"
+    assert [(entry.checked_at, entry.health) for entry in entries] == [
+        (1204, Health(HealthStatus.UNKNOWN, f"{since}; it was UNHEALTHY: XID 79 then")),
+        (1204, Health(HealthStatus.UNKNOWN, f"{since}; it was HEALTHY then")),
+        (1204, Health(HealthStatus.UNKNOWN, f"{since}; it was UNHEALTHY: {VANISHED.message} then")),
+    ]
 
 
 def test_only_a_change_wakes_the_streams():

@@ -27,7 +27,7 @@ from dra_driver.testing.fake_kubelet import VERSIONS, FakeKubelet, KubeletError
 DRIVER = "gpu.example.com"
 ONE = ClaimRef("default", "one", ClaimUid("uid-1"))
 TWO = ClaimRef("default", "two", ClaimUid("uid-2"))
-HANG_SECONDS = 30
+HANG_SECONDS = 300
 
 
 class ScriptedDriver:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that `dra-driver explain` is given: manifests, which anybody may have written, and the record of a cluster."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NoReturn
+
+from dra_driver.cli.limits import more_memory
+from dra_driver.cli.yaml_documents import BadDocument, Document, documents
+from dra_driver.errors import Permanent
+from dra_driver.model.cluster import ClusterState, decode
+from dra_driver.services.manifest import matters
+
+STANDARD_INPUT = "-"
+MOST_VALUES = 200_000
+MOST_TEXT = 6 * 1024 * 1024
+"""Of all documents that have to do with pods and devices."""
+LARGEST_RECORD = 1024**3
+RECORD_COSTS = 16
+"""Bytes of memory for each byte of a record, at most; one of a real cluster takes a third of that."""
+LEAST_FOR_A_RECORD = 64 * 1024 * 1024
+
+
+def manifests(names: list[str]) -> tuple[object, ...]:
+    """The documents of all files that have to do with pods and devices. Raises Permanent."""
+    kept = _Kept()
+    for name in names:
+        try:
+            with _opened(name) as stream:
+                for document in documents(stream):
+                    if matters(document.content):
+                        kept.take(document)
+        except OSError as error:
+            _unreadable("manifest", name, error)
+        except BadDocument as error:
+            raise Permanent(f"cannot read the manifest {name}: {error}") from error
+    return tuple(kept.contents)
+
+
+class _Kept:
+    """The documents so far, and what they cost together."""
+
+    def __init__(self) -> None:
+        self.contents: list[object] = []
+        self._values = 0
+        self._text = 0
+
+    def take(self, document: Document) -> None:
+        """One more. Raises BadDocument where all are too much."""
+        self._values += document.values
+        self._text += document.text
+        if self._values > MOST_VALUES or self._text > MOST_TEXT:
+            raise BadDocument(
+                f"more than {MOST_VALUES:,} values, or {MOST_TEXT:,} characters: give fewer files at a time"
+            )
+        self.contents.append(document.content)
+
+
+def record(name: str) -> ClusterState:
+    """The cluster that a file of `dra-driver record` holds. Raises Permanent."""
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(LARGEST_RECORD + 1)
+    except OSError as error:
+        _unreadable("record", name, error)
+    if len(content) > LARGEST_RECORD:
+        raise Permanent(
+            f"cannot read the record {name}: it is larger than {LARGEST_RECORD:,} bytes"
+        )
+    try:
+        with more_memory(LEAST_FOR_A_RECORD + (RECORD_COSTS - 1) * len(content)):
+            return decode(content, source=name)
+    except MemoryError as error:
+        raise Permanent(
+            f"cannot read the record {name}: its {len(content):,} bytes unfold to more than {RECORD_COSTS} times as much; "
+            "no cluster looks like that"
+        ) from error
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[IO[bytes]]:
+    if name == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with Path(name).open("rb") as file:
+        yield file
+
+
+def _unreadable(what: str, name: str, error: OSError) -> NoReturn:
+    reason = error.strerror
+    if isinstance(error, FileNotFoundError):
+        reason = "there is no such file"
+        if what == "record":
+            reason += "; `dra-driver record` writes one"
+    elif isinstance(error, IsADirectoryError):
+        reason = (
+            "it is a directory; give the files in it, each with -f"
+            if what == "manifest"
+            else "it is a directory"
+        )
+    raise Permanent(f"cannot read the {what} {name}: {reason}") from error

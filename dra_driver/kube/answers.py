@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does an answer hold in the driver's words, and which claim is it, as far as this driver needs it?
+
+Parameters that are meant for other drivers are not looked at, so it does not matter what stands there. Parameters for this
+driver that cannot be read make the claim one that cannot be prepared; its devices are known all the same, and that is what
+a list of claims is for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.decode import Found, identity, read_object
+from dra_driver.kube.discovery import Wire
+from dra_driver.kube.failures import Call, garbage, malformed
+from dra_driver.kube.strict import Undecodable, is_deeper
+from dra_driver.model.claim import Claim, OpaqueConfig
+from dra_driver.model.ids import DriverName
+
+DEEPEST_PARAMETERS = 64
+"""Levels of brackets in parameters; the kinds that drivers read have fewer than ten."""
+
+_Loaded = TypeVar("_Loaded")
+
+
+def read_claim(call: Call, body: bytes, wire: Wire, driver: DriverName) -> Claim:
+    """The claim of one answer. Raises Malformed, and Temporary where the body is no object at all."""
+    try:
+        found = read_object(body)
+    except Undecodable as error:
+        if identity(
+            body
+        ).name:  # it is one of the server's objects, not a page of something between
+            raise malformed(call, str(error)) from error
+        raise garbage(call, body) from error
+    claim = load_claim(call, found, wire, driver)
+    for config in claim.configs:
+        if why := _unreadable(found, config):
+            raise malformed(call, why)
+    return claim
+
+
+def load_claim(call: Call, found: Found, wire: Wire, driver: DriverName) -> Claim:
+    """The claim with the configuration of this driver, which is empty where it cannot be read. Raises Malformed."""
+    claim = load_whole(call, found, wire.load_claim)
+    own = tuple(config for config in claim.configs if config.driver == driver)
+    return replace(claim, configs=own)
+
+
+def load_whole(call: Call, found: Found, load: Callable[[Mapping[str, Any]], _Loaded]) -> _Loaded:
+    """An object of which everything was read but what is opaque. Raises Malformed."""
+    for defect in found.defects:
+        if not defect.is_opaque:
+            raise malformed(call, str(defect))
+    return loaded(call, load, found.content)
+
+
+def loaded(
+    call: Call, load: Callable[[Mapping[str, Any]], _Loaded], content: Mapping[str, Any]
+) -> _Loaded:
+    """An object in the driver's words. Raises Malformed, whatever is wrong with it."""
+    try:
+        return load(content)
+    except DriverError:
+        raise
+    except Exception as error:
+        raise malformed(call, f"{type(error).__name__}: {error}") from error
+
+
+def _unreadable(found: Found, config: OpaqueConfig) -> str:
+    """Why this driver's configuration cannot be used; empty if it can."""
+    place = ("status", "allocation", "devices", "config", str(config.index))
+    for defect in found.defects:
+        if defect.path[: len(place)] == place:
+            return str(defect)
+    if is_deeper(config.parameters, DEEPEST_PARAMETERS):
+        return (
+            f"{'.'.join(place)}.opaque.parameters is nested deeper than {DEEPEST_PARAMETERS} levels"
+        )
+    return ""

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in an answer of the API server, although parts of it cannot be read?
+
+Whoever may write one object decides what stands in its opaque parameters, and the API server stores and returns bytes there
+that no strict decoder takes: strings that are no UTF-8, lone surrogates, brackets nested ten thousand deep. Such a value
+costs itself. `read_object` decodes the object around it and says what it left out and where; `read_page` takes a list apart
+first, so that no item can harm its neighbours.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dra_driver.kube.opaque import MARK, OPAQUE, marked, taken_out
+from dra_driver.kube.scan import NotJson, elements, members
+from dra_driver.kube.strict import Undecodable, decode
+
+Object = Mapping[str, Any]
+
+_DEEPEST = 12  # levels of the API's own types, down to the opaque ones
+_SHOWN_CHARACTERS = 253  # the longest name
+_UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A value that could not be read: where it stands ("status.allocation.devices.config.3.opaque.parameters") and why."""
+
+    path: tuple[str, ...]
+    why: str
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether everything that the API server itself understands could be read."""
+        return bool(self.path) and self.path[-1] in OPAQUE
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path) or 'it'} cannot be read ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object as far as it can be read; a value that cannot stands in `defects`, and in `content` as None."""
+
+    content: Object
+    defects: tuple[Defect, ...] = ()
+
+    @property
+    def identity(self) -> "Identity":
+        """Which object."""
+        metadata = self.content.get("metadata")
+        said = metadata if isinstance(metadata, Mapping) else {}
+        texts = (said.get(key) for key in ("namespace", "name", "uid", "resourceVersion"))
+        return Identity(*(_shown(text) if isinstance(text, str) else "" for text in texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which object, as far as its bytes say; escaped and cut, for its author may have chosen them."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as far as there are any."""
+        return "/".join(part for part in (self.namespace, self.name) if part)
+
+    def __str__(self) -> str:
+        named = self.full_name or _UNKNOWN
+        return f"{named} (uid {self.uid})" if self.uid else named
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer to a list: its items undecoded, the version that it shows, and the token for the next one."""
+
+    items: tuple[bytes, ...]
+    resource_version: str = ""
+    token: str = ""
+
+
+def read_object(text: bytes) -> Found:
+    """An object and its defects. Raises Undecodable where it is none at all."""
+    defects: list[Defect] = []
+    content = _content(text, defects)
+    if not isinstance(content, Mapping):
+        raise Undecodable(defects[0].why if defects else f"it is no object but {_kind(content)}")
+    return Found(content, tuple(defects))
+
+
+def _content(text: bytes, defects: list[Defect]) -> Any:
+    """Three tries, each slower and for what is rarer."""
+    if MARK not in text:
+        try:
+            return decode(text)
+        except Undecodable:
+            text = marked(text)
+    try:
+        content = decode(text)
+    except Undecodable:
+        return _around(text, (), defects)
+    defects += (Defect(path, why) for path, why in taken_out(content))
+    return content
+
+
+def read_page(text: bytes) -> Page:
+    """A list in its parts. Raises Undecodable where it is no JSON object."""
+    for again in (False, True):
+        try:
+            return _at_once(marked(text) if again else text)
+        except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+            continue
+    try:
+        return _scanned(text)
+    except NotJson as error:
+        raise Undecodable(str(error)) from error
+
+
+def identity(text: bytes, *path: bytes) -> Identity:
+    """Which object this is, or the one under `path`, even if the text breaks off or cannot be decoded."""
+    start = 0
+    for key in (*path, b"metadata"):
+        found = _member(text, start, key)
+        if found is None:
+            return Identity()
+        start = found
+    known = dict.fromkeys((b"namespace", b"name", b"uid", b"resourceVersion"), "")
+    for key, value in _broken_off(text, start):
+        name = key[1:-1]
+        if not known.get(name, "-"):
+            known[name] = _plain(value)
+    return Identity(*known.values())
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] = []
+    metadata: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _at_once(text: bytes) -> Page:
+    """By the decoder, which passes over what it need not build, and stops at some of what cannot be read."""
+    whole = msgspec.json.decode(text, type=_List)
+    head = read_object(bytes(whole.metadata)).content if whole.metadata else {}
+    return _page([bytes(item) for item in whole.items], head)
+
+
+def _scanned(text: bytes) -> Page:
+    items: list[bytes] = []
+    head: Object = {}
+    for key, (start, end) in members(text):
+        if key == b'"items"' and text[start : start + 1] == b"[":
+            items = [text[a:b] for a, b in elements(text, start)]
+        elif key == b'"metadata"':
+            head = read_object(text[start:end]).content
+    return _page(items, head)
+
+
+def _page(items: list[bytes], head: Object) -> Page:
+    return Page(
+        tuple(items), str(head.get("resourceVersion") or ""), str(head.get("continue") or "")
+    )
+
+
+def _around(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
+    """The value without what cannot be read in it: this is None."""
+    try:
+        return decode(text)
+    except Undecodable as error:
+        why = str(error)
+    if len(path) < _DEEPEST and not (path and path[-1] in OPAQUE):
+        mine: list[Defect] = []
+        try:
+            value = _parts(text, path, mine)
+        except (NotJson, Undecodable):
+            pass
+        else:
+            defects += mine
+            return value
+    defects.append(Defect(path, why))
+    return None
+
+
+def _parts(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
+    """The members or elements, each read for itself. Raises NotJson, and Undecodable for a key that is none."""
+    if text.lstrip()[:1] == b"{":
+        found: dict[str, Any] = {}
+        for key, (start, end) in members(text):
+            name = str(decode(key))
+            found[name] = _around(text[start:end], (*path, name), defects)
+        return found
+    return [
+        _around(text[start:end], (*path, str(index)), defects)
+        for index, (start, end) in enumerate(elements(text))
+    ]
+
+
+def _member(text: bytes, start: int, key: bytes) -> int | None:
+    for found, (at, _end) in _spans(text, start):
+        if found[1:-1] == key:
+            return at
+    return None
+
+
+def _broken_off(text: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
+    for key, (at, end) in _spans(text, start):
+        yield key, text[at:end]
+
+
+def _spans(text: bytes, start: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    """The members as far as the text goes."""
+    try:
+        yield from members(text, start, cut=True)
+    except NotJson:
+        return
+
+
+def _plain(value: bytes) -> str:
+    """A whole string in printable ASCII, cut; empty for anything else."""
+    if len(value) < 2 or value[:1] != b'"' or value[-1:] != b'"':  # noqa: PLR2004  both of its quotes
+        return ""
+    try:
+        return _shown(decode(value))
+    except Undecodable:
+        return ascii(value[1:-1])[2:-1][:_SHOWN_CHARACTERS]
+
+
+def _shown(text: str) -> str:
+    return ascii(text)[1:-1][:_SHOWN_CHARACTERS]
+
+
+def _kind(value: object) -> str:
+    return {list: "a list", str: "text", type(None): "null"}.get(type(value), "a number or a truth")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ResourceSlice as this driver writes it, and how one that is stored compares with that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dra_driver.kube.discovery import Wire
+from dra_driver.kube.wire.unlike import find_unlike
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.model.slices import SliceHolder, SliceSpec, StoredSlice
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes. `node_uid` is "" where the Node could not be asked; then no owner's UID is compared."""
+
+    driver: DriverName
+    node: NodeName
+    node_uid: str
+
+
+def write_slice(wire: Wire, metadata: Object, spec: SliceSpec, author: Author) -> dict[str, Any]:
+    """The whole object; `metadata` is what the request needs besides the owner."""
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": author.node,
+        "uid": author.node_uid,
+        "controller": True,
+    }
+    return {
+        "apiVersion": wire.api_version,
+        "kind": "ResourceSlice",
+        "metadata": {**metadata, "ownerReferences": [owner]},
+        "spec": wire.dump_slice_spec(spec, author.driver, author.node),
+    }
+
+
+def rewrite_metadata(present: StoredSlice) -> dict[str, Any]:
+    """The metadata of an update: conditional, and with what belongs to everybody."""
+    return {
+        "name": present.name,
+        "uid": present.uid,
+        "resourceVersion": present.resource_version,
+        **({"labels": present.labels} if present.labels else {}),
+        **({"annotations": present.annotations} if present.annotations else {}),
+    }
+
+
+def read_slice(wire: Wire, obj: Object, author: Author) -> StoredSlice:
+    """A slice of ours, and in `unlike` whatever in it is not of our making."""
+    stored = wire.load_slice(obj)
+    if not author.node_uid:
+        author = replace(author, node_uid=_owners_uid(obj))
+    ours = write_slice(wire, {"name": stored.name}, stored.spec, author)
+    return replace(stored, unlike=find_unlike(obj, ours))
+
+
+def read_holder(obj: Object) -> SliceHolder:
+    """Whose slice is it?"""
+    metadata, spec = _mapping(obj.get("metadata")), _mapping(obj.get("spec"))
+    return SliceHolder(
+        name=_text(metadata, "name"),
+        uid=_text(metadata, "uid"),
+        driver=_text(spec, "driver"),
+        node=_text(spec, "nodeName"),
+        pool=_text(_mapping(spec.get("pool")), "name"),
+        created=_text(metadata, "creationTimestamp"),
+    )
+
+
+def _owners_uid(obj: Object) -> str:
+    owners = _mapping(obj.get("metadata")).get("ownerReferences")
+    return _text(_mapping(owners[0]), "uid") if isinstance(owners, list) and owners else ""
+
+
+def _mapping(value: object) -> Object:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(obj: Object, key: str) -> str:
+    value = obj.get(key)
+    return value if isinstance(value, str) else ""

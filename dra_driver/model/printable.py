@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text of others, as it may stand in a terminal, a log or an Event."""
+
+CUT = "…"
+
+
+def printable(text: str, *, most: int = 0) -> str:
+    r"""The text with control characters and marks of writing direction spelled out, such as \x1b, cut behind `most` characters."""
+    if most and len(text) > most:
+        text = text[:most] + CUT
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of what kind is an object that somebody gives in a file? Understood, refused by the API server, or passed over.
+
+A kind that is passed over is told where it carries pods or devices: an answer that leaves them out is about something else
+than the file.
+"""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+CLAIMS_GROUP = "resource.k8s.io"
+SPOKEN = ("v1", "v1beta2", "v1beta1")
+"""The versions of that group that are read here, newest first."""
+_FLAT = ("v1beta1", "v1alpha3")
+"""Where a request had no `exactly`: its fields stood beside its name."""
+
+WORKLOADS: Mapping[str, str] = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "DaemonSet": "apps",
+    "ReplicaSet": "apps",
+    "Job": "batch",
+    "CronJob": "batch",
+    "ReplicationController": "",
+}
+_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+UNDERSTOOD: Mapping[str, str] = {
+    **WORKLOADS,
+    "Pod": "",
+    "Namespace": "",
+    **dict.fromkeys(_CLAIMS, CLAIMS_GROUP),
+}
+"""The group of each kind that is understood; "" is the core group."""
+_OTHERS: Mapping[str, Collection[str]] = {
+    "": (
+        *("Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "List"),
+        *("Node", "PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota"),
+        *("Secret", "Service", "ServiceAccount"),
+    ),
+    "apps": ("ControllerRevision",),
+    "batch": (),
+    CLAIMS_GROUP: ("DeviceTaintRule", "ResourceSlice"),
+}
+"""What else there is in these groups."""
+_OLD_GROUPS = ("extensions",)
+_VERY_NEAR = 0.8
+_LONGEST_EXAMPLE = 300
+_DEEPEST = 12
+
+
+def name_of(document: Mapping[str, Any]) -> str:
+    """The name that an object gives itself, for messages."""
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return ascii(name)[1:-1] if isinstance(name, str) and name else "without a name"
+
+
+def kind_of(document: Mapping[str, Any]) -> str:
+    """The kind, for messages."""
+    return ascii(str(document.get("kind") or ""))[1:-1] or "an object"
+
+
+def group_and_version(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Of `apiVersion`; the core group is ""."""
+    group, _, version = str(document.get("apiVersion") or "").rpartition("/")
+    return group, version
+
+
+def is_understood(document: Mapping[str, Any]) -> bool:
+    """Whether the object is one of those that decide here."""
+    return UNDERSTOOD.get(str(document.get("kind"))) == group_and_version(document)[0]
+
+
+def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
+    """What speaks against the object's apiVersion and kind, with how it would be right; "" where nothing.
+
+    `served` are the versions of resource.k8s.io in this cluster, empty where nobody knows.
+    """
+    kind, (group, version) = str(document.get("kind") or ""), group_and_version(document)
+    if not kind:
+        return "it has no kind"
+    if not version:
+        right = f": write apiVersion: {_api_version(kind, served)}" if kind in UNDERSTOOD else ""
+        return f"it has no apiVersion{right}"
+    if group not in _OTHERS and group not in _OLD_GROUPS:
+        return ""
+    known = [*(name for name in UNDERSTOOD if UNDERSTOOD[name] == group), *_OTHERS.get(group, ())]
+    if kind in known:
+        return _version_refusal(document, version, served)
+    if kind in UNDERSTOOD:
+        right = _api_version(kind, served)
+        return f"there is no {kind} in {group or 'v1'}: write apiVersion: {right}"
+    return _no_such_kind(kind, f"{group}/{version}" if group else version, known)
+
+
+def _version_refusal(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:
+    kind, (group, _) = str(document["kind"]), group_and_version(document)
+    if group != CLAIMS_GROUP:
+        right = f"{group}/v1" if group else "v1"
+        if version == "v1":
+            return ""
+        return f"{ascii(version)[1:-1]} of {kind} is not served any more; write apiVersion: {right}"
+    return "" if version in (served or SPOKEN) else _not_served(document, version, served)
+
+
+def _api_version(kind: str, served: Collection[str]) -> str:
+    group = UNDERSTOOD[kind]
+    if group == CLAIMS_GROUP:
+        return f"{group}/{_best(served)}"
+    return f"{group}/v1" if group else "v1"
+
+
+def _best(served: Collection[str]) -> str:
+    return next((one for one in SPOKEN if one in served), SPOKEN[0])
+
+
+def _no_such_kind(kind: str, where: str, known: Collection[str]) -> str:
+    """A kind that is nearly one of those that there are; what else there may be nobody knows here."""
+    lowered = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(kind.lower(), lowered, 1, _VERY_NEAR)
+    if not near:
+        return ""
+    return f"there is no kind {ascii(kind)[1:-1]} in {where} (did you mean {lowered[near[0]]}?)"
+
+
+def _not_served(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:
+    best = _best(served)
+    shown = ascii(version)[1:-1]
+    if version in SPOKEN or version in _FLAT:
+        return f"{shown} is not served here; in {best} this is written {_written(document, version, best)}"
+    return f"{shown} is not served here; write it for {CLAIMS_GROUP}/{best}"
+
+
+def _written(document: Mapping[str, Any], version: str, best: str) -> str:
+    """How the object, or its first request, is written in the version that is served."""
+    change = f"apiVersion: {CLAIMS_GROUP}/{best}"
+    if document.get("kind") == "DeviceClass" or (version in _FLAT) == (best in _FLAT):
+        return f"`{change}`, and the rest as it is"
+    if best in _FLAT:
+        return f"`{change}`, with the fields of `exactly` in the request itself"
+    changed = as_v1(document)["spec"]
+    spec = changed.get("spec", changed) if isinstance(changed, dict) else {}
+    requests = (spec.get("devices") or {}).get("requests") or []
+    example = yaml.safe_dump({"requests": requests[:1]}, default_flow_style=True, sort_keys=False)
+    example = " ".join(example.split())
+    if len(example) > _LONGEST_EXAMPLE:
+        return f"`{change}`, with the request's fields but its name below `exactly`"
+    more = ", the others alike" if len(requests) > 1 else ""
+    return f"`{change}`, with `{example[1:-1]}`{more}"
+
+
+def passed_over(document: Mapping[str, Any]) -> str:
+    """What is to be said of an object that is not understood; "" where it has nothing to do with pods and devices."""
+    what = f"{kind_of(document)} {name_of(document)}"
+    if group_and_version(document)[0] == CLAIMS_GROUP:
+        return f"{what}: what it would change is not looked at"
+    if any(_templates(document, _DEEPEST)):
+        return f"{what}: this kind is not known here, its pods are not looked at"
+    return ""
+
+
+def _templates(value: object, levels: int) -> Iterator[bool]:
+    """True for each part that looks like the spec of a pod."""
+    if not levels:
+        return
+    if isinstance(value, dict):
+        yield isinstance(value.get("containers"), list)
+        for one in value.values():
+            yield from _templates(one, levels - 1)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _templates(one, levels - 1)
+
+
+def as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A claim or template of v1beta1: there the fields of `exactly` stood in the request itself."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return document
+    if isinstance(spec.get("spec"), dict):
+        return {**document, "spec": {**spec, "spec": _claim_as_v1(spec["spec"])}}
+    return {**document, "spec": _claim_as_v1(spec)}
+
+
+def _claim_as_v1(spec: dict[str, Any]) -> dict[str, Any]:
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, dict) else None
+    if not isinstance(devices, dict) or not isinstance(requests, list):
+        return spec
+    return {**spec, "devices": {**devices, "requests": [_request_as_v1(one) for one in requests]}}
+
+
+def _request_as_v1(request: object) -> object:
+    if not isinstance(request, dict) or "deviceClassName" not in request:
+        return request
+    exactly = {key: value for key, value in request.items() if key != "name"}
+    return {"name": request.get("name", ""), "exactly": exactly}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which bytes does the fake API server keep as they came? Opaque parameters, as the real server does.
+
+The real server looks into them with Go's JSON decoder, which lets pass what others refuse: bytes that are no UTF-8, lone
+surrogates, numbers of any size, ten thousand levels of brackets. It stores the bytes and gives them back unchanged.
+`RawJson` stands for such bytes in an object; ordinary parameters stay plain dicts.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+from dra_driver.testing.fake_api.kinds import Object
+
+DEEPEST = 10_000
+"""The levels that Go's decoder goes down."""
+
+_KEY = re.compile(rb'"parameters"\s*:\s*')
+_MARK = "\N{OBJECT REPLACEMENT CHARACTER}raw-json-"
+_MARKED = re.compile(json.dumps(_MARK)[:-1].replace("\\", "\\\\").encode() + rb'(\d+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class RawJson:
+    """A JSON object as its bytes; copies are the same one."""
+
+    content: bytes
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+
+def loads(body: bytes) -> Any:
+    """A JSON value; parameters that Python cannot hold, but Go can, become RawJson. Raises ValueError."""
+    try:
+        value = json.loads(body, parse_constant=_refused, parse_float=_finite)
+        json.dumps(value, ensure_ascii=False).encode()  # fails where half a character stands alone
+    except (ValueError, RecursionError) as error:
+        return _with_raw(body, error)
+    return value
+
+
+def dumps(obj: object) -> bytes:
+    """The JSON text, every RawJson as the bytes that came in."""
+    kept: list[bytes] = []
+
+    def mark(value: object) -> str:
+        if not isinstance(value, RawJson):
+            raise TypeError(f"{value!r} is no JSON")
+        kept.append(value.content)
+        return f"{_MARK}{len(kept) - 1}"
+
+    text = json.dumps(obj, default=mark).encode()
+    return _MARKED.sub(lambda found: kept[int(found[1])], text) if kept else text
+
+
+def pieces(obj: Object) -> Iterator[bytes]:
+    """The same text in pieces, each item of a list for itself, so that nobody holds all of it at once."""
+    items = obj.get("items")
+    if not isinstance(items, list) or not items:
+        yield dumps(obj)
+        return
+    yield dumps({key: value for key, value in obj.items() if key != "items"})[:-1] + b', "items": ['
+    yield dumps(items[0])
+    yield from chain.from_iterable((b", ", dumps(item)) for item in items[1:])
+    yield b"]}"
+
+
+def _with_raw(body: bytes, error: Exception) -> Any:
+    kept: list[RawJson] = []
+    parts: list[bytes] = []
+    at = 0
+    for found in _KEY.finditer(body):
+        if found.end() >= at and body[found.end() : found.end() + 1] == b"{":
+            end = _end(body, found.end())
+            parts.append(body[at : found.end()] + json.dumps(f"{_MARK}{len(kept)}").encode())
+            kept.append(RawJson(body[found.end() : end]))
+            at = end
+    if not kept:
+        raise ValueError(str(error)) from error
+
+    def restored(obj: Object) -> Object:
+        mark = obj.get("parameters")
+        if isinstance(mark, str) and mark.startswith(_MARK):
+            obj["parameters"] = kept[int(mark.removeprefix(_MARK))]
+        return obj
+
+    return json.loads(b"".join([*parts, body[at:]]), object_hook=restored)
+
+
+def _end(body: bytes, start: int) -> int:
+    """Where the object ends, byte by byte."""
+    depth, quoted, escaped = 0, False, False
+    for at in range(start, len(body)):
+        byte = body[at]
+        if quoted:
+            quoted = escaped or byte != ord('"')
+            escaped = not escaped and byte == ord("\\")
+        elif byte == ord('"'):
+            quoted = True
+        elif byte in b"{[":
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError("exceeded max depth")
+        elif byte in b"}]":
+            depth -= 1
+            if not depth:
+                return at + 1
+    raise ValueError("unexpected end of JSON input")
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"invalid character in {constant}")
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text} is larger than any float")
+    return found

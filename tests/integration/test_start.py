@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver says at start: of what it was told wrong, that alone; of a node without devices, that there are none."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_driver.testing.fake_api import FakeApi
+from tests.node_process import DEADLINE_SECONDS, NodeProcess, wait_for
+
+
+@pytest.fixture
+def node() -> Iterator[NodeProcess]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi() as api:
+        found = NodeProcess(Path(root), api)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("content", [None, "devices: {", "devices: {gpu-99: {vanished: true}}"])
+def test_a_wrong_fault_file_ends_it_before_anybody_is_asked(
+    tmp_path: Path, content: str | None
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    if content is not None:
+        faults.write_text(content)
+    places = [f"--{name}={tmp_path}/{name}" for name in ("plugins-dir", "registry-dir", "cdi-dir")]
+    told = ("--node-name=n", "--backend=simulated", f"--simulated-faults={faults}")
+    environment = {
+        name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "HOME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "dra_driver", "run", *told, *places, "--http-address="],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == 1
+    begun, told_wrong = done.stderr.splitlines()
+    assert json.loads(begun)["event"] == "starting"
+    assert told_wrong.startswith(f"dra-driver: fault file {faults}")
+    assert {path.name for path in tmp_path.iterdir()} <= {"faults.yaml"}
+
+
+def test_a_node_for_which_no_backend_is_named_has_no_devices_and_says_so(
+    node: NodeProcess,
+) -> None:
+    node.start_registered("--backend", "auto")
+    (found,) = wait_for(node.slices, "the empty slice")
+    assert not found["spec"].get("devices")
+    told = [json.loads(line) for line in node.log().splitlines() if "no_hardware_known" in line]
+    assert [line["level"] for line in told] == ["warning"]
+    assert "--backend" in told[0]["next_step"]

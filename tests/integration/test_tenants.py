@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real daemon beside tenants who store what they like: it serves the others, in bounded memory."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.testing.fake_api import FakeApi, RawJson
+from dra_driver.testing.fake_kubelet import KubeletError
+from tests.node_process import DRIVER, NodeProcess, wait_for
+
+LARGEST_MIB = 128
+HOSTILE = (
+    b'{"a":"\\ud800"}',
+    b'{"a":"\xff"}',
+    b'{"a":' + b"[" * 1_100 + b"]" * 1_100 + b"}",
+    b'{"a":' + b"[" * 9_990 + b"]" * 9_990 + b"}",
+)
+
+
+def config(parameters: bytes, driver: str) -> dict[str, Any]:
+    return {
+        "source": "FromClaim",
+        "requests": [],
+        "opaque": {"driver": driver, "parameters": RawJson(parameters)},
+    }
+
+
+def devices_of(node: NodeProcess) -> list[str]:
+    return [device["name"] for found in node.slices() for device in found["spec"]["devices"]]
+
+
+def vanish(node: NodeProcess, device: str) -> None:
+    """Take a free device away; when it left its slice, all claims have been listed."""
+    faults = {"devices": {device: {"vanished": True}}}
+    (node.root / "faults.yaml").write_text(yaml.safe_dump(faults))
+    wait_for(lambda: device not in devices_of(node), f"{device} withdrawn; log:\n{node.log()}")
+
+
+def start(node: NodeProcess, *extra: str) -> None:
+    faults = node.root / "faults.yaml"
+    faults.write_text("{}")
+    node.start_registered("--simulated-faults", str(faults), *extra)
+    wait_for(node.slices, "the slice")
+
+
+def told(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+    """The log's lines of this event."""
+    lines = [json.loads(line) for line in node.log().splitlines() if line.startswith("{")]
+    return [line for line in lines if line.get("event") == event]
+
+
+def peak_mib(node: NodeProcess) -> float:
+    """The most memory that the driver ever had."""
+    assert node.process is not None
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def test_hostile_claims_cost_nobody_else_anything(node: NodeProcess) -> None:
+    for number, parameters in enumerate(HOSTILE):
+        node.claim(f"theirs-{number}", [], config=[config(parameters, "other.example.com")])
+    start(node, "--http-address", "127.0.0.1:0")
+    bad = [
+        node.claim(f"bad-{number}", [f"gpu-{number}"], config=[config(parameters, DRIVER)])
+        for number, parameters in enumerate(HOSTILE)
+    ]
+    good = node.claim("good", ["gpu-5"], config=[config(HOSTILE[0], "other.example.com")])
+    with pytest.raises(KubeletError, match=r"opaque\.parameters cannot be read"):
+        node.kubelet.prepare(DRIVER, [*bad, good])
+    refused = {line["claim_name"]: line["error"] for line in told(node, "claim_not_prepared")}
+    assert sorted(refused) == [ref.name for ref in bad]
+    assert all(f"get resourceclaims default/{name} at" in error for name, error in refused.items())
+    assert list(node.rows()) == [good.uid]
+
+    vanish(node, "gpu-7")
+    unreadable = [
+        line["name"].partition(" (uid")[0] for line in told(node, "object_cannot_be_read")
+    ]
+    names = ["bad-0", "bad-1", "bad-2", "bad-3", "good"]
+    names += ["theirs-0", "theirs-1", "theirs-2", "theirs-3"]
+    assert sorted(unreadable) == [f"default/{name}" for name in names]
+    assert not told(node, "thread_failed")
+    (line,) = told(node, "http")
+    with urllib.request.urlopen(f"http://127.0.0.1:{line['port']}/metrics") as page:
+        metrics = page.read().decode()
+    assert 'dra_driver_unreadable_objects_total{resource="resourceclaims"} 9.0' in metrics
+
+
+def test_explain_and_record_answer_beside_hostile_claims(tmp_path: Path) -> None:
+    with FakeApi() as api:
+        api.tell_gates({})
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
+        asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}  # fmt: skip
+        good = {"metadata": {"name": "good"}, "spec": {"devices": {"requests": [asked]}}}
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu-0"}]}
+        api.put("nodes", {"metadata": {"name": "n1"}})
+        api.put("namespaces", {"metadata": {"name": "default"}})
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        api.put("resourceclaims", good)
+        for number, parameters in enumerate(HOSTILE):
+            devices = {"requests": [asked], "config": [config(parameters, "d")]}
+            api.put("resourceclaims", {"metadata": {"name": f"bad-{number}"}, "spec": {"devices": devices}})  # fmt: skip
+
+        def run(*arguments: str) -> tuple[int, str]:
+            command = [sys.executable, "-m", "dra_driver", *arguments, "--kubeconfig", str(kubeconfig)]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        said = [run("explain", "claim/good"), run("explain", "claim/bad-3")]
+        said.append(run("record", str(tmp_path / "record")))
+    # The record lacks something, and says so by its exit code.
+    assert [code for code, _ in said] == [0, 0, 3], said
+    for _, text in said:
+        for number in range(len(HOSTILE)):
+            assert f"opaque content of resourceclaims default/bad-{number}" in text
+    assert "devices fit" in said[0][1]
+    assert "devices fit" in said[1][1]
+    assert json.loads((tmp_path / "record").read_bytes())["cluster"]["resourceClaims"]
+
+
+def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) -> None:
+    fat = [config(b'{"a":"' + b"x" * 10_220 + b'"}', "other.example.com")] * 32
+    hostile = [config(b'{"a":"' + b"\xff" * 10_220 + b'"}', "other.example.com")] * 32
+    for number in range(1_000):
+        node.claim(f"fat-{number:04}", [], config=fat if number % 100 else hostile)
+    start(node)
+    before = peak_mib(node)
+    vanish(node, "gpu-7")
+    assert len(told(node, "object_cannot_be_read")) == 10
+    peak = peak_mib(node)
+    print(f"{before:.0f} MiB before the list, {peak:.0f} MiB at its most")
+    assert peak < LARGEST_MIB

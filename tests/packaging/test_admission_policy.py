@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does the chart's admission policy let pass? Its expressions, evaluated by the driver's own CEL.
+
+What a request brings is bound as literals, and helm's part is filled in by hand. tests/e2e asks a real API server the same.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.cel import check, evaluate, parser
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.versions import Environment
+from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
+from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = ROOT / "helm" / "dra-driver" / "templates" / "admission-policy.yaml"
+ACCOUNT = "system:serviceaccount:dra:dra-driver"
+DRIVER, NODE, VICTIM = "gpu.dra-driver.dev", "node-1", "node-1-2"
+SLICE = f"00000-{DRIVER}-{NODE}"
+ATTEMPTS = attempts(ACCOUNT, DRIVER, NODE, VICTIM)
+NODE_NAME = "authentication.kubernetes.io/node-name"
+NOBODY = DeviceValue("d", {})
+ENVIRONMENT = Environment()
+Object = dict[str, Any]
+
+
+def filled_in(template: str) -> str:
+    """What helm would make of it, of the little that the policy uses."""
+    values = {"$account": ACCOUNT, ".Values.driverName": DRIVER}
+
+    def fill(found: re.Match[str]) -> str:
+        words, _, quoted = found[1].strip().partition(" | ")
+        if words.startswith("printf"):
+            text, *names = re.findall(r'"[^"]*"|\S+', words.removeprefix("printf "))
+            words = text.strip('"') % tuple(values[name] for name in names)
+        else:
+            words = values.get(words, "filled-in")
+        return json.dumps(words) if quoted == "quote" else words
+
+    kept = re.sub(r"^ *\{\{-.*\}\}\n", "", template, flags=re.MULTILINE)
+    return re.sub(r"\{\{(.*?)\}\}", fill, kept)
+
+
+POLICY = next(yaml.safe_load_all(filled_in(TEMPLATE.read_text())))["spec"]
+VARIABLES = {entry["name"]: entry["expression"] for entry in POLICY["variables"]}
+
+
+def with_variables(expression: str) -> str:
+    """The expression with those of the policy's variables that it needs bound around it."""
+    needed: list[str] = []
+    waiting = re.findall(r"\bvariables\.(\w+)", expression)
+    while waiting:
+        name = waiting.pop()
+        needed = [name, *(known for known in needed if known != name)]
+        waiting += re.findall(r"\bvariables\.(\w+)", VARIABLES[name])
+    for name in reversed(needed):
+        expression = f"cel.bind(variables_{name}, {VARIABLES[name]}, {expression})"
+    return expression.replace("variables.", "variables_")
+
+
+def literal(value: object) -> str:
+    """The value in CEL, each part of it of a type that only its use decides, as what a request brings is."""
+    if isinstance(value, dict):
+        entries = (f"{json.dumps(key)}: {literal(entry)}" for key, entry in value.items())
+        return f"dyn({{{', '.join(entries)}}})"
+    if isinstance(value, list):
+        return f"dyn([{', '.join(map(literal, value))}])"
+    return f"dyn({json.dumps(value)})"
+
+
+def refusals(
+    operation: str, new: Object | None, old: Object | None = None, **token: str
+) -> list[str]:
+    """What each validation that fails says, in their order. `token`: the name of the node, unless it is NODE."""
+    node = token.get("node", NODE)
+    extra = {"extra": {NODE_NAME: [node]}} if node else {}
+    request = {"operation": operation, "userInfo": {"username": ACCOUNT, **extra}}
+
+    def bound(expression: str) -> str:
+        whole = with_variables(expression)
+        for name, value in (("request", request), ("object", new), ("oldObject", old)):
+            whole = f"cel.bind({name}, {literal(value)}, {whole})"
+        return whole
+
+    def value(expression: str) -> Any:
+        checked = check.check(parser.parse(bound(expression), ENVIRONMENT), ENVIRONMENT)
+        return evaluate.program(checked)(NOBODY)
+
+    failed = [entry for entry in POLICY["validations"] if value(entry["expression"]) is not True]
+    return [entry.get("message") or value(entry["messageExpression"]) for entry in failed]
+
+
+def a_slice(name: str = SLICE, *, node: str = NODE, **spec: Any) -> Object:
+    content = {"driver": DRIVER, "nodeName": node, "pool": {"name": node}, **spec}
+    return {"metadata": {"name": name}, "spec": content}
+
+
+def test_the_first_slice_passes_whatever_is_done_to_it() -> None:
+    ours = a_slice()
+    assert refusals("CREATE", ours) == []
+    assert refusals("UPDATE", ours, ours) == []
+    assert refusals("DELETE", None, ours) == []
+
+
+@pytest.mark.parametrize("index", [0, 255])
+@pytest.mark.parametrize("node", [NODE, "a.b-c", "n" * 253, "n" * 200 + "-" + "m" * 52])
+def test_every_name_that_the_driver_gives_passes(index: int, node: str) -> None:
+    owner = {**A_NODE_OWNER, "name": node, "controller": True}
+    for variant in (0, NAME_VARIANTS - 1):
+        name = slice_name(index, DriverName(DRIVER), NodeName(node), variant=variant)
+        body = with_metadata(a_slice(name, node=node), {"ownerReferences": [owner]})
+        assert refusals("CREATE", body, node=node) == []
+
+
+@pytest.mark.parametrize("how", ATTEMPTS.metadata)
+def test_what_could_be_turned_against_others_is_refused(how: str) -> None:
+    metadata, said = ATTEMPTS.metadata[how]
+    body = with_metadata(a_slice(), metadata)
+    if "generateName" in metadata and "name" not in body["metadata"]:
+        # The API server makes the name before it asks.
+        body["metadata"]["name"] = metadata["generateName"] + "x7k2p"
+    for operation, old in (("CREATE", None), ("UPDATE", a_slice())):
+        (first, *_) = refusals(operation, body, old)
+        assert first.startswith(said)
+
+
+def test_a_long_name_is_no_way_to_another_nodes() -> None:
+    """As far as the node's name can be read from it; of two that begin with the same 230 characters the policy knows no difference."""
+    node, victim = "n" * 240, "v" * 240
+    names = [slice_name(0, DriverName(DRIVER), NodeName(name)) for name in (node, victim)]
+    assert [len(name) for name in names] == [253, 253]
+    (said,) = refusals("CREATE", a_slice(names[1], node=node), node=node)
+    assert "may write ResourceSlices of names like" in said
+    assert refusals("CREATE", a_slice(names[0][:-1], node=node), node=node) != []
+    assert refusals("CREATE", a_slice(f"00000-{'0' * 16}", node=node), node=node) != []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (a_slice(driver="other.example.com"), f"{ACCOUNT} may write ResourceSlices of driver"),
+        (a_slice(nodeName=VICTIM), f"{ACCOUNT} runs on node {NODE} and may write ResourceSlices of that node only"),
+        (a_slice(pool={"name": VICTIM}), f"{ACCOUNT} runs on node {NODE} and may write ResourceSlices of the pool of that name only"),
+    ],
+)  # fmt: skip
+def test_what_is_another_drivers_nodes_or_pools_is_refused(body: Object, said: str) -> None:
+    assert refusals("CREATE", body)[0].startswith(said)
+    assert refusals("UPDATE", a_slice(), body)[0].startswith(said)
+    assert refusals("DELETE", None, body)[0].startswith(said)
+
+
+def test_what_stands_there_wrongly_can_be_put_right_and_deleted() -> None:
+    held = with_metadata(a_slice(), {"finalizers": ["a/b"], "ownerReferences": [A_NODE_OWNER]})
+    assert refusals("UPDATE", a_slice(), held) == []
+    assert refusals("DELETE", None, held) == []
+    assert refusals("DELETE", None, a_slice("00000-of-another-layout")) == []
+
+
+def test_a_token_without_a_node_writes_nothing() -> None:
+    for operation, new, old in (("CREATE", a_slice(), None), ("DELETE", None, a_slice())):
+        (said,) = refusals(operation, new, old, node="")
+        assert said.startswith(f"{ACCOUNT} may write ResourceSlices only from a pod")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A publisher with its API server in memory and a clock that only moves by hand."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from dra_driver.errors import DriverError
+from dra_driver.model.device import Device
+from dra_driver.model.events import DriverEvent
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.slices import PublishedDevice, SliceSpec, Taint
+from dra_driver.planning.reconcile import slice_name
+from dra_driver.services.publish import Publisher
+from dra_driver.services.vanished import PublisherInputs
+from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
+from dra_driver.testing.scripted_api import ScriptedApi, Step
+
+FIRST, SECOND = (slice_name(index, A_DRIVER, A_NODE) for index in range(2))
+
+
+def devices(*indices: int, **attributes: int | str) -> tuple[Device, ...]:
+    return tuple(
+        Device(DeviceName(f"gpu-{index}"), f"uuid-{index}", attributes=attributes)
+        for index in indices
+    )
+
+
+def spec(*content: int | PublishedDevice, generation: int = 1, count: int = 1) -> SliceSpec:
+    published = tuple(
+        device
+        if isinstance(device, PublishedDevice)
+        else PublishedDevice(DeviceName(f"gpu-{device}"))
+        for device in content
+    )
+    return SliceSpec(A_POOL, generation, count, published)
+
+
+def gone(index: int, since: str = "2026-05-04T03:02:01Z") -> PublishedDevice:
+    """A device that vanished and stays."""
+    taint = Taint(f"{A_DRIVER}/vanished", "not-found-on-node", "NoSchedule", since)
+    return PublishedDevice(DeviceName(f"gpu-{index}"), taints=(taint,))
+
+
+class Memory:
+    """What the node's disk remembers; it can fail."""
+
+    def __init__(self) -> None:
+        self.devices: tuple[PublishedDevice, ...] = ()
+        self.writes = 0
+        self.errors: list[DriverError] = []
+
+    def read(self) -> tuple[PublishedDevice, ...]:
+        if self.errors:
+            raise self.errors.pop()
+        return self.devices
+
+    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+        if self.errors:
+            raise self.errors.pop()
+        self.devices = tuple(devices)
+        self.writes += 1
+
+
+class Node:
+    """A publisher, its API server, and a clock that only moves by hand."""
+
+    def __init__(self, *indices: int) -> None:
+        self.api = ScriptedApi()
+        self.now = 5000.0
+        self.inventory = Inventory(devices(*indices))
+        self.unknown: DriverError | None = None
+        self.prepared: frozenset[DeviceName] = frozenset()
+        self.kept: list[tuple[DeviceName, ...]] = []
+        self.memory = Memory()
+        self.today = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+        self.events: list[DriverEvent] = []
+        self.publisher = self.restarted()
+
+    def restarted(self) -> Publisher:
+        self.publisher = Publisher(
+            self.api,
+            PublisherInputs(
+                self._inventory, self._prepared, self._set_kept, self.memory, lambda: self.today
+            ),
+            place=A_PLACE,
+            observe=self.events.append,
+            clock=lambda: self.now,
+        )
+        return self.publisher
+
+    def follow(self, *steps: Step) -> None:
+        self.api.follow(self.publisher.watch, *steps)
+
+    def step(self) -> None:
+        self.publisher.step()
+
+    def after(self, seconds: float) -> Step:
+        """Time passes, then the publisher looks whether something is due."""
+
+        def passes() -> None:
+            self.now += seconds
+            self.publisher.step()
+
+        return passes
+
+    def looks(self) -> None:
+        """The publisher is woken for no reason."""
+        self.publisher.wake()
+        self.publisher.step()
+
+    def has(self, *indices: int) -> Step:
+        """The backend now finds these devices."""
+
+        def changes() -> None:
+            self.inventory = Inventory(devices(*indices))
+            self.publisher.wake()
+            self.publisher.step()
+
+        return changes
+
+    def stored(self) -> dict[str, SliceSpec]:
+        return {name: stored.spec for name, stored in sorted(self.api.slices.items())}
+
+    def writes(self) -> list[str]:
+        return [
+            request
+            for request in self.api.requests
+            if request.startswith(("create", "update", "delete"))
+        ]
+
+    def told(self, *kinds: type) -> list[DriverEvent]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+    def _inventory(self) -> Inventory:
+        if self.unknown:
+            raise self.unknown
+        return self.inventory
+
+    def _prepared(self) -> frozenset[DeviceName]:
+        return self.prepared
+
+    def _set_kept(self, names: Sequence[DeviceName]) -> None:
+        self.kept.append(tuple(names))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML of anybody: what the API server would see, or a sentence, and never more than a document may cost."""
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.cli.yaml_documents import MOST_TEXT, BadDocument, documents
+
+
+def read(text: str | bytes) -> list[Any]:
+    content = text.encode() if isinstance(text, str) else text
+    return [one.content for one in documents(io.BytesIO(content))]
+
+
+def refused(text: str | bytes) -> str:
+    with pytest.raises(BadDocument) as raised:
+        read(text)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\nb: [1, -2, 0x10, 0o7, 017, 1_000, 2.5, 1e3, 1.5e3, .5, .inf]\n",
+        "[true, on, No, null, ~, '', '1', \"a\\n\", 1:30]\n",
+        "{a: {b: [{c: d}, []]}, ? x : y, 1: 2, true: 3}\n",
+        "a: |\n  text\n  more\nb: >-\n  folded\n  text\n",
+        "a: &x {k: [1]}\nb: *x\nc: [*x, *x]\nd: &y text\ne: *y\n",
+        "base: &b {a: 1, b: 2}\none: {<<: *b, b: 3}\ntwo: {<<: [*b, {a: 9, c: 4}], d: 5}\n",
+        "a: !!str 1\nb: !!int '2'\nc: !!float 3\nd: ! 4\ne: !!map {}\nf: !!seq []\n",
+        '{"kind": "Pod", "metadata": {"name": "x", "labels": {"a": "\\u00e9"}}}',
+    ],
+)
+def test_documents_say_what_other_readers_find_in_them(text: str) -> None:
+    assert read(text) == list(yaml.safe_load_all(text))
+
+
+def test_documents_that_hold_nothing_are_passed_over() -> None:
+    assert read("---\n---\na: 1\n---\n# nothing\n---\nb\n...\n") == [{"a": 1}, "b"]
+    assert read(b"") == []
+
+
+def test_a_date_and_bytes_stay_text_as_in_json() -> None:
+    assert read("a: 2020-01-01\nb: !!binary aGk=\n") == [{"a": "2020-01-01", "b": "aGk="}]
+
+
+def test_a_long_number_is_text_and_costs_no_arithmetic() -> None:
+    digits = "1:" * 100_000 + "1"
+    assert read(f"a: {digits}") == [{"a": digits}]
+
+
+def test_a_document_costs_what_its_aliases_stand_for() -> None:
+    (one,) = documents(io.BytesIO(b"a: &x [1, 2]\nb: [*x, *x]\n"))
+    assert (one.values, one.text) == (13, 8)
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{c}: &{c} [{','.join([f'*{b}'] * 9)}]\n" for b, c in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGED = "a: &a {x: 1}\n" + "".join(
+    f"{c}: &{c} {{<<: [{','.join([f'*{b}'] * 9)}]}}\n"
+    for b, c in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BOMB, "line 6, column 11: a document of more than 150,000 values (aliases count)"),
+        (MERGED, "a document of more than 150,000 values (aliases count)"),
+        ("[" + "1," * 150_000 + "]", "a document of more than 150,000 values"),
+        ("a: &a '" + "x" * 100_000 + "'\nb: [" + "*a," * 40 + "]", "more than 3,145,728 char"),
+        ("a: '" + "x" * 3 * MOST_TEXT + "'", "one value is longer than 6,291,456 bytes"),
+        ("#" * 3 * MOST_TEXT, "one value is longer than 6,291,456 bytes"),
+        ("[" * 3000, "line 1, column 101: it is nested deeper than 100 levels"),
+        ("{a: " * 3000, "it is nested deeper than 100 levels"),
+        ("&a [*a]", "line 1, column 5: found undefined alias 'a'"),
+        ("*b", "line 1, column 1: found undefined alias 'b'"),
+        ("a: 1\nb: [", "line 3, column 1: "),
+        ("a: 1\n\tb: 2", "line 2, column 1: "),
+        (b"\xff\xfe\x00", "incomplete UTF-16 character"),
+        (b"a: \x00", "control characters are not allowed"),
+        ("!!python/object:os.system {}", "line 1, column 1: the tag 'tag:yaml.org,2002:python/obj"),
+        ("!!python/name:os.system x", "'x' is no 'tag:yaml.org,2002:python/name:os.system'"),
+        ("!!int x", "line 1, column 1: 'x' is no 'tag:yaml.org,2002:int'"),
+        ("!!bool 7", "'7' is no 'tag:yaml.org,2002:bool'"),
+        ("!!set {a}", "the tag 'tag:yaml.org,2002:set' is not known"),
+        ("? [a]\n: b", "a mapping's key is a list or a mapping"),
+        ("{<<: 3}", "<< needs a mapping, or a list of mappings"),
+    ],
+)
+def test_what_is_no_manifest_is_a_sentence_with_its_place(text: str | bytes, said: str) -> None:
+    assert said in refused(text)
+
+
+def test_an_endless_stream_is_left_after_a_few_megabytes() -> None:
+    class Endless(io.RawIOBase):
+        given = 0
+
+        def read(self, size: int = -1) -> bytes:
+            self.given += size
+            return b"x" * size
+
+    stream = Endless()
+    with pytest.raises(BadDocument):
+        list(documents(stream))  # type: ignore[arg-type]
+    assert stream.given < 4 * MOST_TEXT

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others wait for is given back when nothing runs any more that relies on it, and by the process's end otherwise."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from threading import enumerate as all_threads
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import structlog
+from structlog.testing import CapturingLogger
+
+from dra_driver.daemon import lifecycle
+from dra_driver.daemon.compose import Daemon
+from dra_driver.daemon.lifecycle import shutdown, startup
+from dra_driver.daemon.supervisor import Supervisor
+from dra_driver.errors import DriverError, Fatal, Temporary
+from dra_driver.model.events import ignore
+from dra_driver.model.ids import ClaimUid
+
+HANG_SECONDS = 60
+
+
+class Parts:
+    """Parts that write down what is asked of them; work and a duty that go on until the test says so."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.captured = CapturingLogger()
+        self.log = structlog.wrap_logger(self.captured, processors=[])
+        self.supervisor = Supervisor(self.log, ignore)
+        self.workers = ThreadPoolExecutor(2, thread_name_prefix="work")
+        self.go_on = Event()
+
+    def noting(self, what: str) -> Callable[..., None]:
+        return lambda *_arguments: self.done.append(what)
+
+    def dismiss(self) -> None:
+        self.done.append("dismiss")
+        self.workers.shutdown(wait=False, cancel_futures=True)
+
+    def shutdown(self) -> bool:
+        """The end of a daemon of these parts."""
+        daemon = SimpleNamespace(
+            kubelet=SimpleNamespace(stop=self.noting("kubelet")),
+            http=SimpleNamespace(close=self.noting("http")),
+            supervisor=self.supervisor,
+            hang_up=self.noting("hang_up"),
+            dismiss=self.dismiss,
+            close=self.noting("close"),
+        )
+        return shutdown(cast("Daemon", cast("Any", daemon)), self.log)
+
+    def startup(
+        self,
+        *,
+        recover: Callable[[], Mapping[ClaimUid, DriverError]] = dict,
+        scanned: bool = True,
+    ) -> None:
+        """The start of a daemon of these parts."""
+        inventory = SimpleNamespace(run=lambda stop: stop.wait() and None, tried=Event())
+        if scanned:
+            inventory.tried.set()
+        daemon = SimpleNamespace(
+            http=None,
+            membership=SimpleNamespace(join=self.noting("join")),
+            take_stock=self.noting("take_stock"),
+            recover=recover,
+            inventory=inventory,
+            kubelet=SimpleNamespace(start=self.noting("serve"), endpoint="/dra.sock"),
+            supervisor=self.supervisor,
+            threads={},
+        )
+        startup(cast("Daemon", cast("Any", daemon)), self.log)
+
+    def told(self) -> list[str]:
+        return [call.kwargs["event"] for call in self.captured.calls]
+
+    def still_running(self) -> list[str]:
+        return [
+            call.kwargs["thread"]
+            for call in self.captured.calls
+            if call.kwargs["event"] == "thread_still_running"
+        ]
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parts]:
+    monkeypatch.setattr(lifecycle, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(lifecycle, "RECOVER_SECONDS", 0.2)
+    monkeypatch.setattr(lifecycle, "FIRST_SCAN_SECONDS", 0.2)
+    others = set(all_threads())  # those of other tests
+    monkeypatch.setattr(lifecycle, "all_threads", lambda: set(all_threads()) - others)
+    found = Parts()
+    yield found
+    found.go_on.set()
+    found.workers.shutdown()
+    found.supervisor.end(seconds=HANG_SECONDS)
+
+
+def test_the_sockets_come_after_what_must_agree_before_them(parts: Parts) -> None:
+    def recover() -> Mapping[ClaimUid, DriverError]:
+        parts.done.append("recover")
+        return {ClaimUid("uid-1"): Temporary("busy")}
+
+    parts.startup(recover=recover)
+    assert parts.done == ["join", "take_stock", "recover", "serve"]
+    assert parts.told() == ["not_recovered", "serving"]
+
+
+def test_a_recovery_that_hangs_does_not_keep_claims_from_being_released(parts: Parts) -> None:
+    parts.startup(recover=lambda: (parts.go_on.wait(HANG_SECONDS) and {}) or {})
+    assert parts.done == ["join", "take_stock", "serve"]
+    assert parts.told() == ["recovery_takes_long", "serving"]
+    assert not parts.shutdown()
+    assert parts.still_running() == ["recover"]
+
+
+def test_a_recovery_that_is_not_possible_ends_the_start(parts: Parts) -> None:
+    def recover() -> Mapping[ClaimUid, DriverError]:
+        raise Fatal("the state file is gone")
+
+    with pytest.raises(Fatal, match="the state file is gone"):
+        parts.startup(recover=recover)
+    assert parts.done == ["join", "take_stock"]
+
+
+def test_a_first_scan_that_hangs_is_not_waited_for_long(parts: Parts) -> None:
+    parts.startup(scanned=False)
+    assert parts.done[-1] == "serve"
+    assert parts.told() == ["first_scan_takes_long", "serving"]
+
+
+def test_in_order_and_everything_is_given_back_at_the_end(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "GRACE_SECONDS", HANG_SECONDS)
+    parts.supervisor.start("publish", lambda stop: stop.wait() and None)
+    parts.workers.submit(len, "").result()  # a worker that has nothing to do any more
+    assert parts.shutdown()
+    assert parts.done == ["kubelet", "http", "hang_up", "dismiss", "close"]
+    assert parts.still_running() == []
+
+
+def test_work_that_hangs_keeps_state_and_locks(parts: Parts) -> None:
+    parts.workers.submit(parts.go_on.wait, HANG_SECONDS)
+    assert not parts.shutdown()
+    assert parts.done == ["kubelet", "http", "hang_up", "dismiss"]
+    assert parts.still_running() == ["work_0"]
+
+
+def test_a_duty_that_hangs_keeps_them_too(parts: Parts) -> None:
+    parts.supervisor.start("publish", lambda _stop: parts.go_on.wait(HANG_SECONDS) and None)
+    assert not parts.shutdown()
+    assert "close" not in parts.done
+    assert parts.still_running() == ["publish"]

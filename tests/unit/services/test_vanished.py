@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that are gone: which leave the slices at once, which stay for their owner, and what is remembered of them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from dra_driver.errors import Temporary
+from dra_driver.model.events import DeviceVanished, FieldsDropped
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.slices import PublishedDevice, SliceSpec
+from dra_driver.services.publish import KEPT_SECONDS
+from dra_driver.services.vanished import NoMemory, utc_now
+from dra_driver.testing.builders import a_claim, a_result
+from tests.publishing_node import FIRST, Node, devices, gone, spec
+
+
+def test_a_vanished_device_that_nobody_uses_is_withdrawn_after_one_question():
+    node = Node(0, 1)
+    node.api.claims = (a_claim(results=[a_result("gpu-0")]),)
+    node.follow(node.step, node.has(0), *[node.after(3600)] * 3)
+    assert node.stored() == {FIRST: spec(0)}
+    assert node.told(DeviceVanished) == [DeviceVanished("gpu-1", kept=False)]
+    assert node.api.requests.count("claims") == 1
+    assert node.kept[-1] == ()
+
+
+def test_a_vanished_device_that_a_claim_names_stays_until_the_claim_is_gone():
+    node = Node(0, 1, 2)
+    node.api.claims = (a_claim(results=[a_result("gpu-1"), a_result("gpu-7")]),)
+    before = node.has(0, 2)
+    with capture_logs() as logs:
+        node.follow(node.step, before, node.after(KEPT_SECONDS - 1))
+        assert node.stored() == {FIRST: spec(0, 2, gone(1))}
+        assert node.kept[-1] == ("gpu-1",)
+        assert node.api.requests.count("claims") == 1
+        node.api.claims = ()
+        node.now += 1
+        node.step()
+    assert node.stored() == {FIRST: spec(0, 2)}
+    assert node.kept[-1] == ()
+    assert node.told(DeviceVanished) == [DeviceVanished("gpu-1", kept=True)]
+    assert [line for line in logs if line["event"] == "vanished_device_withdrawn"] == [
+        {"event": "vanished_device_withdrawn", "device": "gpu-1", "log_level": "info"}
+    ]
+
+
+def test_results_of_other_drivers_and_pools_keep_nothing():
+    node = Node(0)
+    node.api.claims = (
+        a_claim(results=[a_result("gpu-0", driver="nic.example.com")]),
+        a_claim(results=[a_result("gpu-0", pool="node-2")]),
+        replace(a_claim(), results=None),
+    )
+    node.follow(node.step, node.has())
+    assert node.stored() == {FIRST: spec()}
+
+
+def test_a_vanished_device_that_is_prepared_here_stays_without_asking_the_api_server():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.follow(node.step, node.has(0), node.publisher.released, node.step)
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+    assert "claims" not in node.api.requests
+    node.prepared = frozenset()
+    node.publisher.released()
+    node.step()
+    assert node.stored() == {FIRST: spec(0)}
+
+
+def test_an_end_of_a_claim_wakes_nobody_while_no_device_is_missing():
+    node = Node(0)
+    node.follow(node.step)
+    decisions = len(node.kept)
+    node.publisher.released()
+    node.step()
+    assert len(node.kept) == decisions
+
+
+def test_who_cannot_be_asked_may_have_said_yes():
+    node = Node(0, 1)
+    node.api.fail("claims", Temporary("API server is down"))
+    with capture_logs() as logs:
+        node.follow(node.step, node.has(0))
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+    assert [line["event"] for line in logs] == ["allocations_unknown"]
+    node.now += KEPT_SECONDS
+    node.step()
+    assert node.stored() == {FIRST: spec(0)}
+
+
+def test_a_smaller_machine_after_a_restart_keeps_what_is_allocated():
+    node = Node(0, 1, 2, 3)
+    node.follow(node.step)
+    node.inventory = Inventory(devices(0))
+    node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
+    node.restarted()
+    node.follow(node.step)
+    assert node.stored() == {FIRST: spec(0, gone(2))}
+    assert node.told(DeviceVanished) == [
+        DeviceVanished("gpu-1", kept=False),
+        DeviceVanished("gpu-2", kept=True),
+        DeviceVanished("gpu-3", kept=False),
+    ]
+
+
+def test_a_kept_device_survives_the_deletion_of_its_slice():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.follow(node.step, node.has(0), lambda: node.api.lose(FIRST), node.step, node.after(1))
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+
+
+def test_a_device_that_comes_back_is_a_device_like_any_other():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-0")})
+    node.follow(node.step, node.has(1), node.has(0, 1))
+    assert node.stored() == {FIRST: spec(0, 1)}
+    assert node.kept[-1] == ()
+    node.follow(node.has(1))
+    assert node.told(DeviceVanished) == [DeviceVanished("gpu-0", kept=True)] * 2
+
+
+def test_admin_access_keeps_nothing():
+    """A monitor of all devices would keep every one that breaks on offer, and each pod that gets it would be refused."""
+    node = Node(0, 1)
+    monitor = a_claim(results=[a_result("gpu-0", admin=True), a_result("gpu-1", admin=True)])
+    node.api.claims = (monitor,)
+    node.follow(node.step, node.has(0))
+    assert node.stored() == {FIRST: spec(0)}
+    assert node.told(DeviceVanished) == [DeviceVanished("gpu-1", kept=False)]
+    assert node.kept[-1] == ()
+
+
+def test_an_owner_keeps_a_device_beside_admin_access():
+    node = Node(0, 1)
+    node.api.claims = (
+        a_claim("owner", results=[a_result("gpu-1")]),
+        a_claim("monitor", results=[a_result("gpu-1", admin=True)]),
+    )
+    node.follow(node.step, node.has(0))
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+
+
+def test_an_answer_about_claims_that_nobody_foresaw_is_no_answer():
+    node = Node(0, 1, 2)
+
+    def breaks(_pool: object) -> object:
+        raise RecursionError("too deep")
+
+    node.api.allocated_claims = breaks
+    node.restarted()
+    with capture_logs() as logs:
+        node.follow(node.step, node.has(0, 2))
+    assert node.stored() == {FIRST: spec(0, 2, gone(1))}
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("allocations_unknown", "RecursionError('too deep')")
+    ]
+
+
+# The taint.
+
+
+def test_the_time_of_a_taint_stays_whatever_happens_to_the_slice():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.follow(node.step, node.has(0))
+    node.today = datetime(2026, 6, 1, tzinfo=UTC)
+    node.follow(node.looks, lambda: node.api.lose(FIRST), node.step, node.after(1))
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+    node.api.lose(FIRST)
+    node.restarted()  # only the memory knows it now
+    node.follow(node.step)
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+
+
+def test_a_device_that_vanishes_again_is_tainted_anew():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.follow(node.step, node.has(0), node.has(0, 1))
+    node.today = datetime(2026, 6, 1, tzinfo=UTC)
+    node.follow(node.has(0))
+    assert node.stored() == {FIRST: spec(0, gone(1, "2026-06-01T00:00:00Z"))}
+
+
+def test_a_server_without_taints_keeps_the_device_and_is_told_of_once():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+
+    def without_taints(written: SliceSpec) -> SliceSpec:
+        return replace(
+            written, devices=tuple(replace(device, taints=()) for device in written.devices)
+        )
+
+    node.api.stores = without_taints
+    node.follow(node.step, node.has(0), *[node.after(100)] * 3)
+    assert node.stored() == {FIRST: spec(0, 1)}
+    assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices.gpu-1.taints",))]
+    assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+
+
+@pytest.mark.parametrize("count", [64, 65, 128, 130])
+def test_a_taint_cuts_no_pool_anew(count: int):
+    """The API takes 128 devices in a slice, but 64 as soon as one of them is tainted."""
+    node = Node(*range(count))
+    node.prepared = frozenset({DeviceName(f"gpu-{count - 1}")})
+    node.follow(node.step, node.has(*range(count - 1)))
+    found = node.stored().values()
+    assert all(len(content.devices) <= 64 for content in found)
+    assert {content.generation for content in found} == {1}
+    assert {content.slice_count for content in found} == {len(found)}
+
+
+def test_taints_are_stamped_with_the_time_of_today():
+    assert utc_now().tzinfo is UTC
+
+
+# What is remembered across restarts.
+
+
+def test_what_is_published_is_remembered_before_it_is_written():
+    node = Node(0, 1)
+    remembered_at_write: list[int] = []
+    node.api.on_write = lambda: remembered_at_write.append(len(node.memory.devices))
+    node.follow(node.step, *[node.looks] * 3, node.has(0))
+    assert remembered_at_write == [2, 1]
+    assert node.memory.devices == spec(0).devices
+    assert node.memory.writes == 2
+    node.restarted()
+    node.follow(node.step)
+    assert node.memory.writes == 2
+
+
+def test_a_change_of_an_attributes_type_is_remembered_too():
+    node = Node()
+    node.inventory = Inventory(devices(0, ready=1))
+    node.follow(node.step)
+    node.inventory = Inventory(devices(0, ready=True))
+    node.follow(node.looks, node.after(1))
+    assert node.memory.devices[0].attributes["ready"] is True
+
+
+def test_a_device_that_vanished_with_its_slice_while_the_driver_was_down_comes_back_from_memory():
+    node = Node()
+    node.inventory = Inventory(devices(0, 1, 2, model="x"))
+    node.follow(node.step)
+    (published,) = node.stored().values()
+    node.api.lose(FIRST)
+    node.inventory = Inventory(devices(0, model="x"))
+    node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
+    node.restarted()
+    node.follow(node.step)
+    zero, _, two = published.devices
+    two = replace(two, taints=gone(2).taints)
+    assert node.stored() == {FIRST: replace(published, devices=(zero, two))}
+    assert node.memory.devices == (zero, two)
+    assert node.told(DeviceVanished) == [
+        DeviceVanished("gpu-1", kept=False),
+        DeviceVanished("gpu-2", kept=True),
+    ]
+
+
+def test_what_the_api_server_holds_counts_more_than_memory():
+    node = Node()
+    node.inventory = Inventory(devices(0, 1, model="new"))
+    node.follow(node.step)
+    node.memory.devices = (PublishedDevice(DeviceName("gpu-1"), {"model": "old"}),)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.inventory = Inventory(devices(0, model="new"))
+    node.restarted()
+    node.follow(node.step)
+    (found,) = node.stored().values()
+    assert [device.attributes["model"] for device in found.devices] == ["new", "new"]
+
+
+def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
+    node = Node(0, 1)
+    node.memory.errors = [Temporary("disk full"), Temporary("cannot read")]
+    with capture_logs() as logs:
+        node.follow(node.step)
+        assert node.stored() == {FIRST: spec(0, 1)}
+        assert node.memory.devices == ()
+        node.follow(node.has(0, 1, 2))
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("publication_not_recalled", "cannot read"),
+        ("publication_not_remembered", "disk full"),
+    ]
+    assert node.memory.devices == spec(0, 1, 2).devices
+
+
+def test_without_a_memory_nothing_is_remembered():
+    memory = NoMemory()
+    memory.write(spec(0).devices)
+    assert memory.read() == ()
