@@ -105,7 +105,6 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
     checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, ground.inventory))
 
-    dismiss, close = _ends(ground, parts, (fetchers, workers), leadership, membership)
     return Daemon(
         kubelet=kubelet,
         inventory=ground.inventory,
@@ -124,8 +123,8 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             recover, parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id
         ),
         hang_up=ground.kube.close,
-        dismiss=dismiss,
-        close=close,
+        dismiss=partial(_dismiss, (fetchers, workers)),
+        close=partial(_close, ground, parts, leadership, membership),
     )
 
 
@@ -152,30 +151,22 @@ def _take_stock(ground: Ground, parts: NodeParts) -> None:
     take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
 
 
-def _ends(
-    ground: Ground,
-    parts: NodeParts,
-    pools: Iterable[ThreadPoolExecutor],
-    leadership: Leadership,
-    membership: Membership,
-) -> tuple[Callable[[], None], Callable[[], None]]:
-    """What ends the pools, and what gives the process's place up."""
+def _dismiss(pools: Iterable[ThreadPoolExecutor]) -> None:
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
 
-    def dismiss() -> None:
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
 
-    def close() -> None:
-        if unfinished := parts.executor.unfinished():
-            # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
-            # locks is given up by its end.
-            ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
-            return
-        ground.store.close()
-        leadership.end()
-        membership.leave()
-
-    return dismiss, close
+def _close(
+    ground: Ground, parts: NodeParts, leadership: Leadership, membership: Membership
+) -> None:
+    if unfinished := parts.executor.unfinished():
+        # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
+        # locks is given up by its end.
+        ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
+        return
+    ground.store.close()
+    leadership.end()
+    membership.leave()
 
 
 def _node_parts(

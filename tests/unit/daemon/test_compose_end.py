@@ -2,7 +2,6 @@
 """What the process gives up when it ends, and what only its death gives up."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -45,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[LocalNode]:
 
 def test_everything_is_given_up_when_nothing_is_at_work(node: LocalNode) -> None:
     found = Recorded(node)
-    _close(found, node.parts, [ThreadPoolExecutor(1)], found, found)
+    _close(found, node.parts, found, found)
     assert found.given_up == ["state", "leader", "peer"]
 
 
@@ -60,7 +59,7 @@ def test_nothing_is_given_up_while_a_device_is_set_up(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref, until=node.parts.clock())
     with capture_logs() as lines:
-        _close(found, node.parts, [ThreadPoolExecutor(1)], found, found)
+        _close(found, node.parts, found, found)
     assert found.given_up == []
     assert [(line["event"], line["claims"]) for line in lines] == [("work_goes_on", str(ref))]
     go_on.set()

@@ -15,7 +15,7 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.state import Held
 from dra_driver.services import follow
 from dra_driver.services.follow import ClaimFollower, ClaimWatch
-from dra_driver.services.pace import RETRY_SECONDS
+from dra_driver.services.pace import RETRY_SECONDS, delay_after
 from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
 from dra_driver.testing.local_node import LocalNode, ManualClock
 from dra_driver.testing.scripted_api import ScriptedApi
@@ -200,7 +200,13 @@ def test_a_watch_that_fails_is_begun_again_after_growing_pauses(bench: Bench) ->
     bench.api.fail("find", Temporary("away"), Temporary("away"), Permanent("no right"))
     bench.api.fail("watch", Expired("too old"))
     bench.watch(bench.change(_with(SHARED, TWO)))
-    assert bench.api.pauses == [RETRY_SECONDS[0], RETRY_SECONDS[1], 60.0, 1.0, 1.0]
+    assert bench.api.pauses == [
+        RETRY_SECONDS[0],
+        RETRY_SECONDS[1],
+        delay_after(Permanent("no right"), 2),
+        1.0,
+        1.0,
+    ]
     assert bench.pods(SHARED) == (ONE, TWO)
 
 
