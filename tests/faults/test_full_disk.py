@@ -17,8 +17,8 @@ from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import FAILPOINTS, Failpoints, raising
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
-STARTING = ("recovered", "damaged", "published")
-POINTS = [point for point in FAILPOINTS if point.split(".")[1] not in STARTING]
+ELSEWHERE = ("recovered", "damaged", "published", "joined", "MarkStartedAgain")
+POINTS = [point for point in FAILPOINTS if point.split(".")[1] not in ELSEWHERE]
 
 
 def sqlite_error(code: int) -> sqlite3.OperationalError:

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Event, Semaphore, Thread
+from threading import Event, Semaphore, Thread, current_thread, main_thread
 
 import pytest
 from structlog.testing import capture_logs
@@ -355,18 +355,23 @@ def test_waiting_holds_up_no_other_claim_of_the_call(new_node: NewNode) -> None:
     assert 34.0 < clock.now - 1000.0 <= 35.0
 
 
-def test_no_more_than_eight_calls_wait_at_a_time(new_node: NewNode) -> None:
+def test_no_more_than_eight_calls_wait_at_a_time(
+    new_node: NewNode, request: pytest.FixtureRequest
+) -> None:
     node = new_node()
     a_held_claim(node)
     refs = node.add(*(a_claim(f"waiting-{number}") for number in range(WAITING_CALLS)))
     answers: list[object] = []
     sitting = Semaphore(0)
 
+    go_on = Event()
+    request.addfinalizer(go_on.set)
+
     def sleep(_seconds: float) -> None:
+        assert current_thread() is not main_thread(), "the ninth sits down, too"
         sitting.release()
         assert go_on.wait(DEADLINE)
 
-    go_on = Event()
     parts = replace(node.parts, sleep=sleep)
     prepare = PrepareClaims(parts, node.stored, node.workers)
     threads = [
