@@ -48,8 +48,11 @@ def test_everything_is_given_up_when_nothing_is_at_work(node: LocalNode) -> None
     assert found.given_up == ["state", "leader", "peer"]
 
 
-def test_nothing_is_given_up_while_a_device_is_set_up(node: LocalNode) -> None:
+def test_nothing_is_given_up_while_a_device_is_set_up(
+    node: LocalNode, request: pytest.FixtureRequest
+) -> None:
     go_on, said, found = Event(), Event(), Recorded(node)
+    request.addfinalizer(go_on.set)
 
     def slow(_device, _config) -> None:
         assert go_on.wait(DEADLINE)
