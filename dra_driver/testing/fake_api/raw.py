@@ -19,6 +19,9 @@ from dra_driver.testing.fake_api.kinds import Object
 DEEPEST = 10_000
 """The levels that Go's decoder goes down."""
 
+_PLAIN_LEVELS = 200  # what is deeper is kept as its bytes
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[][{}]")
 _KEY = re.compile(rb'"parameters"\s*:\s*')
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}raw-json-"
 _MARKED = re.compile(json.dumps(_MARK)[:-1].replace("\\", "\\\\").encode() + rb'(\d+)"')
@@ -37,6 +40,8 @@ class RawJson:
 def loads(body: bytes) -> Any:
     """A JSON value; parameters that Python cannot hold, but Go can, become RawJson. Raises ValueError."""
     try:
+        if _levels(body) > _PLAIN_LEVELS:
+            raise ValueError("exceeded max depth")  # noqa: TRY301  the same way as what Python finds by itself
         value = json.loads(body, parse_constant=_refused, parse_float=_finite)
         json.dumps(value, ensure_ascii=False).encode()  # fails where half a character stands alone
     except (ValueError, RecursionError) as error:
@@ -90,6 +95,15 @@ def _with_raw(body: bytes, error: Exception) -> Any:
         return obj
 
     return json.loads(b"".join([*parts, body[at:]]), object_hook=restored)
+
+
+def _levels(body: bytes) -> int:
+    """How deep the brackets go: how deep Python can follow depends on who has raised its limit."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_TEXT.sub(b"", body)):
+        depth += 1 if bracket in b"{[" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _end(body: bytes, start: int) -> int:
