@@ -178,8 +178,8 @@ def test_no_library_loses_a_module_that_the_driver_needs() -> None:
     """What is taken out of a wheel is imported by nobody but itself."""
     lost = {"prometheus_client.django", "prometheus_client.twisted", "structlog.twisted", "_yaml"}
     files = list((ROOT / "dra_driver").rglob("*.py"))
-    modules = {name for path in files for name in imported(path)}
-    assert modules & lost == set()
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(lost)))})(?!\w)")
+    assert [path for path in files if named.search(path.read_text())] == []
     assert [path for path in files if re.search(r"yaml\.C\w+", path.read_text())] == []
 
 
