@@ -125,9 +125,11 @@ def test_an_allocated_device_that_vanished_with_its_slice_while_nobody_looked_is
     node.start_registered(*hardware.flags)
     (after,) = wait_for(node.slices, "the slice")
     described = {device["name"]: device for device in before["spec"]["devices"]}
-    assert {device["name"]: device for device in after["spec"]["devices"]} == {
-        name: described[name] for name in EIGHT if name != "gpu-5"
-    }
+    found = {device["name"]: device for device in after["spec"]["devices"]}
+    # It is held, and nobody else shall get it.
+    (taint,) = found["gpu-3"].pop("taints")
+    assert (taint["key"], taint["effect"]) == (f"{DRIVER}/vanished", "NoSchedule")
+    assert found == {name: described[name] for name in EIGHT if name != "gpu-5"}
     node.api.remove("resourceclaims", "one")
     if prepared:
         node.kubelet.unprepare(DRIVER, [claim])

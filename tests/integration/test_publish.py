@@ -33,6 +33,7 @@ class Parts:
         self.events: list[DriverEvent] = []
         self.kube = HttpKubeApi(connect(kubeconfig), driver=A_DRIVER, node=A_NODE)
         self.faults = faults
+        faults.write_text("devices: {}\n")  # it must be there when the driver starts
         context = BackendContext(A_NODE, {"profile": profile, "faults": str(faults)})
         inventory = InventoryFeed(SimulatedBackend(context))
         self.health = HealthFeed(inventory.current, A_POOL, age=inventory.age)
