@@ -40,6 +40,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A module that a fresh fork server finds."""
     (tmp_path / "the_child.py").write_text(CHILD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+        monkeypatch.delenv(name, raising=False)  # it would say that nothing of the driver ran
     monkeypatch.setattr(starting, "FORKS", True)
     server = starting.ForkServer()
     monkeypatch.setattr(starting, "fork_server", lambda: server)
