@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for tests that need a whole node."""
 
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,17 @@ def pytest_sessionfinish() -> None:
 def pytest_unconfigure() -> None:
     """Nothing that tests started outlives them."""
     starting.close()
+
+
+@pytest.fixture(autouse=True)
+def signals_are_left_as_found() -> Iterator[None]:
+    """Whoever ignores a signal here leaves it ignored in every process that later tests start."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    after = {number: signal.getsignal(number) for number in before}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == before
 
 
 @pytest.fixture

@@ -154,7 +154,9 @@ def test_a_signal_ends_the_driver_and_removes_the_directory(
     assert not is_running(opening["driver_pid"])
 
 
-def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log() -> None:
+def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log(
+    keeps_signals: None,
+) -> None:
     with Stage("none-such") as stage:
         stage.start_driver()
         with pytest.raises(Permanent) as raised:

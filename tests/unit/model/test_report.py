@@ -42,7 +42,7 @@ def test_the_fields_of_the_document_are_in_camel_case() -> None:
     document = msgspec.to_builtins(report)
     assert list(document) == [
         *("subject", "outcome", "exitCode", "summary", "cluster", "verdicts", "claims"),
-        *("nodes", "changes", "notRead"),
+        *("nodes", "changes", "notRead", "pods", "passedOver"),
     ]
     assert list(document["claims"][0]["requests"][0]) == [
         *("name", "asks", "verdicts", "devices", "nearest")
