@@ -56,3 +56,4 @@ class Backend(Protocol):
 
 
 BackendFactory = Callable[[BackendContext], Backend]
+"""Makes a backend. It looks at options only: hardware may hang, and is asked by `scan` first."""

@@ -43,8 +43,11 @@ def read_text(path: Path) -> bytes | None:
 
 
 def first_text(path: Path) -> bytes:
-    """The file's content at start, when it has to be there. Raises Permanent."""
-    text = read_text(path)
+    """The file's content at start, when it has to be there. Raises Permanent.
+
+    What is no ordinary file may hang, as hardware does; it is read by the first scan.
+    """
+    text = read_text(path) if path.is_file() or not path.exists() else b""
     if text is None:
         raise Permanent(
             f"fault file {path} does not exist: correct its name, or write one; `devices: {{}}` stands for no faults"

@@ -25,6 +25,8 @@ YEARS = 3 * 365 * 86400.0
 WALL_CLOCK = {
     "kube/cluster.py": "when a cluster was recorded",
     "kube/events.py": "the time of an Event",
+    "services/parts.py": "since when a device is held, for people",
+    "services/vanished.py": "the time of a taint",
     "services/watch_health.py": "the time of a health report",
 }
 

@@ -23,14 +23,23 @@ def node() -> Iterator[NodeProcess]:
         found.close()
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    # pytest's own folders have names too long for unix sockets.
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        yield Path(root)
+
+
 @pytest.mark.parametrize("content", [None, "devices: {", "devices: {gpu-99: {vanished: true}}"])
 def test_a_wrong_fault_file_ends_it_before_anybody_is_asked(
-    tmp_path: Path, content: str | None
+    short_path: Path, content: str | None
 ) -> None:
-    faults = tmp_path / "faults.yaml"
+    faults = short_path / "faults.yaml"
     if content is not None:
         faults.write_text(content)
-    places = [f"--{name}={tmp_path}/{name}" for name in ("plugins-dir", "registry-dir", "cdi-dir")]
+    places = [
+        f"--{name}={short_path}/{name}" for name in ("plugins-dir", "registry-dir", "cdi-dir")
+    ]
     told = ("--node-name=n", "--backend=simulated", f"--simulated-faults={faults}")
     environment = {
         name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "HOME")
@@ -47,7 +56,7 @@ def test_a_wrong_fault_file_ends_it_before_anybody_is_asked(
     begun, told_wrong = done.stderr.splitlines()
     assert json.loads(begun)["event"] == "starting"
     assert told_wrong.startswith(f"dra-driver: fault file {faults}")
-    assert {path.name for path in tmp_path.iterdir()} <= {"faults.yaml"}
+    assert {path.name for path in short_path.iterdir()} <= {"faults.yaml"}
 
 
 def test_a_node_for_which_no_backend_is_named_has_no_devices_and_says_so(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fault file is read strictly; what is wrong is named by file and field."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,9 @@ def test_a_file_that_is_not_there_is_no_error_but_one_that_cannot_be_read_is(tmp
     assert read_text(tmp_path / "there") == b"x"
     with pytest.raises(Permanent, match=r"^cannot read fault file .*: Is a directory$"):
         read_text(tmp_path)
+
+
+def test_at_start_only_an_ordinary_file_is_read(tmp_path: Path):
+    pipe = tmp_path / "faults.pipe"
+    os.mkfifo(pipe)
+    assert first_text(pipe) == b""
