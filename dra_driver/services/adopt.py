@@ -21,7 +21,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
 from dra_driver.planning.adopt import plan_adoption, plan_adoption_of
 from dra_driver.planning.allocation import is_allocation_of
-from dra_driver.planning.prepare import own_keys, plan_prepare
+from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import Documents, WholeStore
@@ -104,15 +104,19 @@ def take_up_allocated(
 ) -> str:
     """Take up an allocated claim that no row knows, and that has a file or a pod; answers why it could not be, or nothing.
 
-    Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now.
+    Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now. Where none of its pods runs and its file
+    is gone, as after a boot, nothing stands that was set up: its devices are reserved, and the kubelet's next prepare does the rest.
     """
     until = parts.clock() + CALL_SECONDS
     with parts.lock([f"claim-{claim.ref.uid}"], until, "taking it up"):
         # Asked before the transaction, for which everybody else waits.
-        return _take_up_allocated(parts, claim, held())
+        runs = parts.usage.may_run(users_of(claim))
+        return _take_up_allocated(parts, claim, held(), runs=runs)
 
 
-def _take_up_allocated(parts: NodeParts, claim: Claim, held: Collection[HeldDevice]) -> str:
+def _take_up_allocated(
+    parts: NodeParts, claim: Claim, held: Collection[HeldDevice], *, runs: bool
+) -> str:
     uid, place = claim.ref.uid, parts.place
     with parts.store.transaction("recovered") as transaction:
         text = parts.cdi.read(uid)
@@ -131,6 +135,7 @@ def _take_up_allocated(parts: NodeParts, claim: Claim, held: Collection[HeldDevi
                     claim.ref, claim, place=place, inventory=parts.inventory(), state=state
                 ),
                 names,
+                runs=runs,
             )
         if not isinstance(plan, Plan):
             return "" if plan is None else plan.reason  # without file and pod: unprepared meanwhile
@@ -142,8 +147,10 @@ def _take_up_allocated(parts: NodeParts, claim: Claim, held: Collection[HeldDevi
     return ""
 
 
-def _file_again(decision: Plan | Refusal | Conflict, names: Collection[str]) -> Plan | Refusal:
-    """Of what a preparation would do: the row and the file, if the file describes what the kubelet names."""
+def _file_again(
+    decision: Plan | Refusal | Conflict, names: Collection[str], *, runs: bool
+) -> Plan | Refusal:
+    """Of what a preparation would do: the row, and the file if a container may run with what the kubelet names."""
     if isinstance(decision, Refusal):
         return decision
     if isinstance(decision, Conflict):
@@ -154,7 +161,7 @@ def _file_again(decision: Plan | Refusal | Conflict, names: Collection[str]) -> 
             f"its CDI file is gone or damaged, and the kubelet names {', '.join(sorted(names))}, which is not what it is allocated now; "
             f"delete the pod when it can be spared"
         )
-    steps = (MarkStarted, WriteCdiSpec, MarkPrepared)
+    steps = (MarkStarted, WriteCdiSpec, MarkPrepared) if runs else (MarkStarted,)
     return Plan(
         decision.claim,
         tuple(step for step in decision.steps if isinstance(step, steps)),

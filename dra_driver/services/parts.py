@@ -16,7 +16,7 @@ from dra_driver.model.events import Observer, ignore
 from dra_driver.model.ids import ClaimUid, DeviceKey, PodUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Plan, Step
-from dra_driver.model.presence import Presence
+from dra_driver.model.presence import Gone, Presence
 from dra_driver.model.state import NodeState, PreparedClaim, Users
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.unprepare import still_used
@@ -116,6 +116,12 @@ class Usage:
             # Pods may have joined since the plan was made.
             row = state.read(uids=[uid]).claims.get(uid, claim)
         return still_used(row, self.presence(row.users.pods or ()), boot_id=self.store.boot_id)
+
+    def may_run(self, users: Users) -> bool:
+        """Whether a container of any of these pods may be running."""
+        if self.presence is None or users.pods is None or users.unnamed:
+            return True
+        return any(not isinstance(found, Gone) for found in self.presence(users.pods).values())
 
     def must_ask(self, row: PreparedClaim) -> bool:
         """Whether the row's pods may not be all: other pods may have joined the claim without a call of the kubelet.

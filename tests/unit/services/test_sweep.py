@@ -14,6 +14,7 @@ from dra_driver.model.events import Recovered
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import NOBODY_KNOWN, HeldDevice, Unknown, Users
+from dra_driver.planning.prepare import users_of
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import A_DRIVER, A_POOL, a_cdi_id, a_claim, a_pod, a_ref, a_result
 from dra_driver.testing.local_node import Disk, LocalNode
@@ -85,8 +86,29 @@ def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(
     node.cdi.remove(ref.uid)
     lose_state(node)
     node.held = frozenset({held_by(ref)})
+    node.presences = {
+        pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
+    }
     assert node.sweep() == ()
     assert node.disk() == before
+
+
+def test_after_a_boot_and_a_lost_state_a_claim_is_reserved_and_set_up_when_the_kubelet_asks(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    answer = node.prepare(ref)
+    node.cdi.remove(ref.uid)
+    lose_state(node)
+    # The kubelet remembers the claim of its pods, none of which runs: what was set up went with the last boot.
+    node.held = frozenset({held_by(ref)})
+    configured: list[str] = []
+    node.configure = lambda device, _config: configured.append(device.name)
+    assert node.sweep() == ()
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    assert configured == []
+    assert node.prepare(ref) == answer
+    assert configured == ["gpu-0"]
 
 
 def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(
@@ -239,6 +261,9 @@ def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None
     node.backend_calls.clear()
     used = replace(held_by(ref), cdi_ids=(a_cdi_id(claim),))
     node.held = frozenset({used})
+    node.presences = {
+        pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
+    }
     assert node.sweep() == ()
     assert node.backend_calls == []
     assert node.disk() == before
