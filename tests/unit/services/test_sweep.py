@@ -17,7 +17,7 @@ from dra_driver.model.state import NOBODY_KNOWN, HeldDevice, Unknown, Users
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import A_DRIVER, A_POOL, a_cdi_id, a_claim, a_pod, a_ref, a_result
-from dra_driver.testing.local_node import Disk, LocalNode
+from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
 UNKNOWN = Unknown("pod-resources are not served")
@@ -148,8 +148,9 @@ def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNod
 
 @pytest.mark.parametrize("outage", [False, True])
 def test_a_running_pods_claim_is_taken_up_without_the_api_server(
-    node: LocalNode, outage: bool
+    new_node: Callable[..., LocalNode], outage: bool
 ) -> None:
+    node = new_node(clock=ManualClock())  # somebody waits for the held device, all of a call's time
     ref, other = node.add(a_claim(), a_claim("other"))
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
