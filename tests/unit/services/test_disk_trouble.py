@@ -175,5 +175,5 @@ def test_a_full_state_disk_refuses_the_whole_reservation(tmp_path: Path) -> None
 def test_a_read_only_state_directory_ends_the_start(tmp_path: Path) -> None:
     assert told_by(BEGIN + READ_ONLY_STATE, tmp_path) == [
         "Permanent",
-        f"cannot open {tmp_path}/ro/state.db.guard: the filesystem is read-only; mount it writable",
+        f"cannot make directory {tmp_path}/ro: the filesystem is read-only; mount it writable",
     ]
