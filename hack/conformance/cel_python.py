@@ -34,7 +34,9 @@ HEAD = """<!-- Written by hack/conformance/cel_python.py; change the code instea
 # Where cel-python answers otherwise
 
 The recorded vectors of Kubernetes 1.37, as far as both know them (no libraries of Kubernetes, nothing that the API server refuses), asked of
-cel-python {version}: {same} of {all} cases have the verdict of Kubernetes. This project has it in all of them. Each expression that has another:
+cel-python {version}: {same} of {all} cases have the verdict of Kubernetes.
+This project has it in each of these cases; what it refuses on purpose where Kubernetes answers (messages such as google.protobuf.Duration{{}}
+among them) is not among these cases and is listed in [conformance.md](conformance.md#refused-on-purpose). Each expression on which cel-python differs:
 
 """
 
