@@ -6,6 +6,7 @@
       gpu-3: {vanished: true}
       gpu-5: {configure: "no memory left"}
       gpu-6: {configure: {error: "busy", temporary: true}}
+      gpu-7: {hangs: true}
 
 At start the file has to be there and right, for a typo in its name would make everything healthy. Later a missing file means no
 faults, and a broken one costs only itself: the last good content stays in force.
@@ -19,17 +20,21 @@ import yaml
 
 from dra_driver.errors import Permanent
 
-_FIELDS = ("unhealthy", "vanished", "configure")
+_FIELDS = ("unhealthy", "vanished", "configure", "hangs")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one device; `configure` is the error that setting it up ends with, for now or for good."""
+    """What is wrong with one device; `configure` is the error that setting it up ends with, for now or for good.
+
+    While `hangs` stands in the file, setting it up does not end.
+    """
 
     unhealthy: str = ""
     vanished: bool = False
     configure: str = ""
     temporary: bool = False
+    hangs: bool = False
 
 
 def read_text(path: Path) -> bytes | None:
@@ -88,6 +93,7 @@ def _fault(entry: object, where: str) -> Fault:
         vanished=_truth(fields, "vanished", where),
         configure=configure,
         temporary=temporary,
+        hangs=_truth(fields, "hangs", where),
     )
 
 

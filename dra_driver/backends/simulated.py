@@ -5,9 +5,11 @@ Each is a character device of a major number that Linux reserves for local use, 
 host is needed. No kernel driver answers it: opening the file in a container that was given the device fails with ENXIO
 ("No such device or address"), in any other container with EPERM. That is how isolation can be seen without hardware.
 
-Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `dra_driver.backends.faults`), `major`.
+Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `dra_driver.backends.faults`), `major`, and `journal`, a
+file in which the devices write down what is done to them (see `dra_driver.backends.journal`).
 """
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ import structlog
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
+from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
@@ -37,7 +40,8 @@ UNCHECKED = Health(
 )
 _NAMESPACE = uuid.UUID("6f1c0c1e-7d0b-4c55-9f7e-0d4a3a6f2b11")
 SOUND = Fault()
-_OPTIONS = {"profile", "faults", "major"}
+_NEVER = Event()
+_OPTIONS = {"profile", "faults", "major", "journal"}
 
 
 class SimulatedBackend:
@@ -61,6 +65,7 @@ class SimulatedBackend:
         )
         self._scanned: bytes | None = None  # the content that the last scan saw
         self._complained = ""
+        self._journal = HardwareJournal(Path(context.options.get("journal", os.devnull)))
         self._mutex = Lock()
         self._wait = wait
         self._log = structlog.get_logger(backend="simulated")
@@ -96,18 +101,26 @@ class SimulatedBackend:
     def configure(
         self, device: Device, _config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
     ) -> None:
-        """Nothing to set up, unless the fault file says that it fails."""
-        del claim_uid, share_id  # a simulated device has no setting
-        with self._mutex:
-            fault = self._reload().get(device.name, SOUND)
+        """Nothing to set up, unless the fault file says that it fails or hangs; the journal knows of it."""
+        fault = self._fault(device.name)
+        while fault.hangs:
+            self._wait(_NEVER, POLL_SECONDS)
+            fault = self._fault(device.name)
         if fault.configure:
             kind = Temporary if fault.temporary else Permanent
             raise kind(
                 f"simulated device {device.name} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
             )
 
+        self._journal.configured(device.name, claim_uid, share_id)
+
     def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Nothing to undo."""
+        """Nothing to undo; the journal knows of it."""
+        self._journal.reset(device, claim_uid, share_id)
+
+    def _fault(self, name: DeviceName) -> Fault:
+        with self._mutex:
+            return self._reload().get(name, SOUND)
 
     def _with_health(self, device: Device, faults: Mapping[str, Fault]) -> Device:
         if self._faults_path is None:

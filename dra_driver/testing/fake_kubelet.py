@@ -48,6 +48,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_cgroups import FakeCgroups
 from dra_driver.testing.kubelet_calls import (
+    CALL_SECONDS,
     NOTIFY_SECONDS,
     OPTIONS,
     VERSIONS,
@@ -71,7 +72,7 @@ class FakeKubelet:
 
     `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text. `device_plugins` are the
     extended resources of classic device plugins, with their devices. `init_pods` are names of pods whose claims only ordinary
-    init containers use. `cgroups` are the pods' cgroups below `cgroup_root`.
+    init containers use. `call_seconds` is the deadline of a call. `cgroups` are the pods' cgroups below `cgroup_root`.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class FakeKubelet:
         self._reserve = reserve
         self.claims: dict[ClaimUid, ClaimInfo] = {}
         self.refuses = ""
+        self.call_seconds = CALL_SECONDS
         self.device_plugins: dict[str, tuple[str, ...]] = {}
         self.init_pods: set[str] = set()
         self.cgroups = FakeCgroups(root / "cgroup")
@@ -256,7 +258,7 @@ class FakeKubelet:
             infos = [self._referenced(ref, driver, user) for ref in refs]
             waiting = [info for info in infos if not info.prepared]
         if waiting:
-            entries = claims_call(plugin, "NodePrepareResources", waiting)
+            entries = claims_call(plugin, "NodePrepareResources", waiting, self.call_seconds)
             with self._mutex:
                 for info, entry in checked("NodePrepareResources", waiting, entries):
                     kept = () if self.version.replaces_devices else info.devices
@@ -290,7 +292,9 @@ class FakeKubelet:
                     info.unpreparing = True
                     leaving.append(info)
         if leaving:
-            entries = claims_call(self._plugin(driver), "NodeUnprepareResources", leaving)
+            entries = claims_call(
+                self._plugin(driver), "NodeUnprepareResources", leaving, self.call_seconds
+            )
             for _ in checked("NodeUnprepareResources", leaving, entries):
                 pass
             with self._mutex:

@@ -62,12 +62,14 @@ class Violation:
 class Running:
     """A claim that containers are using: what they were started with.
 
-    `document` is the CDI document's text of that moment; "" when it is not known.
+    `document` is the CDI document's text of that moment; "" when it is not known. `forgotten`: the kubelet has unprepared it, though
+    they run; then nothing is asked but that the devices are still its own.
     """
 
     cdi_ids: tuple[str, ...]
     owned: tuple[DeviceKey, ...] = ()
     document: str = ""
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,11 @@ def _lost_devices(picture: Picture) -> Iterator[Violation]:
 
 def _lost(picture: Picture, uid: ClaimUid, running: Running) -> Iterator[str]:
     row = picture.rows.get(uid)
+    if running.forgotten:
+        gone = set(running.owned) - set(() if row is None else row.owned)
+        if gone:
+            yield f"it runs on, and {', '.join(map(str, sorted(gone)))} is no longer its own"
+        return
     if row is None:
         yield "the state does not know it"
     elif (row.phase, row.boot_id) != (Phase.PREPARED, picture.boot_id):

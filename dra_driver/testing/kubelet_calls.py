@@ -141,7 +141,9 @@ def why_not(info: pluginregistration_v1_pb2.PluginInfo, chosen: str, known: Sequ
     return f"RegisterPlugin error -- plugin validation failed with err: {why}"
 
 
-def claims_call(plugin: Plugin, method: str, infos: Sequence[ClaimInfo]) -> Mapping[str, Any]:
+def claims_call(
+    plugin: Plugin, method: str, infos: Sequence[ClaimInfo], seconds: float = CALL_SECONDS
+) -> Mapping[str, Any]:
     name, messages = _SERVICES[plugin.service]
     claims = [
         messages.Claim(namespace=info.ref.namespace, name=info.ref.name, uid=info.ref.uid)
@@ -150,7 +152,7 @@ def claims_call(plugin: Plugin, method: str, infos: Sequence[ClaimInfo]) -> Mapp
     request = getattr(messages, f"{method}Request")(claims=claims)
     response = getattr(messages, f"{method}Response")
     try:
-        answer = call(plugin.endpoint, f"/{name}/{method}", request, response, CALL_SECONDS)
+        answer = call(plugin.endpoint, f"/{name}/{method}", request, response, seconds)
     except grpc.RpcError as error:
         raise KubeletError(f"{method}: rpc error: {text_of(error)}") from error
     entries: Mapping[str, Any] = answer.claims

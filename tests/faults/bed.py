@@ -6,7 +6,9 @@ import json
 import random
 import re
 import shutil
+import signal
 import subprocess
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from threading import Thread
@@ -14,7 +16,9 @@ from typing import Any
 
 import yaml
 
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PoolName
+from dra_driver.cli.main import main
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PodUid, PoolName
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.fake_api import FakeApi
@@ -29,9 +33,11 @@ from dra_driver.testing.invariants import (
     read_state,
     violations,
 )
+from dra_driver.testing.kubelet_calls import CALL_SECONDS, ClaimInfo, checked, claims_call
+from dra_driver.testing.oci import inject
 from tests import starting
 from tests.faults.armed import empty_disks, fill_disks
-from tests.node_process import DRIVER, NODE, NodeProcess, wait_for
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 
@@ -44,6 +50,8 @@ class Bed(NodeProcess):
         self.control = root / "control"
         self.fault_file = root / "faults.yaml"
         self.fault_file.write_text("devices: {}\n")
+        self.journal = root / "hardware.jsonl"
+        self._updates = 0
         self._reader: Thread | None = None
 
     # The driver.
@@ -53,9 +61,10 @@ class Bed(NodeProcess):
         assert not die_at, "arm it instead"
         self.log_file.touch()
         faults = ("--simulated-faults", str(self.fault_file))
+        journal = ("--backend-option", f"journal={self.journal}")
         self.process = starting.start(
             "tests.faults.armed",
-            [str(self.control), "--", *self.arguments(), *faults, *extra],
+            [str(self.control), "--", *self.arguments(), *faults, *journal, *extra],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             program=self.program,
@@ -99,7 +108,139 @@ class Bed(NodeProcess):
             return False
         return plugin is not None and plugin.listens()
 
+    def update(self) -> tuple[Any, Thread | None]:
+        """A new process serves beside the old one; answers the old one, which still runs."""
+        old = self.process, self._reader
+        self._updates += 1
+        self.start("--pod-uid", f"update-{self._updates}")
+        self.alive()
+        NodeProcess.register(self)
+        return old
+
+    def end_old(self, process: Any, reader: Thread | None) -> None:
+        """The old process of an update is asked to end."""
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(DEADLINE_SECONDS)
+        if reader is not None:
+            reader.join()
+        assert code == 0, self.log()[-3000:]
+
+    # Claims, as scheduler and control plane change them.
+
+    def new_claim(
+        self,
+        name: str,
+        devices: Sequence[str],
+        *,
+        pod: tuple[PodUid, str] | None,
+        admin: bool = False,
+    ) -> ClaimRef:
+        """A claim: made for a pod from a template, or a named one that any pod may use."""
+        metadata: dict[str, Any] = {"name": name, "namespace": "default"}
+        if pod is not None:
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod[1], "uid": pod[0]}
+            metadata["ownerReferences"] = [owner | {"controller": True}]
+            metadata["annotations"] = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        stored = self.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}})
+        ref = ClaimRef("default", name, ClaimUid(stored["metadata"]["uid"]))
+        self.allocate(ref, devices, [] if pod is None else [pod], admin=admin)
+        return ref
+
+    def allocate(
+        self,
+        claim: ClaimRef,
+        devices: Sequence[str],
+        pods: Sequence[tuple[PodUid, str]],
+        *,
+        admin: bool = False,
+    ) -> None:
+        """The scheduler's write: devices, and for whom."""
+        results = [
+            {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+            | ({"adminAccess": True} if admin else {})
+            for device in devices
+        ]
+        stored = self.api.object("resourceclaims", claim.name)
+        stored["status"] = {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [_consumer(uid, name) for uid, name in pods],
+        }
+        self.api.put("resourceclaims", stored)
+
+    def reserve_for(self, claim: ClaimRef, pod: tuple[PodUid, str]) -> bool:
+        """One more pod may use it; False when the API server knows no such claim."""
+        stored = self._stored(claim)
+        if stored is None:
+            return False
+        stored["status"].setdefault("reservedFor", []).append(_consumer(*pod))
+        self.api.put("resourceclaims", stored)
+        return True
+
+    def unreserve(self, claim: ClaimRef, pod: PodUid) -> int | None:
+        """The pod uses it no more; answers how many do, None when the API server knows no such claim."""
+        stored = self._stored(claim)
+        if stored is None:
+            return None
+        users = stored["status"].get("reservedFor") or []
+        stored["status"]["reservedFor"] = [user for user in users if user["uid"] != pod]
+        self.api.put("resourceclaims", stored)
+        return len(stored["status"]["reservedFor"])
+
+    def deallocate(self, claim: ClaimRef) -> None:
+        """Nobody uses it: its devices are free for others."""
+        stored = self._stored(claim)
+        assert stored is not None
+        stored["status"] = {}
+        self.api.put("resourceclaims", stored)
+
+    def knows(self, claim: ClaimRef) -> bool:
+        """Whether the API server has it."""
+        return self._stored(claim) is not None
+
+    def vouch(self, row: PreparedClaim) -> None:
+        """An admin says that nothing uses the claim's devices: nobody else can, where its pods are not known any more."""
+        assert main(["release", *self.arguments(), row.ref.uid]) == 0
+
+    def _stored(self, claim: ClaimRef) -> dict[str, Any] | None:
+        for found in self.api.objects("resourceclaims"):
+            if found["metadata"]["uid"] == claim.uid:
+                copied: dict[str, Any] = deepcopy(found)
+                return copied
+        return None
+
+    # The kubelet and the runtime.
+
+    def opened_devices(self, uid: ClaimUid) -> list[str]:
+        """What a container that starts now finds in its /dev. Raises UnresolvableDevices when no runtime would start it."""
+        config = inject({}, self.kubelet.cdi_ids(uid), self.cdi_dir)
+        return [Path(device["path"]).name for device in config["linux"]["devices"]]
+
+    def is_allocation_of(self, claim: ClaimRef, uid: ClaimUid) -> bool:
+        """Whether the devices that the kubelet remembers are those that the claim is allocated now."""
+        stored = self._stored(claim)
+        allocation = (stored or {}).get("status", {}).get("allocation")
+        if not allocation:
+            return False
+        now = sorted(result["device"] for result in allocation["devices"]["results"])
+        info = self.kubelet.claims[uid]
+        row = self.claims().get(uid)
+        told = [name for device in info.devices for name in device.cdi_device_ids]
+        known = [] if row is None else [name for device in row.devices for name in device.cdi_ids]
+        return now == sorted(device.device_name for device in info.devices) and told == known
+
+    def unprepare_again(self, claim: ClaimRef) -> None:
+        """The same NodeUnprepareResources once more, as after a lost answer."""
+        plugin = self.kubelet._plugin(DRIVER)
+        info = ClaimInfo(claim, DRIVER)
+        entries = claims_call(plugin, "NodeUnprepareResources", [info], CALL_SECONDS)
+        for _ in checked("NodeUnprepareResources", [info], entries):
+            pass
+
     # Faults.
+
+    def hang(self, *devices: str) -> None:
+        """Setting these devices up does not end, until `vanish` writes the file anew."""
+        self._write_faults({device: {"hangs": True} for device in devices})
 
     def arm(self, point: str, do: str, *, skip: int = 0) -> None:
         """Let the process die, or its disks be full, at that failpoint."""
@@ -126,7 +267,9 @@ class Bed(NodeProcess):
 
     def vanish(self, *devices: str) -> None:
         """These devices are gone, all others are there."""
-        entries = {device: {"vanished": True} for device in devices}
+        self._write_faults({device: {"vanished": True} for device in devices})
+
+    def _write_faults(self, entries: dict[str, Any]) -> None:
         fresh = self.root / "faults.new"
         fresh.write_text(yaml.safe_dump({"devices": entries}))
         fresh.rename(self.fault_file)
@@ -239,6 +382,10 @@ class Bed(NodeProcess):
             wait_for(well, "agreement")
         except AssertionError as error:
             raise AssertionError("\n".join([*last, self.log()[-3000:]])) from error
+
+
+def _consumer(uid: PodUid, name: str) -> dict[str, str]:
+    return {"resource": "pods", "name": name, "uid": uid}
 
 
 def nobody_holds(lock: Path) -> bool:

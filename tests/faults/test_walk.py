@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from tests.faults.walk import ACTIONS, walk
+from tests.faults.walk import walk
+from tests.faults.walk_tables import ACTIONS
 
 STEPS = 80
 SEEDS = [int(seed) for seed in os.environ.get("WALK_SEEDS", "1 2").split()]

@@ -3,8 +3,9 @@
 
 The walk has a model of its own, which knows nothing of the driver: which pods exist, which of them run and what their
 containers were given, and which disturbances are in force. From that follows what the driver may answer (`_excused`) and
-what must be true (`dra_driver.testing.invariants`). The driver is the real process between the stand-ins of a kubelet and
-an API server, over real sockets.
+what must be true (`dra_driver.testing.invariants`, and what the simulated hardware has seen, `dra_driver.testing.hardware`, which
+the driver cannot talk out of anything). The driver is the real process between the stand-ins of a kubelet and an API server, over
+real sockets. Pods that leave in odd ways are in `tests.faults.departures`.
 
 One number, the seed, makes the walk; the steps are written down as they are taken, so that a failure shows its history.
 """
@@ -14,20 +15,24 @@ import re
 import signal
 import tempfile
 import time
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
-from dra_driver.testing.failpoints import FAILPOINTS
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
 from dra_driver.testing.fake_api import Answer, FakeApi, Reset, refusal
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.hardware import Runtime, Use, Witness
 from dra_driver.testing.invariants import Picture, Rule, Running, Violation, violations
+from dra_driver.testing.oci import UnresolvableDevices
 from tests.faults.bed import PLACE, Bed
+from tests.faults.departures import DEPARTURES, end_containers, last_breath
+from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS
 from tests.node_process import DRIVER, wait_for
 
 DEVICES = tuple(f"gpu-{index}" for index in range(8))
@@ -36,30 +41,6 @@ GARBAGE = Answer(200, {"Content-Type": "application/json"}, b'{"kind": "Resour')
 TROUBLES = (refusal(429), refusal(500), refusal(503), refusal(403), GARBAGE, Reset())
 SETTLE_EVERY = 100
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
-GROUPS = {
-    "prepare": (
-        "MarkStarted",
-        "ConfigureDevice",
-        "WriteCdiSpec",
-        "MarkPrepared",
-        "started",
-        "prepared",
-        "file",
-    ),
-    "unprepare": (
-        "MarkStartedAgain",
-        "RemoveCdiSpec",
-        "ResetDevice",
-        "Forget",
-        "releasing",
-        "released",
-    ),
-    "start": ("MarkStartedAgain", "recovered", "damaged"),
-}
-POINTS = {
-    group: [point for point in FAILPOINTS if point.split(".")[1] in subjects]
-    for group, subjects in GROUPS.items()
-}
 
 
 class Broken(AssertionError):
@@ -68,12 +49,14 @@ class Broken(AssertionError):
 
 @dataclass(slots=True)
 class Pod:
-    """A pod and its one claim. `runs` once its containers were started."""
+    """A pod and its one claim, which is `named` or made for it alone. `runs` once its containers were started."""
 
     name: str
+    uid: PodUid
     claim: ClaimRef
     devices: tuple[str, ...]
     admin: bool = False
+    named: bool = False
     runs: bool = False
     ending: bool = False
 
@@ -94,6 +77,16 @@ class Walk:
     pods: dict[str, Pod] = field(default_factory=dict)
     running: dict[ClaimUid, Running] = field(default_factory=dict)
     numbers: int = 0
+    # Containers that everybody has forgotten, pods that a finalizer keeps, named claims without a pod, and claims that the kubelet
+    # will never unprepare.
+    lingering: dict[str, Pod] = field(default_factory=dict)
+    terminating: list[Pod] = field(default_factory=list)
+    idle: list[ClaimRef] = field(default_factory=list)
+    missed: set[ClaimUid] = field(default_factory=set)
+    leftover: set[Use] = field(default_factory=set)  # settings of claims that a lost state forgot
+    runtime: Runtime = field(init=False)
+    witness: Witness = field(init=False)
+    call_seconds: float = 0.0
     backup: tuple[Store, dict[str, Pod]] | None = None
     # Disturbances in force.
     vanished: set[str] = field(default_factory=set)  # now, or since the last settling
@@ -109,6 +102,8 @@ class Walk:
         api = FakeApi(versions=("v1",))
         api.__enter__()
         self.bed = Bed(self.root, api)
+        self.runtime, self.witness = Runtime(self.bed.journal), Witness(self.bed.journal)
+        self.call_seconds = self.bed.kubelet.call_seconds
 
     # The loop.
 
@@ -139,7 +134,11 @@ class Walk:
         self.taken[name] += 1
         begun = time.monotonic()
         try:
-            getattr(self, f"_{name}")()
+            departure = DEPARTURES.get(name)
+            if departure:
+                departure[0](self)
+            else:
+                getattr(self, f"_{name}")()
             self._check()
         except Exception as error:
             history = "\n".join(self.steps[-60:])
@@ -149,7 +148,7 @@ class Walk:
         self.spent[name] += time.monotonic() - begun
         self.tell(self.steps[-1])
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self.steps[-1] += f" {text}"
 
     # Pods.
@@ -159,52 +158,88 @@ class Walk:
         if len(self.pods) >= MOST_PODS or "down" in self.unsettled:
             return
         admin = self.chance.random() < 0.1
-        free = [device for device in DEVICES if device not in self._allocated()]
-        wished = DEVICES if admin else free
+        wished = list(DEVICES) if admin else self.free_devices()
         count = min(self.chance.randint(1, 2), len(wished))
         if not count:
             return
         chosen = tuple(sorted(self.chance.sample(wished, count)))
-        self.numbers += 1
-        claim = self._claim(f"c{self.numbers}", chosen, admin=admin)
-        self.pods[f"p{self.numbers}"] = Pod(f"p{self.numbers}", claim, chosen, admin)
-        self._note(f"p{self.numbers} {claim.uid[:8]} {','.join(chosen)}{' admin' * admin}")
+        pod = self._pod()
+        named = self.chance.random() < 0.4
+        claim = self.bed.new_claim(
+            f"c{self.numbers}",
+            chosen,
+            pod=None if named else (pod, f"p{self.numbers}"),
+            admin=admin,
+        )
+        self.place(claim, chosen, admin=admin, named=named, pod=pod)
 
-    def _claim(self, name: str, devices: tuple[str, ...], *, admin: bool) -> ClaimRef:
-        ref = self.bed.claim(name, devices)
-        if admin:
-            stored = self.bed.api.object("resourceclaims", name)
-            for result in stored["status"]["allocation"]["devices"]["results"]:
-                result["adminAccess"] = True
-            self.bed.api.put("resourceclaims", stored)
-        return ref
+    def _pod(self) -> PodUid:
+        self.numbers += 1
+        return PodUid(str(uuid.UUID(int=self.chance.getrandbits(128))))
+
+    def place(
+        self,
+        claim: ClaimRef,
+        devices: tuple[str, ...],
+        *,
+        admin: bool = False,
+        named: bool = True,
+        pod: PodUid | None = None,
+    ) -> None:
+        """Allocate the devices to the claim, for a new pod."""
+        uid = pod or self._pod()
+        name = f"p{self.numbers}"
+        self.bed.allocate(claim, devices, [(uid, name)], admin=admin)
+        self.pods[name] = Pod(name, uid, claim, devices, admin, named)
+        self.note(f"{name} {claim.uid[:8]} {','.join(devices)}{' admin' * admin}{' named' * named}")
+
+    def free_devices(self) -> list[str]:
+        """What the scheduler may give away; it does not know of lingering containers, which are met now and then."""
+        taken = self._allocated()
+        if self.chance.random() < 0.6:
+            taken |= {device for pod in self.lingering.values() for device in pod.devices}
+        return [device for device in DEVICES if device not in taken]
 
     def _allocated(self) -> set[str]:
         return {
             result["device"]
             for claim in self.bed.api.objects("resourceclaims")
-            for result in claim["status"]["allocation"]["devices"]["results"]
+            for result in claim["status"].get("allocation", {"devices": {"results": []}})[
+                "devices"
+            ]["results"]
             if not result.get("adminAccess")
         }
 
+    def lingers(self, devices: tuple[str, ...]) -> list[str]:
+        """Forgotten pods that have one of these devices open."""
+        return [name for name, pod in self.lingering.items() if set(pod.devices) & set(devices)]
+
+    def users(self, uid: ClaimUid) -> list[Pod]:
+        """Everybody who has, or is to have, the claim's devices."""
+        everybody = (*self.pods.values(), *self.lingering.values())
+        return [pod for pod in everybody if pod.claim.uid == uid]
+
     def _second_pod(self) -> None:
         """A pod that uses a claim of another pod."""
-        other = self._any_pod()
-        if len(self.pods) >= MOST_PODS or other is None:
+        named = [pod for pod in self.pods.values() if pod.named and not pod.ending]
+        if len(self.pods) >= MOST_PODS or not named or "down" in self.unsettled:
             return
-        self.numbers += 1
+        other = self.chance.choice(named)
+        uid = self._pod()
         name = f"p{self.numbers}"
-        self.pods[name] = Pod(name, other.claim, other.devices, other.admin)
-        self._note(f"{name} of {other.name}")
+        if not self.bed.reserve_for(other.claim, (uid, name)):
+            return  # the API server knows it no more
+        self.pods[name] = Pod(name, uid, other.claim, other.devices, other.admin, named=True)
+        self.note(f"{name} of {other.name}")
 
-    def _any_pod(self, *, runs: bool | None = None) -> Pod | None:
+    def any_pod(self, *, runs: bool | None = None) -> Pod | None:
         living = [pod for pod in self.pods.values() if not pod.ending]
         fitting = [pod for pod in living if runs is None or pod.runs == runs]
         return self.chance.choice(fitting) if fitting else None
 
     def _prepare(self) -> None:
         """The kubelet starts a pod, or asks again for one that runs."""
-        pod = self._any_pod(runs=False) or self._any_pod()
+        pod = self.any_pod(runs=False) or self.any_pod()
         if pod is not None:
             self._try_to_start(pod)
 
@@ -212,63 +247,99 @@ class Walk:
         uid = pod.claim.uid
         if "down" in self.unsettled and (uid not in self.running or "state" in self.unsettled):
             return  # the call would wait 35 s for the API server; the tests of the room do
-        self._note(pod.name)
+        self.note(pod.name)
+        breath = last_breath(self, pod.devices)
         try:
-            self.bed.kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}")
+            self.bed.kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
         except KubeletError as error:
-            self._refused(str(error), pod)
+            self.refused(str(error), pod)
             return
-        self._has_started(pod)
+        finally:
+            if breath is not None:
+                breath.join()
+        self.has_started(pod)
 
-    def _has_started(self, pod: Pod) -> None:
+    def has_started(self, pod: Pod) -> None:
+        """The driver has answered: a runtime applies what stands in the CDI files, and the containers open what they got."""
         uid = pod.claim.uid
+        if pod.runs:
+            return
         if self._file(uid) in self.tampered | self.lost:
             # The kubelet may not have asked again: then it is the file as it is, until the driver looks.
             row = self.bed.claims().get(uid)
             if row is None or self.bed.cdi_text(uid) != row.cdi_spec:
-                self._note("(tampered)")
+                self._not_started(pod, "tampered")
                 return
             self.tampered.discard(self._file(uid))
             self.lost.discard(self._file(uid))
-        found = self.bed.running_claim(uid)
-        given = tuple(key.device for key in found.owned)
+        try:
+            given = self.bed.opened_devices(uid)
+        except UnresolvableDevices:
+            if self.bed.is_allocation_of(pod.claim, uid):
+                raise
+            self._not_started(pod, "the kubelet names an older allocation")
+            return
         if sorted(given) != sorted(pod.devices):
             raise AssertionError(f"{pod.name} was given {given}, allocated are {pod.devices}")
+        found = self.bed.running_claim(uid)
         if pod.admin:
             found = Running(found.cdi_ids, (), found.document)
         before = self.running.setdefault(uid, found)
         if before != found:
             raise AssertionError(f"{pod.name} runs with {before} and was now given {found}")
+        uses = [Use(DeviceName(device), uid) for device in given]
+        self.runtime.opened(pod.name, uses, admin=pod.admin)
         pod.runs = True
+
+    def _not_started(self, pod: Pod, why: str) -> None:
+        self.note(f"({why})")
+        self.bed.kubelet.cgroups.end(pod.uid)
 
     def _end_pod(self) -> None:
         """A pod is deleted: the kubelet unprepares, the control plane frees the claim."""
         pod = self.chance.choice(list(self.pods.values())) if self.pods else None
         if pod is not None:
-            self._end(pod)
+            self.end(pod)
 
-    def _end(self, pod: Pod) -> None:
-        self._note(f"-{pod.name}")
-        others = [other for other in self.pods.values() if other is not pod]
-        info = self.bed.kubelet.claims.get(pod.claim.uid)
-        shared = info is not None and bool(info.pods - {f"default/{pod.name}"})
+    def end(self, pod: Pod) -> None:
+        """Its containers end, and everybody is told in order."""
+        self.note(f"-{pod.name}")
+        if self.ends_on_node(pod):
+            self.release_in_api(pod)
+
+    def ends_on_node(self, pod: Pod) -> bool:
+        """The containers end and the kubelet unprepares; whether that succeeded."""
+        if pod.runs:
+            self.runtime.closed(pod.name)
         pod.runs, pod.ending = False, True
-        if not shared:
-            self.running.pop(pod.claim.uid, None)  # its containers have ended before
+        self.stop_running(pod)
+        if pod.claim.uid not in self.bed.kubelet.claims:
+            self.missed.add(pod.claim.uid)
         try:
             self.bed.kubelet.unprepare(DRIVER, [pod.claim], pod=f"default/{pod.name}")
         except KubeletError as error:
-            self._refused(str(error), pod, unprepare=True)
-            return
+            self.refused(str(error), pod, unprepare=True)
+            return False
         del self.pods[pod.name]
-        if not any(other.claim.uid == pod.claim.uid for other in others):
+        if not self.users(pod.claim.uid):
             self.tampered.discard(self._file(pod.claim.uid))
-            self._free(pod.claim)
+        return True
 
-    def _free(self, claim: ClaimRef) -> None:
-        names = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
-        if claim.uid in names:
-            self.bed.api.remove("resourceclaims", claim.name)
+    def stop_running(self, pod: Pod) -> None:
+        """Forget what the claim's containers were given, if none of them runs any more."""
+        if not any(other.runs for other in self.users(pod.claim.uid) if other is not pod):
+            self.running.pop(pod.claim.uid, None)
+
+    def release_in_api(self, pod: Pod) -> None:
+        """The control plane: a claim that was made for the pod goes with it; a named one is free with its last pod."""
+        left = self.bed.unreserve(pod.claim, pod.uid)
+        if left is None or left:
+            return
+        if pod.named and self.chance.random() < 0.6:
+            self.bed.deallocate(pod.claim)
+            self.idle.append(pod.claim)
+        else:
+            self.bed.api.remove("resourceclaims", pod.claim.name)
 
     # Disturbances.
 
@@ -312,7 +383,7 @@ class Walk:
     def _crash(self) -> None:
         """Death at a failpoint of a call."""
         call, point = self._call_and_point()
-        self._note(point)
+        self.note(point)
         self.bed.arm(point, "die")
         self.unsettled.add("armed")
         call()
@@ -320,15 +391,15 @@ class Walk:
 
     def _call_and_point(self) -> tuple[Callable[[], None], str]:
         """A call that reaches the driver, and a failpoint on its way."""
-        pod = self._any_pod(runs=True)
+        pod = self.any_pod(runs=True)
         if pod is None or self.chance.random() < 0.5:
             return self._new_and_prepare, self.chance.choice(POINTS["prepare"])
-        return partial(self._end, pod), self.chance.choice(POINTS["unprepare"])
+        return partial(self.end, pod), self.chance.choice(POINTS["unprepare"])
 
     def _crash_at_start(self) -> None:
         """Death at a failpoint of the start after a reboot or the loss of the state."""
         point = self.chance.choice(POINTS["start"])
-        self._note(point)
+        self.note(point)
         self.bed.kill()
         if "damaged" in point:
             self._damage()
@@ -346,7 +417,7 @@ class Walk:
             self.bed.disarm()
         else:
             self.crashes += 1
-            self._note("died")
+            self.note("died")
             self.bed.stop()
             self._start()
 
@@ -375,7 +446,9 @@ class Walk:
 
     def _forget_boot(self) -> None:
         self.bed.reboot()
+        self.runtime.booted()
         self.running.clear()
+        self.lingering.clear()
         for pod in self.pods.values():
             pod.runs = False
 
@@ -395,7 +468,7 @@ class Walk:
         trouble = self.chance.choice(TROUBLES)
         resource = self.chance.choice(("resourceclaims", "resourceslices", "*"))
         times = self.chance.randint(1, 2)
-        self._note(f"{trouble} {resource} x{times}"[:60])
+        self.note(f"{trouble} {resource} x{times}"[:60])
         self.bed.api.faults.add(trouble, resource=resource, times=times)
         self.unsettled.add("api")
 
@@ -412,7 +485,7 @@ class Walk:
         self.unsettled.discard("down")
 
     def _back_up(self) -> None:
-        kept = {name: Pod(p.name, p.claim, p.devices, p.admin) for name, p in self.pods.items()}
+        kept = {name: replace(pod, runs=False) for name, pod in self.pods.items()}
         self.backup = self.bed.snapshot(), kept
 
     def _restore(self) -> None:
@@ -427,6 +500,8 @@ class Walk:
         assert self.backup is not None
         store, pods = self.backup
         self.backup = None
+        self._end_forgotten()
+        self.idle, self.terminating = [], []
         self._port = self.bed.stop_api()
         self._api_up(store)
         self.unsettled |= {"api", "restored"}
@@ -435,7 +510,7 @@ class Walk:
             if pod.claim.uid not in known:
                 self.numbers += 1
                 name = f"p{self.numbers}"
-                self.pods[name] = Pod(name, pod.claim, pod.devices, pod.admin)
+                self.pods[name] = replace(pod, name=name, runs=False, ending=False)
                 self._try_to_start(self.pods[name])
         self._new_and_prepare()
 
@@ -447,7 +522,7 @@ class Walk:
         stray = self.bed.cdi_dir / self._file(ClaimUid(f"0000-{self.numbers}"))
         file = stray if not files or self.chance.random() < 0.1 else self.chance.choice(files)
         how = self.chance.choice(("remove", "edit", "empty", "binary"))
-        self._note(f"{how} {file.name}")
+        self.note(f"{how} {file.name}")
         if how == "remove":
             file.unlink(missing_ok=True)
         else:
@@ -464,7 +539,14 @@ class Walk:
         if self.chance.random() < 0.7 and not self.unsettled & {"api", "down"}:
             self._wait_for_sweep()
 
+    def _end_forgotten(self) -> None:
+        """Containers that only the driver's state knows of end before it is lost: nobody could tell of them then."""
+        for name in sorted(self.lingering):
+            end_containers(self, name)
+
     def _damage(self) -> None:
+        self._end_forgotten()
+        self.leftover |= self.witness.look().configured
         how = self.chance.choice(("delete", "cut", "flip", "flip", "flip"))
         files = self.bed.state_files()
         file = self.chance.choice(files)
@@ -477,7 +559,7 @@ class Walk:
         elif file.stat().st_size:
             near = self.chance.choice((b"", b'"minor": ', b'"device": "gpu-'))
             how += f" bit {self.bed.flip_bit(file, self.chance, near=near)}"
-        self._note(f"{how} {file.name}")
+        self.note(f"{how} {file.name}")
         self.unsettled.add("state")
 
     def _give_up(self) -> None:
@@ -485,6 +567,9 @@ class Walk:
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
         for pod in self.pods.values():
             if self._file(pod.claim.uid) in self.lost and pod.claim.uid not in known:
+                if pod.runs:
+                    self.runtime.closed(pod.name)
+                self.bed.kubelet.cgroups.end(pod.uid)
                 pod.runs, pod.ending = False, True
                 self.running.pop(pod.claim.uid, None)
         self.unsettled.add("stray")  # their files stay until the kubelet unprepares them
@@ -509,7 +594,7 @@ class Walk:
         gone = set(self.chance.sample(DEVICES, self.chance.choice((0, 0, 1, 2))))
         self.bed.vanish(*sorted(gone))
         self.vanished |= gone
-        self._note(",".join(sorted(gone)))
+        self.note(",".join(sorted(gone)))
 
     def _fill_disk(self) -> None:
         """Full disks for a call or two, at once or from a failpoint on; then there is room again."""
@@ -518,7 +603,7 @@ class Walk:
         if self.chance.random() < 0.3:
             self.bed.fill_disks()
         else:
-            self._note(point)
+            self.note(point)
             self.bed.arm(point, "full")
         call()
         self.chance.choice((self._prepare, self._end_pod))()
@@ -545,18 +630,41 @@ class Walk:
         self.bed.vanish()
         # What the API server forgot, the kubelet ends; what nobody knows, goes.
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
+        while self.terminating:
+            self.release_in_api(self.terminating.pop())
+        self.idle = []
         self._end_process()
         self._start()
         self.vanished.clear()
+        self.missed.clear()
         self.unsettled &= {"state"}
+        self._vouch()
         self._wait_for_sweep()
         self.unsettled.clear()
         for pod in [pod for pod in self.pods.values() if pod.claim.uid not in known]:
-            self._end(pod)
+            self.end(pod)
         for pod in list(self.pods.values()):
-            self._end(pod) if pod.ending else self._try_to_start(pod)
+            self.end(pod) if pod.ending else self._try_to_start(pod)
         self._free_orphans()
         wait_for(lambda: not self._wrong(slices=True), "the slices")
+        self._settings_are_owned()
+
+    def _vouch(self) -> None:
+        """What a lost state and an absent API server made nobody's, an admin gives back."""
+        for uid, row in self.bed.claims().items():
+            if row.held is not None and row.users.pods is None and uid not in self.running:
+                self.bed.vouch(row)
+
+    def _settings_are_owned(self) -> None:
+        """What the hardware is set up for belongs to a claim of the state, but what a lost state has forgotten."""
+        owned = {
+            Use(key.device, uid, key.share)
+            for uid, row in self.bed.claims().items()
+            for key in row.owned
+        }
+        forgotten = self.witness.look().configured - owned - self.leftover
+        if forgotten:
+            raise AssertionError(f"nobody owns {', '.join(map(str, sorted(forgotten)))} any more")
 
     def _free_orphans(self) -> None:
         used = {pod.claim.uid for pod in self.pods.values()}
@@ -566,6 +674,8 @@ class Walk:
 
     def _check(self) -> None:
         """Nobody has two owners at any moment; the rest may take a background thread of the driver a moment."""
+        if misuse := self.witness.look().misuse:
+            raise AssertionError("\n".join(misuse))
         end = time.monotonic() + CALM_SECONDS
         while wrong := self._wrong(slices=False):
             if time.monotonic() > end or any(one.rule is Rule.ONE_OWNER for one in wrong):
@@ -574,7 +684,9 @@ class Walk:
 
     def _wrong(self, *, slices: bool, without: set[str] = frozenset()) -> list[Violation]:  # type: ignore[assignment]
         unsettled = self.unsettled - without
-        picture = self.bed.picture(slices=slices, running=self.running)
+        picture = self.bed.picture(
+            slices=slices, running=self._running(), living=self._living(unsettled)
+        )
         found = list(violations(picture))
         if self.tampered or self.lost:
             found = [one for one in found if not self._is_tampered(one)]
@@ -589,6 +701,27 @@ class Walk:
             found = [one for one in found if not one.subject.startswith("CDI file")]
         return found
 
+    def _running(self) -> dict[ClaimUid, Running]:
+        """Of a claim that the kubelet has forgotten, or all its pods, only the devices stay its own."""
+        used = {pod.claim.uid for pod in self.pods.values() if pod.runs}
+        known = used & self.bed.kubelet.claims.keys()
+        return {
+            uid: replace(running, forgotten=uid not in known)
+            for uid, running in self.running.items()
+        }
+
+    def _living(self, unsettled: set[str]) -> frozenset[ClaimUid]:
+        """Claims whose rows may stand: a named one that is held stays so while the API server cannot be asked who used it."""
+        known = {*self.bed.kubelet.claims, *self.running, *self.missed}
+        known |= {pod.claim.uid for pod in self.pods.values()}
+        unasked = unsettled & {"api", "down", "restored"}
+        nobodys = {
+            uid
+            for uid, row in self.bed.claims().items()
+            if unasked or (row.held is not None and row.users.pods is None)
+        }
+        return frozenset(known | nobodys)
+
     def _is_tampered(self, violation: Violation) -> bool:
         if "CDI file" not in str(violation):
             return False
@@ -599,12 +732,12 @@ class Walk:
     def _file(self, uid: ClaimUid) -> str:
         return Picture(PLACE, "", {}, {}, {}).file_name(uid)
 
-    def _refused(self, text: str, pod: Pod, *, unprepare: bool = False) -> None:
+    def refused(self, text: str, pod: Pod, *, unprepare: bool = False) -> None:
         excuse = self._excuse(text, pod, unprepare=unprepare)
         if not excuse:
             raise AssertionError(f"{pod.name} was refused for no reason: {text}")
         self.excuses[excuse] += 1
-        self._note(f"({excuse})")
+        self.note(f"({excuse})")
 
     def _excuse(self, text: str, pod: Pod, *, unprepare: bool) -> str:
         """Which disturbance explains the answer; nothing when none does."""
@@ -634,47 +767,14 @@ class Walk:
             "vanished": bool(self.vanished & set(pod.devices)),
             "releasing": "state"
             in self.unsettled,  # the sweep is at it: a row that was lost and came back
-            "conflict": bool(owner and ClaimUid(owner[1]) in self.bed.kubelet.claims),
+            "held": bool(self.lingers(pod.devices)) or "restored" in self.unsettled,
+            "unreserved": "restored" in self.unsettled,
+            "conflict": bool(
+                owner
+                and ({ClaimUid(owner[1])} & {*self.bed.kubelet.claims, *self.missed, *self.running})
+            ),
         }
         return applies[name]
-
-
-# What the kubelet is told under each disturbance.
-EXCUSES = {
-    "crash": "",
-    "sockets": "not registered|UNAVAILABLE|connect",
-    "disk": "cannot write|cannot remove|cannot open|too large",
-    "api": "cannot read claim",
-    "ending": "is being unprepared",
-    "gone": "not found|was replaced",
-    "vanished": "vanished|not found on this node",
-    "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
-    "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
-}
-ALSO_UNPREPARE = ("crash", "sockets", "disk")
-
-# How often each happens.
-ACTIONS = {
-    "new_pod": 18,
-    "second_pod": 3,
-    "prepare": 32,
-    "end_pod": 12,
-    "touch_cdi": 4,
-    "trouble_api": 4,
-    "restart_kubelet": 3,
-    "kill": 2,
-    "stop": 0.3,
-    "crash": 4,
-    "crash_at_start": 0.5,
-    "reboot": 0.8,
-    "api_down": 1.5,
-    "back_up": 1,
-    "restore": 1.5,
-    "lose_state": 2,
-    "vanish": 1.5,
-    "fill_disk": 4,
-    "recreate_sockets": 0.1,
-}
 
 
 def walk(steps: int, seed: int, *, tell: Callable[[str], None] = lambda _line: None) -> Walk:

@@ -45,7 +45,7 @@ def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
         (b"devices: {gpu-0: ill}", "fault file faults.yaml: devices.gpu-0 must be a mapping"),
         (
             b"devices: {gpu-0: {sick: yes}}",
-            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure",
+            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs",
         ),
         (
             b"devices: {gpu-0: {unhealthy: 79}}",

@@ -21,6 +21,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
+from dra_driver.testing.hardware import Seen, Use, seen
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
 
@@ -167,7 +168,7 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
         ),
         (
             {"profil": "h100x8"},
-            "the simulated backend has no option profil; it has faults, major, profile",
+            "the simulated backend has no option profil; it has faults, journal, major, profile",
         ),
     ],
 )
@@ -338,3 +339,34 @@ def test_setting_up_a_device_does_not_hide_a_change_from_the_watch(faults: Path)
 
 def test_without_a_fault_file_nothing_ever_changes():
     assert list(backend().watch(Event())) == []
+
+
+def test_what_is_done_to_a_device_stands_in_the_journal(tmp_path: Path):
+    journal = tmp_path / "hardware.jsonl"
+    made = backend(journal=str(journal))
+    (device, *_) = made.scan().devices
+    one, two = a_uid("one"), a_uid("two")
+    made.configure(device, DeviceConfig(), claim_uid=one, share_id=NO_SHARE)
+    made.configure(device, DeviceConfig(), claim_uid=two, share_id=NO_SHARE)
+    made.reset(device.name, claim_uid=one, share_id=NO_SHARE)
+    assert seen(journal) == Seen(configured={Use(device.name, two)})
+
+
+def test_a_device_that_hangs_is_set_up_once_the_fault_is_gone(tmp_path: Path):
+    faults, journal = tmp_path / "faults.yaml", tmp_path / "hardware.jsonl"
+    faults.write_text("devices: {gpu-0: {hangs: true}}")
+    waits: list[float] = []
+
+    def wait(_event: Event, seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 3:
+            assert seen(journal) == Seen()
+            faults.write_text("devices: {}")
+        return False
+
+    options = {"faults": str(faults), "journal": str(journal)}
+    made = SimulatedBackend(BackendContext("node-1", options), wait=wait)
+    (device, *_) = made.scan().devices
+    made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
+    assert waits == [POLL_SECONDS] * 3
+    assert seen(journal).configured == {Use(device.name, a_uid("claim"))}

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the hardware has seen: a witness that knows nothing of the driver's books.
+
+The simulated backend writes down each configure and reset (`--backend-option journal=FILE`); whoever plays the container runtime writes
+down which device files a container opened and when it was gone. All of it is one file in the order in which it happened, and
+`misuse` reads it as the hardware would:
+
+* a device that a container has open is in no other claim's hands: nobody else opens it, nobody sets it up for another claim, and
+  nobody resets it under the container;
+* a container opens only what was set up for its claim, and nothing has undone that since.
+
+Shares of one device with different IDs live side by side; admin access looks on and counts for nothing. A reboot ends every
+container and every setting.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dra_driver.backends.journal import HardwareJournal
+from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Use:
+    """A device, or a share of it, in the hands of one claim."""
+
+    device: DeviceName
+    claim_uid: ClaimUid
+    share_id: ShareId = NO_SHARE
+
+    def excludes(self, other: "Use") -> bool:
+        """Whether both cannot be at once."""
+        if self.device != other.device or self.claim_uid == other.claim_uid:
+            return False
+        return not (self.share_id and other.share_id) or self.share_id == other.share_id
+
+    def __str__(self) -> str:
+        share = f", share {self.share_id}" if self.share_id else ""
+        return f"{self.device} of claim {self.claim_uid}{share}"
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One line: `event` is configure, reset, open, close or boot. `container` is who opened or closed."""
+
+    event: str
+    use: Use
+    container: str = ""
+    admin: bool = False
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the hardware knows after some events: settings, open devices by container, and what should not have happened."""
+
+    configured: set[Use] = field(default_factory=set)
+    open: dict[str, set[Use]] = field(default_factory=dict)
+    misuse: list[str] = field(default_factory=list)
+
+    def take(self, happened: Happened) -> None:
+        """The next event."""
+        match happened.event:
+            case "configure":
+                self._refuse(happened.use, f"{happened.use} was set up")
+                self.configured.add(happened.use)
+            case "reset":
+                self._reset(happened.use)
+            case "open":
+                self._open(happened)
+            case "close":
+                self.open.pop(happened.container, None)
+            case "boot":
+                self.configured.clear()
+                self.open.clear()
+            case other:
+                raise ValueError(f"the journal has an event {other!r} that nobody writes")
+
+    def _reset(self, use: Use) -> None:
+        for container, uses in self.open.items():
+            if use in uses:
+                self.misuse.append(f"{use} was reset while container {container} had it open")
+        self.configured.discard(use)
+
+    def _open(self, happened: Happened) -> None:
+        if happened.admin:
+            return
+        use, container = happened.use, happened.container
+        if use not in self.configured:
+            self.misuse.append(f"container {container} opened {use}, which was not set up for it")
+        self._refuse(use, f"container {container} opened {use}")
+        self.open.setdefault(container, set()).add(use)
+
+    def _refuse(self, use: Use, what: str) -> None:
+        for container, uses in self.open.items():
+            for other in sorted(uses):
+                if use.excludes(other):
+                    self.misuse.append(f"{what} while container {container} had {other} open")
+
+
+class Witness:
+    """Reads a journal as it grows. `look` answers everything that it told so far."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._offset = 0
+        self._seen = Seen()
+
+    def look(self) -> Seen:
+        """Take what was written since the last look; a line that is only half there is for the next one."""
+        if self._journal.exists():
+            with self._journal.open("rb") as file:
+                file.seek(self._offset)
+                whole = file.read().rpartition(b"\n")[0]
+            for line in whole.splitlines():
+                self._seen.take(_happened(json.loads(line)))
+            self._offset += len(whole) + bool(whole)
+        return self._seen
+
+
+def seen(journal: Path) -> Seen:
+    """Everything that the journal tells; nothing, if there is no file."""
+    return Witness(journal).look()
+
+
+def _happened(entry: Mapping[str, Any]) -> Happened:
+    use = Use(DeviceName(entry["device"]), ClaimUid(entry["claim"]), ShareId(entry["share"]))
+    return Happened(entry["event"], use, entry.get("container", ""), entry.get("admin", False))
+
+
+class Runtime:
+    """The container runtime's pen: what containers open, and when they are gone."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = HardwareJournal(journal)
+
+    def opened(self, container: str, uses: Iterable[Use], *, admin: bool = False) -> None:
+        """A container started and opened its devices."""
+        for use in uses:
+            self._journal.write(
+                "open", use.device, use.claim_uid, use.share_id, container=container, admin=admin
+            )
+
+    def closed(self, container: str) -> None:
+        """The container's last process is gone."""
+        self._journal.write("close", container=container)
+
+    def booted(self) -> None:
+        """The machine started anew."""
+        self._journal.write("boot")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The random walk's tables: where a call can die, what may be refused and why, and how often each thing happens."""
+
+from dra_driver.testing.failpoints import FAILPOINTS
+from tests.faults.departures import DEPARTURES
+
+GROUPS = {
+    "prepare": (
+        "MarkStarted",
+        "ConfigureDevice",
+        "WriteCdiSpec",
+        "MarkPrepared",
+        "started",
+        "prepared",
+        "file",
+    ),
+    "unprepare": (
+        "MarkHeld",
+        "RemoveCdiSpec",
+        "ShowUnused",
+        "ResetDevice",
+        "Forget",
+        "releasing",
+        "released",
+    ),
+    "start": ("MarkStartedAgain", "recovered", "damaged"),
+}
+POINTS = {
+    group: [point for point in FAILPOINTS if point.split(".")[1] in subjects]
+    for group, subjects in GROUPS.items()
+}
+
+# What the kubelet is told under each disturbance.
+EXCUSES = {
+    "crash": "",
+    "sockets": "not registered|UNAVAILABLE|connect",
+    "disk": "cannot write|cannot remove|cannot open|too large",
+    "api": "cannot read claim",
+    "ending": "is being unprepared",
+    "gone": "not found|was replaced",
+    "vanished": "vanished|not found on this node",
+    "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
+    "held": "nobody needs it, and it is held",
+    "unreserved": "is reserved for no pod",
+    "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
+}
+ALSO_UNPREPARE = ("crash", "sockets", "disk")
+
+# How often each happens.
+ACTIONS = {
+    "new_pod": 18,
+    "second_pod": 3,
+    "prepare": 32,
+    "end_pod": 12,
+    "touch_cdi": 4,
+    "trouble_api": 4,
+    "restart_kubelet": 3,
+    "kill": 2,
+    "stop": 0.3,
+    "crash": 4,
+    "crash_at_start": 0.5,
+    "reboot": 0.8,
+    "api_down": 1.5,
+    "back_up": 1,
+    "restore": 1.5,
+    "lose_state": 2,
+    "vanish": 1.5,
+    "fill_disk": 4,
+    "recreate_sockets": 0.1,
+    **{name: weight for name, (_, weight) in DEPARTURES.items()},
+}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import pytest
+
+from dra_driver.backends.journal import HardwareJournal
+from dra_driver.errors import Permanent
+from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
+from dra_driver.testing.hardware import Runtime, Seen, Use, Witness, seen
+
+GPU, ONE, TWO = DeviceName("gpu-0"), ClaimUid("one"), ClaimUid("two")
+LEFT, RIGHT = ShareId("left"), ShareId("right")
+
+
+class Story:
+    """What the driver and a container runtime do, one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.driver = HardwareJournal(path)
+        self.runtime = Runtime(path)
+
+    def configure(self, claim: ClaimUid, share: ShareId = NO_SHARE) -> None:
+        self.driver.configured(GPU, claim, share)
+
+    def reset(self, claim: ClaimUid, share: ShareId = NO_SHARE) -> None:
+        self.driver.reset(GPU, claim, share)
+
+    def open(self, container: str, claim: ClaimUid, share: ShareId = NO_SHARE) -> None:
+        self.runtime.opened(container, [Use(GPU, claim, share)])
+
+    def seen(self) -> Seen:
+        return seen(self.path)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path / "hardware.jsonl")
+
+
+def test_without_a_journal_nothing_happened(story: Story) -> None:
+    assert story.seen() == Seen()
+
+
+def test_one_claim_after_the_other_is_no_misuse(story: Story) -> None:
+    for claim in (ONE, TWO):
+        story.configure(claim)
+        story.open(f"container of {claim}", claim)
+        story.runtime.closed(f"container of {claim}")
+        story.reset(claim)
+    assert story.seen() == Seen()
+
+
+def test_a_device_that_is_reset_under_a_container_is_misused(story: Story) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.reset(ONE)
+    assert story.seen().misuse == ["gpu-0 of claim one was reset while container a had it open"]
+
+
+def test_a_device_that_is_set_up_or_opened_for_another_claim_is_misused(story: Story) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.configure(TWO)
+    story.open("b", TWO)
+    assert story.seen().misuse == [
+        "gpu-0 of claim two was set up while container a had gpu-0 of claim one open",
+        "container b opened gpu-0 of claim two while container a had gpu-0 of claim one open",
+    ]
+
+
+def test_a_device_that_nobody_set_up_is_misused(story: Story) -> None:
+    story.open("a", ONE)
+    assert story.seen().misuse == [
+        "container a opened gpu-0 of claim one, which was not set up for it"
+    ]
+
+
+def test_what_another_claim_has_set_up_does_not_count(story: Story) -> None:
+    story.configure(TWO)
+    story.open("a", ONE)
+    assert story.seen().misuse == [
+        "container a opened gpu-0 of claim one, which was not set up for it"
+    ]
+
+
+def test_shares_live_side_by_side_but_not_beside_the_whole(story: Story) -> None:
+    story.configure(ONE, LEFT)
+    story.open("a", ONE, LEFT)
+    story.configure(TWO, RIGHT)
+    story.open("b", TWO, RIGHT)
+    assert story.seen().misuse == []
+    story.configure(TWO)
+    assert story.seen().misuse == [
+        "gpu-0 of claim two was set up while container a had gpu-0 of claim one, share left open"
+    ]
+
+
+def test_one_share_in_two_claims_is_misuse(story: Story) -> None:
+    story.configure(ONE, LEFT)
+    story.open("a", ONE, LEFT)
+    story.configure(TWO, LEFT)
+    assert len(story.seen().misuse) == 1
+
+
+def test_admin_access_looks_on(story: Story) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.runtime.opened("monitor", [Use(GPU, TWO)], admin=True)
+    story.runtime.closed("a")
+    story.reset(ONE)
+    assert story.seen() == Seen()
+
+
+def test_a_reboot_ends_containers_and_settings(story: Story) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.runtime.booted()
+    story.configure(TWO)
+    assert story.seen() == Seen(configured={Use(GPU, TWO)})
+
+
+def test_other_devices_are_others(story: Story) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.driver.configured(DeviceName("gpu-1"), TWO, NO_SHARE)
+    assert story.seen().misuse == []
+
+
+def test_an_unknown_event_is_told(story: Story) -> None:
+    story.driver.write("explode")
+    with pytest.raises(ValueError, match="explode"):
+        story.seen()
+
+
+def test_a_journal_that_cannot_be_written_fails_the_claim(tmp_path: Path) -> None:
+    journal = HardwareJournal(tmp_path / "missing" / "hardware.jsonl")
+    with pytest.raises(Permanent, match="cannot write the journal of the simulated hardware"):
+        journal.configured(GPU, ONE, NO_SHARE)
+
+
+def test_lines_are_whole(story: Story) -> None:
+    story.configure(ONE, LEFT)
+    assert [json.loads(line) for line in story.path.read_text().splitlines()] == [
+        {"event": "configure", "device": "gpu-0", "claim": "one", "share": "left"}
+    ]
+
+
+def test_a_witness_reads_on_and_leaves_half_a_line_for_later(story: Story) -> None:
+    witness = Witness(story.path)
+    story.configure(ONE)
+    assert witness.look().configured == {Use(GPU, ONE)}
+    whole = story.path.read_bytes()
+    story.reset(ONE)
+    written = story.path.read_bytes()
+    story.path.write_bytes(written[: len(whole) + 5])
+    assert witness.look().configured == {Use(GPU, ONE)}
+    story.path.write_bytes(written)
+    assert witness.look().configured == set()
