@@ -4,7 +4,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk bench image kind-demo generate lock build clean
+.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo generate lock build clean
 
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb what; do \
@@ -49,8 +49,11 @@ e2e: setup ## the tests on a real Kubernetes; root and Go
 e2e-matrix: setup ## the same on every release of docs/tested.md, by hand
 	$(BIN)/python hack/testbed/matrix.py
 
-walk: setup ## a random walk through faults; STEPS=1000
-	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000)
+walk: setup ## a random walk through faults; STEPS=1000, SEED=7
+	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000) $(if $(SEED),--seed $(SEED))
+
+breakages: setup ## replay deliberate breakages and see who notices, by hand
+	cd hack/breakages && ../../$(BIN)/python run.py
 
 bench: setup ## the figures of docs/performance.md, by hand
 	$(BIN)/python hack/bench/run.py

@@ -46,7 +46,10 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize(
     ("values", "volumes"),
-    [("", "plugin cgroups registry pod-resources cdi"), (CLEANUP, "plugins registry pod-resources cdi")],
+    [
+        ("", "plugin cgroups registry pod-resources cdi"),
+        (CLEANUP, "plugins registry pod-resources cdi"),
+    ],
     ids=["driver", "cleanup"],
 )
 def test_host_directories_are_all_that_makes_the_pods_privileged(

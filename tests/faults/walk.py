@@ -255,6 +255,7 @@ class Walk:
             self.refused(str(error), pod)
             return
         finally:
+            self.bed.kubelet.call_seconds = self.call_seconds
             if breath is not None:
                 breath.join()
         self.has_started(pod)
@@ -767,7 +768,7 @@ class Walk:
             "vanished": bool(self.vanished & set(pod.devices)),
             "releasing": "state"
             in self.unsettled,  # the sweep is at it: a row that was lost and came back
-            "held": bool(self.lingers(pod.devices)) or "restored" in self.unsettled,
+            "held": bool(self.lingers(pod.devices) or self.unsettled & {"restored", "state"}),
             "unreserved": "restored" in self.unsettled,
             "conflict": bool(
                 owner

@@ -40,7 +40,7 @@ EXCUSES = {
     "gone": "not found|was replaced",
     "vanished": "vanished|not found on this node",
     "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
-    "held": "nobody needs it, and it is held",
+    "held": "nobody needs it, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod",
     "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
 }
