@@ -9,12 +9,13 @@ from typing import assert_type
 from dra_driver.backends.base import Backend, BackendContext, BackendFactory
 from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
 from dra_driver.model.device import AttributeValue, Device
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.testing.builders import a_claim, a_device, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS, Failpoints
 from dra_driver.testing.fake_api import FakeApi
-from dra_driver.testing.fake_kubelet import FakeKubelet, Plugin
+from dra_driver.testing.fake_kubelet import FakeKubelet
+from dra_driver.testing.kubelet_calls import Plugin
 
 
 class Cards:
@@ -29,9 +30,11 @@ class Cards:
     def watch(self, stop: Event) -> Iterator[None]:
         return iter(())
 
-    def configure(self, device: Device, config: DeviceConfig) -> None: ...
+    def configure(
+        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+    ) -> None: ...
 
-    def reset(self, device: DeviceName) -> None: ...
+    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None: ...
 
 
 factory: BackendFactory = Cards
