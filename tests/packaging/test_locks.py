@@ -46,7 +46,8 @@ def test_pip_is_started_in_known_places_only() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
         for path in programs()
-        if starts.search(path.read_bytes().decode("utf-8", "replace"))
+        if path.suffix != ".patch"  # a deliberate breakage is started by nobody
+        and starts.search(path.read_bytes().decode("utf-8", "replace"))
     }  # fmt: skip
     assert found == CALLERS
 
