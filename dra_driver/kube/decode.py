@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from dra_driver.kube.opaque import MARK, OPAQUE, marked, taken_out
+from dra_driver.kube.opaque import DEEPEST, MARK, OPAQUE, marked, taken_out
 from dra_driver.kube.scan import NotJson, elements, members
 from dra_driver.kube.strict import Undecodable, decode
 
 Object = Mapping[str, Any]
 
-_DEEPEST = 12  # levels of the API's own types, down to the opaque ones
 _SHOWN_CHARACTERS = 253  # the longest name
 _UNKNOWN = "?"
 
@@ -172,7 +171,7 @@ def _around(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
         return decode(text)
     except Undecodable as error:
         why = str(error)
-    if len(path) < _DEEPEST and not (path and path[-1] in OPAQUE):
+    if len(path) < DEEPEST and not (path and path[-1] in OPAQUE):
         mine: list[Defect] = []
         try:
             value = _parts(text, path, mine)

@@ -27,7 +27,7 @@ MARK = f'"{_MARK_TEXT}'.encode()
 """What a mark begins with. Nobody can write one into an object: it is another in each process."""
 
 _KEY = re.compile(rb'"(?:%b)"\s*+:\s*+' % "|".join(OPAQUE).encode())
-_DEEPEST = 12  # levels of the API's own types, down to the opaque ones
+DEEPEST = 12  # levels of the API's own types, down to the opaque ones
 
 
 def marked(text: bytes) -> bytes:
@@ -52,7 +52,7 @@ def marked(text: bytes) -> bytes:
 
 def taken_out(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """The marks: where they stood and why. Each becomes None."""
-    if len(path) >= _DEEPEST:
+    if len(path) >= DEEPEST:
         return
     if isinstance(value, dict):
         for key, inside in value.items():
