@@ -7,11 +7,11 @@ in use. The API server need not know the claim, and may be wrong about it: it ma
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
-from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import HeldDevice, NodeState, Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.allocation import allocation_digest, cdi_name, own_results
 from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
 from dra_driver.planning.prepare import NodePlace, users_of
@@ -63,7 +63,38 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
             f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, which is not what it is "
             f"allocated now; delete its pods when they can be spared"
         )
-    devices = tuple(
+    devices = _devices_of(results, names, variables)
+    row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
+    return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
+
+
+def plan_reservation(
+    claim: Claim, names: Collection[str], *, place: NodePlace, state: NodeState
+) -> Plan | None:
+    """The row of a claim whose document is lost and cannot be made anew, as after its device has vanished too: what is left of it stays its own.
+
+    `names` are what the kubelet told the containers, `state` has the owners of the claim's keys. None where the claim is allocated
+    something else by now, or where somebody has a device of it.
+    """
+    results = own_results(claim, place.driver)
+    digest = allocation_digest(claim, place.driver)
+    own_names = [
+        f"{place.cdi_kind}={cdi_name(claim.ref.uid, digest, result)}" for result in results
+    ]
+    devices = _devices_of(results, own_names, {})
+    row = PreparedClaim(claim.ref, Phase.STARTED, state.boot_id, devices, "", users_of(claim))
+    taken = any(state.owners.get(key, claim.ref) != claim.ref for key in row.owned)
+    if taken or not set(own_names).issuperset(names):
+        return None
+    return Plan(claim.ref, (MarkStarted(row),), devices)
+
+
+def _devices_of(
+    results: Sequence[AllocationResult],
+    names: Sequence[str],
+    variables: Mapping[str, Mapping[str, str]],
+) -> tuple[PreparedDevice, ...]:
+    return tuple(
         PreparedDevice(
             request_names=(result.base_request,),
             pool=result.pool,
@@ -75,12 +106,10 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
         )
         for result, name in zip(results, names, strict=True)
     )
-    row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
-    return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
 
 
 def _value(variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str], name: str) -> str:
-    found = (variables[cdi_id].get(name, "") for cdi_id in cdi_ids)
+    found = (variables.get(cdi_id, {}).get(name, "") for cdi_id in cdi_ids)
     return next(filter(None, found), "")
 
 

@@ -19,7 +19,7 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
-from dra_driver.planning.adopt import plan_adoption, plan_adoption_of
+from dra_driver.planning.adopt import plan_adoption, plan_adoption_of, plan_reservation
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.services.execute import CALL_SECONDS
@@ -75,6 +75,11 @@ def _take_up(parts: NodeParts, ref: ClaimRef, held: Collection[HeldDevice]) -> s
     return ""
 
 
+def lacks_document(claim: PreparedClaim) -> bool:
+    """Whether the claim was only reserved, since nobody knows what its containers were given."""
+    return not claim.cdi_spec
+
+
 def lacks_requests(claim: PreparedClaim) -> bool:
     """Whether the claim was taken up and is answered without the names of its requests."""
     return any(not device.request_names for device in claim.devices)
@@ -106,6 +111,7 @@ def take_up_allocated(
 
     Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now. Where none of its pods runs and its file
     is gone, as after a boot, nothing stands that was set up: its devices are reserved, and the kubelet's next prepare does the rest.
+    Where the file cannot be made anew, its devices are reserved too, and the next sweep tries again.
     """
     until = parts.clock() + CALL_SECONDS
     with parts.lock([f"claim-{claim.ref.uid}"], until, "taking it up"):
@@ -121,8 +127,9 @@ def _take_up_allocated(
     with parts.store.transaction("recovered") as transaction:
         text = parts.cdi.read(uid)
         state = transaction.read(uids=[uid], keys=own_keys(claim, place))
-        if uid in state.claims:
-            return ""  # the kubelet prepared it meanwhile
+        row = state.claims.get(uid)
+        if row is not None and not (lacks_document(row) and row.held is None):
+            return ""  # the kubelet prepared it, or unprepares it, meanwhile
         plan = (
             None
             if text is None
@@ -137,8 +144,13 @@ def _take_up_allocated(
                 names,
                 runs=runs,
             )
-        if not isinstance(plan, Plan):
-            return "" if plan is None else plan.reason  # without file and pod: unprepared meanwhile
+        if plan is None:
+            return ""  # without file and pod: unprepared meanwhile
+        if isinstance(plan, Refusal):
+            reserved = plan_reservation(claim, names, place=place, state=state) if names else None
+            if reserved is not None:
+                parts.executor.mark(transaction, reserved.steps)
+            return plan.reason
         parts.executor.mark(transaction, plan.steps)
         for step in plan.steps:
             if isinstance(step, WriteCdiSpec):

@@ -23,6 +23,7 @@ from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.adopt import (
+    lacks_document,
     lacks_requests,
     name_requests,
     not_taken_up,
@@ -78,8 +79,9 @@ class Sweep:
     ) -> tuple[list[str], int]:
         nameless = {uid for uid, claim in claims.items() if lacks_requests(claim)}
         unknown_users = {uid for uid, claim in claims.items() if self._lacks_users(claim)}
+        reserved = {uid for uid, claim in claims.items() if self._is_only_reserved(claim)}
         strange = self._held_unknown(claims, held)
-        if not orphans and not nameless and not unknown_users and not strange:
+        if not (orphans or nameless or unknown_users or reserved or strange):
             return [], 0
         allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
         unresolved: list[str] = []
@@ -88,7 +90,9 @@ class Sweep:
                 name_requests(self._parts, claim)
             elif uid in unknown_users:
                 self._name_users(claims[uid], claim)
-            elif uid in orphans or (uid not in claims and self._is_held(claim.ref, held)):
+            elif uid in orphans | reserved or (
+                uid not in claims and self._is_held(claim.ref, held)
+            ):
                 unresolved += self._adopt(claim)
         removed = 0
         for uid in sorted(orphans - allocated.keys()):
@@ -130,6 +134,9 @@ class Sweep:
 
     def _lacks_users(self, row: PreparedClaim) -> bool:
         return row.users.pods is None and row.held is None and row.boot_id == self._store.boot_id
+
+    def _is_only_reserved(self, row: PreparedClaim) -> bool:
+        return lacks_document(row) and row.held is None
 
     def _name_users(self, row: PreparedClaim, claim: Claim) -> None:
         place = self._parts.place

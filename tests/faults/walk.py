@@ -564,10 +564,15 @@ class Walk:
         self.unsettled.add("state")
 
     def _give_up(self) -> None:
-        """Row, file and API server are all wrong about a claim: nobody can know it; its pods are ended."""
+        """Row, file and API server are all wrong about a claim: nobody can know it; its pods are ended.
+
+        So are those of which a device has vanished too: it is reserved, but its file cannot be made anew.
+        """
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
         for pod in self.pods.values():
-            if self._file(pod.claim.uid) in self.lost and pod.claim.uid not in known:
+            if self._file(pod.claim.uid) not in self.lost:
+                continue
+            if pod.claim.uid not in known or self.vanished & set(pod.devices):
                 if pod.runs:
                     self.runtime.closed(pod.name)
                 self.bed.kubelet.cgroups.end(pod.uid)

@@ -2,6 +2,7 @@
 """A lost row, told from the kubelet's words and the CDI document."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,9 +10,9 @@ from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
 from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.adopt import plan_adoption, plan_adoption_of
+from dra_driver.planning.adopt import plan_adoption, plan_adoption_of, plan_reservation
 from dra_driver.planning.edits import device_variable
-from dra_driver.planning.prepare import plan_prepare
+from dra_driver.planning.prepare import own_keys, plan_prepare
 from dra_driver.testing.builders import (
     A_BOOT,
     A_DRIVER,
@@ -107,6 +108,30 @@ def test_a_document_of_something_else_is_refused(text: str, described: str) -> N
 def test_a_claim_that_is_not_allocated_has_no_document() -> None:
     empty = a_claim(results=[])
     assert isinstance(plan_adoption_of(empty, "{", place=A_PLACE, boot_id=A_BOOT), Refusal)
+
+
+def test_what_cannot_be_described_any_more_is_reserved() -> None:
+    plan = plan_prepare(
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+    )
+    assert isinstance(plan, Plan)
+    lost = plan.steps[0].claim
+    named = [name for device in plan.devices[:2] for name in device.cdi_ids]
+    found = plan_reservation(CLAIM, named, place=A_PLACE, state=a_state())
+    assert isinstance(found, Plan)
+    (step,) = found.steps
+    assert step == MarkStarted(replace(lost, cdi_spec="", devices=found.devices))
+    assert [replace(device, uuid="") for device in lost.devices] == list(found.devices)
+
+
+def test_nothing_is_reserved_that_is_allocated_otherwise_or_taken() -> None:
+    other = [f"{KIND}=uid-claim-gpu-1"]
+    assert plan_reservation(CLAIM, other, place=A_PLACE, state=a_state()) is None
+    (owned, *_) = own_keys(CLAIM, A_PLACE)
+    taken = replace(a_state(), owners={owned: a_ref("another")})
+    assert plan_reservation(CLAIM, (), place=A_PLACE, state=taken) is None
+    mine = replace(a_state(), owners={owned: CLAIM.ref})
+    assert plan_reservation(CLAIM, (), place=A_PLACE, state=mine) is not None
 
 
 def test_the_row_is_told_from_what_stands_on_the_node() -> None:

@@ -16,7 +16,16 @@ from dra_driver.model.presence import Alive
 from dra_driver.model.state import NOBODY_KNOWN, HeldDevice, Unknown, Users
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.sweep import Sweep
-from dra_driver.testing.builders import A_DRIVER, A_POOL, a_cdi_id, a_claim, a_pod, a_ref, a_result
+from dra_driver.testing.builders import (
+    A_DRIVER,
+    A_POOL,
+    a_cdi_id,
+    a_claim,
+    a_pod,
+    a_ref,
+    a_result,
+    an_inventory,
+)
 from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
@@ -89,6 +98,43 @@ def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(
     node.presences = {
         pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
     }
+    assert node.sweep() == ()
+    assert node.disk() == before
+
+
+def test_of_a_claim_whose_file_cannot_be_made_anew_the_devices_stay_its_own(
+    node: LocalNode,
+) -> None:
+    claim = a_claim(results=[a_result("gpu-0"), a_result("gpu-1")])
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    before = node.disk()
+    (node.directory / "cdi" / node.cdi.file(ref.uid).name).write_bytes(b"")
+    lose_state(node)
+    held = frozenset(
+        replace(held_by(ref, device), cdi_ids=(a_cdi_id(claim, device),))
+        for device in ("gpu-0", "gpu-1")
+    )
+    node.held = held
+    pods = users_of(a_claim()).pods or ()
+    node.presences = {pod: Alive("its cgroup has processes") for pod in pods}
+    all_devices, node.inventory = node.inventory, an_inventory(1)
+    for _ in range(2):
+        (sentence,) = node.sweep()
+        assert "cannot be taken up: device gpu-1 of ResourceClaim default/claim" in sentence
+        assert node.recover() == {}  # a restart makes no more of it, and takes nothing back
+        assert (node.disk().claims, node.disk().owners) == (
+            {ref.uid: ("Started", "boot-1")},
+            before.owners,
+        )
+    (other,) = node.add(a_claim("other"))
+    node.held = frozenset()
+    refused = node.prepare(other, until=node.parts.clock())[other.uid]
+    assert isinstance(refused, Refusal)
+    assert "device gpu-0 is prepared for claim default/claim" in refused.reason
+    node.delete(other)
+    # The device is back: the file too, without a call of the kubelet.
+    node.held, node.inventory = held, all_devices
     assert node.sweep() == ()
     assert node.disk() == before
 
