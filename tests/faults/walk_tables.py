@@ -41,7 +41,7 @@ EXCUSES = {
     "vanished": "vanished|not found on this node",
     "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
     "held": "nobody needs it, and it is held|takes longer than a call may take",
-    "unreserved": "is reserved for no pod",
+    "unreserved": "is reserved for no pod|is not allocated;",
     "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
 }
 ALSO_UNPREPARE = ("crash", "sockets", "disk")
