@@ -112,7 +112,9 @@ class Bed(NodeProcess):
         """A new process serves beside the old one; answers the old one, which still runs."""
         old = self.process, self._reader
         self._updates += 1
-        self.start("--pod-uid", f"update-{self._updates}")
+        pod = PodUid(f"update-{self._updates}")
+        self.kubelet.cgroups.run(pod)  # a driver that does not find its own believes no tree
+        self.start("--pod-uid", pod)
         self.alive()
         NodeProcess.register(self)
         return old
@@ -196,6 +198,12 @@ class Bed(NodeProcess):
     def knows(self, claim: ClaimRef) -> bool:
         """Whether the API server has it."""
         return self._stored(claim) is not None
+
+    def is_allocated(self, claim: ClaimRef, devices: Sequence[str]) -> bool:
+        """Whether the API server has it, with these devices."""
+        status = (self._stored(claim) or {}).get("status", {})
+        results = status.get("allocation", {"devices": {"results": []}})["devices"]["results"]
+        return sorted(result["device"] for result in results) == sorted(devices)
 
     def vouch(self, row: PreparedClaim) -> None:
         """An admin says that nothing uses the claim's devices: nobody else can, where its pods are not known any more."""

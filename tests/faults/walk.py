@@ -634,8 +634,10 @@ class Walk:
             self._api_up()
         self.bed.api.faults.clear()
         self.bed.vanish()
-        # What the API server forgot, the kubelet ends; what nobody knows, goes.
-        known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
+        # Whose claim the API server forgot, or allocates elsewhere, the kubelet ends; what nobody knows, goes.
+        forgotten = [
+            pod for pod in self.pods.values() if not self.bed.is_allocated(pod.claim, pod.devices)
+        ]
         while self.terminating:
             self.release_in_api(self.terminating.pop())
         self.idle = []
@@ -647,8 +649,9 @@ class Walk:
         self._vouch()
         self._wait_for_sweep()
         self.unsettled.clear()
-        for pod in [pod for pod in self.pods.values() if pod.claim.uid not in known]:
+        for pod in forgotten:
             self.end(pod)
+        self._vouch()
         for pod in list(self.pods.values()):
             self.end(pod) if pod.ending else self._try_to_start(pod)
         self._free_orphans()
