@@ -87,7 +87,7 @@ class Walk:
     runtime: Runtime = field(init=False)
     witness: Witness = field(init=False)
     call_seconds: float = 0.0
-    backup: tuple[Store, dict[str, Pod]] | None = None
+    backup: tuple[Store, dict[str, Pod], list[Pod]] | None = None
     # Disturbances in force.
     vanished: set[str] = field(default_factory=set)  # now, or since the last settling
     tampered: set[str] = field(default_factory=set)  # CDI files that somebody touched, by name
@@ -245,7 +245,7 @@ class Walk:
 
     def _try_to_start(self, pod: Pod) -> None:
         uid = pod.claim.uid
-        if "down" in self.unsettled and (uid not in self.running or "state" in self.unsettled):
+        if "down" in self.unsettled and (uid not in self.bed.claims() or "state" in self.unsettled):
             return  # the call would wait 35 s for the API server; the tests of the room do
         self.note(pod.name)
         breath = last_breath(self, pod.devices)
@@ -487,7 +487,7 @@ class Walk:
 
     def _back_up(self) -> None:
         kept = {name: replace(pod, runs=False) for name, pod in self.pods.items()}
-        self.backup = self.bed.snapshot(), kept
+        self.backup = self.bed.snapshot(), kept, list(self.terminating)
 
     def _restore(self) -> None:
         """etcd is what it was at the last backup: later claims are unknown, ended pods are back."""
@@ -499,10 +499,9 @@ class Walk:
                 self._end_pod()
                 self._new_and_prepare()
         assert self.backup is not None
-        store, pods = self.backup
-        self.backup = None
+        store, pods, self.terminating = self.backup
+        self.backup, self.idle = None, []
         self._end_forgotten()
-        self.idle, self.terminating = [], []
         self._port = self.bed.stop_api()
         self._api_up(store)
         self.unsettled |= {"api", "restored"}
@@ -645,6 +644,8 @@ class Walk:
         self._start()
         self.vanished.clear()
         self.missed.clear()
+        if "state" in self.unsettled:
+            self._end_forgotten()
         self.unsettled &= {"state"}
         self._vouch()
         self._wait_for_sweep()
