@@ -64,7 +64,7 @@ def test_a_module_runs_to_its_exit_code_with_what_it_is_given(
         "leads_session": False,
         "input": "",
         "threads": 1,
-        "signals": [True, True],
+        "signals": [True, signal.getsignal(signal.SIGHUP) is signal.SIG_DFL],  # as under nohup
         "files": ["0", "1", "2"],
     }
 
