@@ -29,15 +29,16 @@ from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.hardware import Runtime, Use, Witness
 from dra_driver.testing.invariants import Picture, Rule, Running, Violation, violations
-from dra_driver.testing.oci import UnresolvableDevices
 from tests.faults.bed import PLACE, Bed
 from tests.faults.departures import DEPARTURES, end_containers, last_breath
+from tests.faults.restored import RESTORED
 from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS
 from tests.node_process import DRIVER, wait_for
 
 DEVICES = tuple(f"gpu-{index}" for index in range(8))
 MOST_PODS = 10
 GARBAGE = Answer(200, {"Content-Type": "application/json"}, b'{"kind": "Resour')
+ELSEWHERE = {**DEPARTURES, **RESTORED}
 TROUBLES = (refusal(429), refusal(500), refusal(503), refusal(403), GARBAGE, Reset())
 SETTLE_EVERY = 100
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
@@ -134,9 +135,8 @@ class Walk:
         self.taken[name] += 1
         begun = time.monotonic()
         try:
-            departure = DEPARTURES.get(name)
-            if departure:
-                departure[0](self)
+            if name in ELSEWHERE:
+                ELSEWHERE[name][0](self)
             else:
                 getattr(self, f"_{name}")()
             self._check()
@@ -241,13 +241,15 @@ class Walk:
         """The kubelet starts a pod, or asks again for one that runs."""
         pod = self.any_pod(runs=False) or self.any_pod()
         if pod is not None:
-            self._try_to_start(pod)
+            self.try_to_start(pod)
 
-    def _try_to_start(self, pod: Pod) -> None:
+    def try_to_start(self, pod: Pod) -> None:
         uid = pod.claim.uid
         if "down" in self.unsettled and (uid not in self.bed.claims() or "state" in self.unsettled):
             return  # the call would wait 35 s for the API server; the tests of the room do
         self.note(pod.name)
+        known = self.bed.kubelet.claims.get(uid)
+        asks = known is None or not known.prepared
         breath = last_breath(self, pod.devices)
         try:
             self.bed.kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
@@ -258,7 +260,10 @@ class Walk:
             self.bed.kubelet.call_seconds = self.call_seconds
             if breath is not None:
                 breath.join()
-        self.has_started(pod)
+        if asks or self.bed.is_allocation_of(pod.claim, uid):
+            self.has_started(pod)
+        elif not pod.runs:
+            self._not_started(pod, "the kubelet did not ask, and names an older allocation")
 
     def has_started(self, pod: Pod) -> None:
         """The driver has answered: a runtime applies what stands in the CDI files, and the containers open what they got."""
@@ -273,13 +278,7 @@ class Walk:
                 return
             self.tampered.discard(self._file(uid))
             self.lost.discard(self._file(uid))
-        try:
-            given = self.bed.opened_devices(uid)
-        except UnresolvableDevices:
-            if self.bed.is_allocation_of(pod.claim, uid):
-                raise
-            self._not_started(pod, "the kubelet names an older allocation")
-            return
+        given = self.bed.opened_devices(uid)
         if sorted(given) != sorted(pod.devices):
             raise AssertionError(f"{pod.name} was given {given}, allocated are {pod.devices}")
         found = self.bed.running_claim(uid)
@@ -394,7 +393,7 @@ class Walk:
         """A call that reaches the driver, and a failpoint on its way."""
         pod = self.any_pod(runs=True)
         if pod is None or self.chance.random() < 0.5:
-            return self._new_and_prepare, self.chance.choice(POINTS["prepare"])
+            return self.new_and_prepare, self.chance.choice(POINTS["prepare"])
         return partial(self.end, pod), self.chance.choice(POINTS["unprepare"])
 
     def _crash_at_start(self) -> None:
@@ -422,11 +421,11 @@ class Walk:
             self.bed.stop()
             self._start()
 
-    def _new_and_prepare(self) -> None:
+    def new_and_prepare(self) -> None:
         known = set(self.pods)
         self._new_pod()
         for name in self.pods.keys() - known:
-            self._try_to_start(self.pods[name])
+            self.try_to_start(self.pods[name])
 
     def _lives(self) -> bool:
         # A process that armed itself to die does so before the call is answered.
@@ -463,7 +462,7 @@ class Walk:
         self.bed.register()
         for pod in list(self.pods.values()):
             if pod.runs:
-                self._try_to_start(pod)
+                self.try_to_start(pod)
 
     def _trouble_api(self) -> None:
         trouble = self.chance.choice(TROUBLES)
@@ -485,34 +484,10 @@ class Walk:
         self.bed.start_api(self._port, store)
         self.unsettled.discard("down")
 
-    def _back_up(self) -> None:
-        kept = {name: replace(pod, runs=False) for name, pod in self.pods.items()}
-        self.backup = self.bed.snapshot(), kept, list(self.terminating)
-
-    def _restore(self) -> None:
-        """etcd is what it was at the last backup: later claims are unknown, ended pods are back."""
-        if "down" in self.unsettled:
-            return
-        if self.backup is None:
-            self._back_up()
-            for _ in range(3):  # a day passes
-                self._end_pod()
-                self._new_and_prepare()
-        assert self.backup is not None
-        store, pods, self.terminating = self.backup
-        self.backup, self.idle = None, []
-        self._end_forgotten()
+    def restart_api(self, store: Store) -> None:
+        """The API server ends, and comes back with what is stored there."""
         self._port = self.bed.stop_api()
         self._api_up(store)
-        self.unsettled |= {"api", "restored"}
-        known = {pod.claim.uid for pod in self.pods.values()}
-        for pod in pods.values():
-            if pod.claim.uid not in known:
-                self.numbers += 1
-                name = f"p{self.numbers}"
-                self.pods[name] = replace(pod, name=name, runs=False, ending=False)
-                self._try_to_start(self.pods[name])
-        self._new_and_prepare()
 
     def _touch_cdi(self) -> None:
         """Somebody edits or removes a file, or leaves one of his own making."""
@@ -539,13 +514,13 @@ class Walk:
         if self.chance.random() < 0.7 and not self.unsettled & {"api", "down"}:
             self._wait_for_sweep()
 
-    def _end_forgotten(self) -> None:
+    def end_forgotten(self) -> None:
         """Containers that only the driver's state knows of end before it is lost: nobody could tell of them then."""
         for name in sorted(self.lingering):
             end_containers(self, name)
 
     def _damage(self) -> None:
-        self._end_forgotten()
+        self.end_forgotten()
         self.leftover |= self.witness.look().configured
         how = self.chance.choice(("delete", "cut", "flip", "flip", "flip"))
         files = self.bed.state_files()
@@ -645,7 +620,7 @@ class Walk:
         self.vanished.clear()
         self.missed.clear()
         if "state" in self.unsettled:
-            self._end_forgotten()
+            self.end_forgotten()
         self.unsettled &= {"state"}
         self._vouch()
         self._wait_for_sweep()
@@ -654,7 +629,7 @@ class Walk:
             self.end(pod)
         self._vouch()
         for pod in list(self.pods.values()):
-            self.end(pod) if pod.ending else self._try_to_start(pod)
+            self.end(pod) if pod.ending else self.try_to_start(pod)
         self._free_orphans()
         wait_for(lambda: not self._wrong(slices=True), "the slices")
         self._settings_are_owned()

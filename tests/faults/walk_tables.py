@@ -3,6 +3,7 @@
 
 from dra_driver.testing.failpoints import FAILPOINTS
 from tests.faults.departures import DEPARTURES
+from tests.faults.restored import RESTORED
 
 GROUPS = {
     "prepare": (
@@ -35,7 +36,7 @@ EXCUSES = {
     "crash": "",
     "sockets": "not registered|UNAVAILABLE|connect",
     "disk": "cannot write|cannot remove|cannot open|too large",
-    "api": "cannot read claim",
+    "api": "cannot read claim|is not done after",
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
     "vanished": "vanished|not found on this node",
@@ -61,11 +62,9 @@ ACTIONS = {
     "crash_at_start": 0.5,
     "reboot": 0.8,
     "api_down": 1.5,
-    "back_up": 1,
-    "restore": 1.5,
     "lose_state": 2,
     "vanish": 1.5,
     "fill_disk": 4,
     "recreate_sockets": 0.1,
-    **{name: weight for name, (_, weight) in DEPARTURES.items()},
+    **{name: weight for name, (_, weight) in (DEPARTURES | RESTORED).items()},
 }
