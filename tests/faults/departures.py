@@ -171,8 +171,8 @@ def _prepare_beside(walk: Walk, pod: Pod, errors: list[str]) -> None:
 def last_breath(walk: Walk, devices: tuple[str, ...]) -> Timer | None:
     """Whoever still has one of the devices open ends in a moment, most of the times; else the call is a short one."""
     names = walk.lingers(devices)
-    # Where the state or the API server was lost, devices may be held until somebody vouches for them.
-    short = names or walk.unsettled & {"restored", "state"}
+    # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
+    short = names or walk.missed or walk.unsettled & {"restored", "state"}
     walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS if short else walk.call_seconds
     if not names or walk.chance.random() < 0.3:
         return None

@@ -260,6 +260,7 @@ class Walk:
             self.bed.kubelet.call_seconds = self.call_seconds
             if breath is not None:
                 breath.join()
+        self.missed.discard(uid)  # the kubelet knows it, again
         if asks or self.bed.is_allocation_of(pod.claim, uid):
             self.has_started(pod)
         elif not pod.runs:
@@ -689,7 +690,7 @@ class Walk:
     def _running(self) -> dict[ClaimUid, Running]:
         """Of a claim that the kubelet has forgotten, or all its pods, only the devices stay its own."""
         used = {pod.claim.uid for pod in self.pods.values() if pod.runs}
-        known = used & self.bed.kubelet.claims.keys()
+        known = (used & self.bed.kubelet.claims.keys()) - self.missed
         return {
             uid: replace(running, forgotten=uid not in known)
             for uid, running in self.running.items()
