@@ -619,7 +619,7 @@ class Walk:
         self._end_process()
         self._start()
         self.vanished.clear()
-        self.missed.clear()
+        self.missed &= self.running.keys()
         if "state" in self.unsettled:
             self.end_forgotten()
         self.unsettled &= {"state"}
@@ -628,6 +628,7 @@ class Walk:
         self.unsettled.clear()
         for pod in forgotten:
             self.end(pod)
+        self.missed.clear()
         self._vouch()
         for pod in list(self.pods.values()):
             self.end(pod) if pod.ending else self.try_to_start(pod)
