@@ -169,8 +169,13 @@ class Sweep:
             if claim.held is not None or self._is_held(claim.ref, held):
                 continue
             try:
-                until = self._parts.clock() + CALL_SECONDS
-                reason = release_if_unneeded(self._parts, claim.ref, lock_until=until, until=until)
+                # First without its lock: an API server that is away answers after seconds, and the kubelet may ask for it.
+                reason = self._parts.releasable.why_not(claim)
+                if not reason:
+                    until = self._parts.clock() + CALL_SECONDS
+                    reason = release_if_unneeded(
+                        self._parts, claim.ref, lock_until=until, until=until
+                    )
             except StillUsed:
                 continue  # held from now on, and looked at again by `dra_driver.services.held`
             except DriverError as error:

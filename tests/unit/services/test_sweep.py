@@ -428,6 +428,22 @@ def test_an_api_server_that_does_not_answer_is_not_asked_about_every_claim(node:
     assert node.disk() == before
 
 
+def test_who_asks_for_a_prepared_claim_does_not_wait_while_an_absent_api_server_is_asked(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    answer = node.prepare(ref)
+    meanwhile = []
+
+    def fetch(ref: ClaimRef):
+        meanwhile.append(node.prepare(ref))
+        raise Temporary("connection refused")
+
+    node.fetch = fetch
+    node.sweep()
+    assert meanwhile == [answer]
+
+
 def test_a_release_that_fails_is_named_and_does_not_stop_the_next(node: LocalNode) -> None:
     one, two = node.add(a_claim("one"), a_claim("two", results=[a_result("gpu-1")]))
     node.prepare(one, two)
