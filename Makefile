@@ -53,7 +53,7 @@ walk: setup ## a random walk through faults; STEPS=1000, SEED=7
 	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000) $(if $(SEED),--seed $(SEED))
 
 breakages: setup ## replay deliberate breakages and see who notices, by hand
-	cd hack/breakages && ../../$(BIN)/python run.py
+	cd hack/breakages && ../../$(BIN)/python replay.py
 
 bench: setup ## the figures of docs/performance.md, by hand
 	$(BIN)/python hack/bench/run.py

@@ -41,12 +41,12 @@ _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One wrong: `key` names it as long as its function stays the same, `source` is the whole file with it."""
+    """One wrong: `key` names it as long as its function stays the same; it is the `number`th of its file."""
 
     file: str
     line: int
     key: str
-    source: str
+    number: int
 
 
 Change = Callable[[], None]
@@ -55,12 +55,17 @@ Change = Callable[[], None]
 def mutants(root: Path, files: Sequence[str] = FILES) -> Iterator[Mutant]:
     """All mutants of the files below `root`, in the order of the files and lines."""
     for file in files:
-        text = (root / file).read_text(encoding="utf-8")
-        for number in range(len(_sites(ast.parse(text)))):
-            tree = ast.parse(text)
-            where, line, what, change = _sites(tree)[number]
-            change()
-            yield Mutant(file, line, f"{file}:{where}: {what}", ast.unparse(tree))
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        for number, (where, line, what, _) in enumerate(_sites(tree)):
+            yield Mutant(file, line, f"{file}:{where}: {what}", number)
+
+
+def broken(root: Path, mutant: Mutant) -> str:
+    """The whole file with it."""
+    tree = ast.parse((root / mutant.file).read_text(encoding="utf-8"))
+    *_, change = _sites(tree)[mutant.number]
+    change()
+    return ast.unparse(tree)
 
 
 def drawn(root: Path, count: int, seed: int) -> list[Mutant]:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Break the driver on purpose, one wrong at a time, and see who notices: python hack/breakages/run.py [names]
+"""Break the driver on purpose, one wrong at a time, and see who notices: python hack/breakages/replay.py [names]
 
 Two kinds: patches (hack/breakages/patches/*.patch, each a mistake that was made or could be), and mutants made by rule
 (mutants.py). Each is put into a copy of the last commit; the tests nearest to the broken file run first, then those with real
-processes, then the random walk, until one fails. Nobody noticing is a finding: write a test, or name the mutant in
-equivalents.yaml with the reason why nothing can be seen of it.
+processes, then the random walk, until one fails. A test or a walk has noticed only if it passes on the unbroken copy, and code that
+cannot be imported is no breakage. Nobody noticing is a finding: write a test, or name the mutant in equivalents.yaml with the
+reason why nothing can be seen of it.
 
 The table is printed, and written with --table; the exit code is 1 below --at-least percent.
 """
@@ -24,14 +25,39 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import yaml
-from mutants import drawn
+from mutants import Mutant, broken, drawn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Against a mutant that never ends: ten times what the slowest stage takes on a busy machine.
 HANG_SECONDS = 1800
+TEST_SECONDS = 120
 NOBODY = "nobody"
+NOT_IMPORTED = "nobody: the broken code cannot be imported"
 WITH_PROCESSES = ("tests/property", "tests/crash", "tests/integration", "tests/faults")
+PYTEST = (
+    *(
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "--tb=no",
+        "-n",
+        "0",
+    ),
+    *("--timeout", str(TEST_SECONDS)),
+)
+# The first argument is the copy, the others the modules that are broken in it.
+IMPORT = """
+import importlib, sys
+for name in sys.argv[2:]:
+    assert importlib.import_module(name).__file__.startswith(sys.argv[1] + "/"), name
+"""
+HANGS = -1
 WALK = ("hack/random-walk", "--steps", "2000", "--seed", "2026")
 
 
@@ -41,6 +67,7 @@ class Breakage:
 
     name: str
     what: str
+    files: tuple[str, ...]
     apply: Callable[[Path], None]
     nearest: tuple[str, ...]
 
@@ -53,6 +80,11 @@ class Found:
     noticed_by: str
     seconds: float
 
+    @property
+    def unnoticed(self) -> bool:
+        """Whether nobody did."""
+        return self.noticed_by.startswith(NOBODY)
+
 
 def patches() -> Iterator[Breakage]:
     """The patches by name. The text before the diff says what is broken; `tests:` in it names more tests to begin with."""
@@ -64,7 +96,8 @@ def patches() -> Iterator[Breakage]:
         what = " ".join(line for line in words if line and not line.startswith("tests:"))
         files = re.findall(r"^\+\+\+ b/(\S+)$", text, re.MULTILINE)
         tests = [test for group in named for test in group]
-        yield Breakage(path.stem, what, _patch(path), _nearest([*tests, *map(_tests_of, files)]))
+        nearest = _nearest([*tests, *map(_tests_of, files)])
+        yield Breakage(path.stem, what, tuple(files), _patch(path), nearest)
 
 
 def mutants(count: int, seed: int) -> Iterator[Breakage]:
@@ -74,7 +107,8 @@ def mutants(count: int, seed: int) -> Iterator[Breakage]:
             yield Breakage(
                 f"mutant-{number:03}",
                 f"{mutant.file}:{mutant.line} {mutant.key.partition(':')[2]}",
-                _write(mutant.file, mutant.source),
+                (mutant.file,),
+                _write(mutant),
                 _nearest([_tests_of(mutant.file)]),
             )
 
@@ -92,9 +126,9 @@ def _patch(path: Path) -> Callable[[Path], None]:
     return apply
 
 
-def _write(file: str, source: str) -> Callable[[Path], None]:
+def _write(mutant: Mutant) -> Callable[[Path], None]:
     def apply(tree: Path) -> None:
-        (tree / file).write_text(source, encoding="utf-8")
+        (tree / mutant.file).write_text(broken(tree, mutant), encoding="utf-8")
 
     return apply
 
@@ -122,79 +156,101 @@ def _copy(parent: Path) -> Iterator[Path]:
     shutil.rmtree(tree)
 
 
-def noticed(breakage: Breakage, tree: Path) -> Found:
-    """Break the copy, ask everybody in turn, mend it."""
-    begun = time.monotonic()
-    try:
-        breakage.apply(tree)
-        by = next(filter(None, (ask(tree) for ask in _askers(breakage))), NOBODY)
-    finally:
-        for command in (("reset", "--hard", "--quiet"), ("clean", "-fdq")):
-            subprocess.run(["git", *command], cwd=tree, check=True)
-    return Found(breakage, by, time.monotonic() - begun)
+class Room:
+    """One worker's copy of the tree, which is broken and mended again."""
 
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+        self._sound: dict[tuple[str, ...], bool] = {}
 
-def _askers(breakage: Breakage) -> Iterator[Callable[[Path], str]]:
-    yield lambda tree: _pytest(tree, breakage.nearest)
-    yield lambda tree: _pytest(tree, WITH_PROCESSES)
-    yield _walk
-
-
-def _pytest(tree: Path, tests: Sequence[str]) -> str:
-    options = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--tb=no", "-n", "0")
-    output = _output(tree, ("-m", "pytest", *options, *tests))
-    if output is None:
-        return "the tests hang"
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", output[1], re.MULTILINE)
-    return found[1] if found else ("" if output[0] == 0 else f"pytest ends with {output[0]}")
-
-
-def _walk(tree: Path) -> str:
-    output = _output(tree, WALK)
-    if output is None:
-        return "the walk hangs"
-    steps = re.findall(r"^\s*(\d+)\b", output[1], re.MULTILINE)
-    return "" if output[0] == 0 else f"the walk, by step {steps[-1] if steps else '?'}"
-
-
-def _output(tree: Path, arguments: Sequence[str]) -> tuple[int, str] | None:
-    """Exit code and output of a Python program of the copy; None when it does not end."""
-    environment = {
-        "PYTHONPATH": str(tree),
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "LC_ALL": "C.UTF-8",
-    }
-    with subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=tree,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    def replay(self, breakage: Breakage) -> Found:
+        """Break the copy, ask everybody in turn, mend it."""
+        begun = time.monotonic()
         try:
-            output, _ = process.communicate(timeout=HANG_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return None
-    return process.returncode, output
+            breakage.apply(self._tree)
+            by = self._noticed(breakage)
+        finally:
+            self._mend()
+        return Found(breakage, by, time.monotonic() - begun)
+
+    def _noticed(self, breakage: Breakage) -> str:
+        if not self._is_imported(breakage.files):
+            return NOT_IMPORTED
+        for tests in (breakage.nearest, WITH_PROCESSES):
+            by, again = self._pytest(tests)
+            if by and self._is_sound(breakage, again):
+                return by
+        ends, output = self._output(WALK)
+        if ends == 0 or not self._is_sound(breakage, WALK):
+            return NOBODY
+        steps = re.findall(r"^seed \d+, step (\d+)", output, re.MULTILINE)
+        return f"the walk, by step {steps[-1]}" if steps else "the walk"
+
+    def _is_imported(self, files: Sequence[str]) -> bool:
+        """Whether a program that runs here gets the broken modules, and they can be read."""
+        paths = [Path(file) for file in files if file.startswith("dra_driver/")]
+        names = [".".join(path.with_suffix("").parts) for path in paths if path.suffix == ".py"]
+        ends, _ = self._output(("-c", IMPORT, str(self._tree), *names))
+        return ends == 0
+
+    def _pytest(self, tests: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Who noticed, and how to ask it again."""
+        ends, output = self._output((*PYTEST, *tests))
+        found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        if found:
+            return found[1], (*PYTEST, found[1])
+        return ("" if ends == 0 else f"pytest ends with {ends}"), (*PYTEST, *tests)
+
+    def _is_sound(self, breakage: Breakage, arguments: tuple[str, ...]) -> bool:
+        """Whether the same passes without the breakage."""
+        if arguments not in self._sound:
+            self._mend()
+            self._sound[arguments] = self._output(arguments)[0] == 0
+            breakage.apply(self._tree)
+        return self._sound[arguments]
+
+    def _mend(self) -> None:
+        for command in (("reset", "--hard", "--quiet"), ("clean", "-fdq")):
+            subprocess.run(["git", *command], cwd=self._tree, check=True)
+
+    def _output(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """Exit code and output of a Python program of the copy; one that does not end is killed."""
+        environment = {
+            "PYTHONPATH": str(self._tree),
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8",
+        }
+        with subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self._tree,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=HANG_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return HANGS, ""
+        return process.returncode, output
 
 
 def replay(breakages: Sequence[Breakage], workers: int) -> Iterator[Found]:
     """Each in turn, as many side by side as there are copies."""
     with tempfile.TemporaryDirectory(prefix="breakages-") as folder:
-        trees: SimpleQueue[Path] = SimpleQueue()
+        rooms: SimpleQueue[Room] = SimpleQueue()
         with ThreadPoolExecutor(workers) as pool:
             copies = [_copy(Path(folder)) for _ in range(workers)]
             for copy in copies:
-                trees.put(copy.__enter__())
+                rooms.put(Room(copy.__enter__()))
 
             def one(breakage: Breakage) -> Found:
-                tree = trees.get()
+                room = rooms.get()
                 try:
-                    return noticed(breakage, tree)
+                    return room.replay(breakage)
                 finally:
-                    trees.put(tree)
+                    rooms.put(room)
 
             yield from pool.map(one, breakages)
 
@@ -222,7 +278,7 @@ def main() -> int:
     unnoticed = 0
     for found in replay(asked, chosen.workers):
         lines.append(row(found))
-        unnoticed += found.noticed_by == NOBODY
+        unnoticed += found.unnoticed
         print(lines[-1], flush=True)
     share = 100 * (len(asked) - unnoticed) / max(len(asked), 1)
     print(f"\n{len(asked) - unnoticed} of {len(asked)} noticed ({share:.0f} %)")
