@@ -148,7 +148,8 @@ def _take_stock(ground: Ground, parts: NodeParts) -> None:
     ground.cdi.prepare()
     ground.locks.clear_leftovers()
     # Before anybody can be given the devices of pods that a lost state does not know.
-    take_up_held(parts, ground.store, ground.cdi.documents, parts.releasable.held)
+    held = parts.releasable.held
+    take_up_held(parts, ground.store, ground.cdi.documents, held, at_start=True)
 
 
 def _dismiss(pools: Iterable[ThreadPoolExecutor]) -> None:

@@ -89,6 +89,25 @@ def plan_reservation(
     return Plan(claim.ref, (MarkStarted(row),), devices)
 
 
+def plan_reservation_by_kubelet(
+    ref: ClaimRef, held: Collection[HeldDevice], *, state: NodeState
+) -> Plan | Refusal:
+    """The row of a claim of which only the kubelet knows: the devices that it names stay the claim's own.
+
+    It does not tell of admin access: such a claim counts as an owner until the API server names it. `state` has the owners of the
+    devices' keys. Refused where somebody has one of the devices.
+    """
+    devices = tuple(
+        PreparedDevice((), one.pool, one.device, one.cdi_ids, "", one.share_id, admin_access=False)
+        for one in sorted(set(held), key=lambda one: (one.device, one.share_id))
+    )
+    row = PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, "")
+    owner = next((state.owners[key] for key in row.owned if key in state.owners), None)
+    if owner is not None:
+        return Refusal(f"a device of it is prepared for claim {owner}; delete the pod of one")
+    return Plan(ref, (MarkStarted(row),), devices)
+
+
 def _devices_of(
     results: Sequence[AllocationResult],
     names: Sequence[str],

@@ -7,10 +7,11 @@ another. The same allocation makes the same names again, in every process.
 """
 
 import json
+import re
 from hashlib import blake2b
 
 from dra_driver.model.claim import AllocationResult, Claim
-from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, ShareId
 from dra_driver.model.state import PreparedClaim
 
 _DIGEST_BYTES = 4
@@ -42,6 +43,13 @@ def cdi_name(uid: ClaimUid, allocation: str, result: AllocationResult) -> str:
     """The device's name in the claim's CDI document; older documents have no `allocation` in it."""
     parts = (uid, allocation, result.device, result.share_id)
     return "-".join(part for part in parts if part)
+
+
+def claim_uid_in(cdi_id: str, device: DeviceName, share_id: ShareId) -> ClaimUid | None:
+    """Whose device it is, by the full name that `cdi_name` made; None for a name that was not made so."""
+    own = "-".join(part for part in (device, share_id) if part)
+    found = re.fullmatch(rf"[^=]+=(.+?)(-[0-9a-f]{{8}})?-{re.escape(own)}", cdi_id)
+    return ClaimUid(found[1]) if found else None
 
 
 def is_allocation_of(row: PreparedClaim, claim: Claim, driver: DriverName, cdi_kind: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
 from dra_driver.model.plan import (
     Conflict,
     MarkPrepared,
@@ -19,8 +19,13 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
-from dra_driver.planning.adopt import plan_adoption, plan_adoption_of, plan_reservation
-from dra_driver.planning.allocation import is_allocation_of
+from dra_driver.planning.adopt import (
+    plan_adoption,
+    plan_adoption_of,
+    plan_reservation,
+    plan_reservation_by_kubelet,
+)
+from dra_driver.planning.allocation import claim_uid_in, is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.parts import NodeParts
@@ -29,28 +34,35 @@ from dra_driver.services.release import HeldClaims, is_of
 
 
 def take_up_held(
-    parts: NodeParts, store: WholeStore, documents: Documents, held: HeldClaims
+    parts: NodeParts,
+    store: WholeStore,
+    documents: Documents,
+    held: HeldClaims,
+    *,
+    at_start: bool = False,
 ) -> Mapping[ClaimUid, str]:
     """Take up the claims of CDI files that no row knows and a pod holds; answers what failed, claim by claim.
 
-    The kubelet is asked only if there are such files.
+    A start that finds no row at all also reserves what the kubelet names and no file describes; later the kubelet may just not have
+    written down yet that it unprepared it. The kubelet is asked only if there is something to take up.
     """
     # Files before rows: whoever writes a file has committed its row before.
     files = documents()
     with store.reading() as state:
-        orphans = files.keys() - {claim.ref.uid for claim in state.all_claims()}
-    devices = held() if orphans else frozenset()
+        rows = {claim.ref.uid for claim in state.all_claims()}
+    orphans = files.keys() - rows
+    is_lost = at_start and not rows
+    devices = held() if orphans or is_lost else frozenset()
     if isinstance(devices, Unknown):
         return {}
+    driver = parts.place.driver
     failures: dict[ClaimUid, str] = {}
-    for uid in sorted(orphans):
-        mine = [
-            device for device in devices if is_of(device, ClaimRef("", "", uid), parts.place.driver)
-        ]
+    for uid in sorted(orphans | (_named(devices, driver) if is_lost else set())):
+        mine = [device for device in devices if is_of(device, ClaimRef("", "", uid), driver)]
         if mine:
             ref = ClaimRef(mine[0].namespace, mine[0].claim_name, uid)
             try:
-                reason = _take_up(parts, ref, mine)
+                reason = _take_up(parts, ref, mine, reserve=is_lost)
             except DriverError as error:
                 reason = str(error)
             if reason:
@@ -58,21 +70,40 @@ def take_up_held(
     return failures
 
 
-def _take_up(parts: NodeParts, ref: ClaimRef, held: Collection[HeldDevice]) -> str:
+def _named(devices: Collection[HeldDevice], driver: DriverName) -> set[ClaimUid]:
+    found = (
+        claim_uid_in(name, device.device, device.share_id)
+        for device in devices
+        if device.driver == driver
+        for name in device.cdi_ids
+    )
+    return {uid for uid in found if uid is not None}
+
+
+def _take_up(
+    parts: NodeParts, ref: ClaimRef, held: Collection[HeldDevice], *, reserve: bool
+) -> str:
     until = parts.clock() + CALL_SECONDS
     with (
         parts.lock([f"claim-{ref.uid}"], until, "taking it up"),
         parts.store.transaction("recovered") as transaction,
     ):
         text = parts.cdi.read(ref.uid)
-        state = transaction.read(uids=[ref.uid])
-        if text is None or ref.uid in state.claims:
+        keys = [DeviceKey(device.pool, device.device, device.share_id) for device in held]
+        state = transaction.read(uids=[ref.uid], keys=keys)
+        if ref.uid in state.claims or (text is None and not reserve):
             return ""  # the kubelet unprepared it, or prepared it, meanwhile
-        plan = plan_adoption(ref, held, text, boot_id=state.boot_id)
-        if isinstance(plan, Refusal):
-            return plan.reason
-        parts.executor.mark(transaction, plan.steps)
-    return ""
+        plan = (
+            Refusal("its CDI file is gone; it is written again when the API server knows the claim")
+            if text is None
+            else plan_adoption(ref, held, text, boot_id=state.boot_id)
+        )
+        reason = plan.reason if isinstance(plan, Refusal) else ""
+        if reason and reserve:
+            plan = plan_reservation_by_kubelet(ref, held, state=state)
+        if isinstance(plan, Plan):
+            parts.executor.mark(transaction, plan.steps)
+    return reason
 
 
 def lacks_document(claim: PreparedClaim) -> bool:

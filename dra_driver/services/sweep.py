@@ -86,14 +86,12 @@ class Sweep:
         allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
         unresolved: list[str] = []
         for uid, claim in allocated.items():
-            if uid in nameless:
+            if uid in orphans | reserved or (uid not in claims and self._is_held(claim.ref, held)):
+                unresolved += self._adopt(claim)
+            elif uid in nameless:
                 name_requests(self._parts, claim)
             elif uid in unknown_users:
                 self._name_users(claims[uid], claim)
-            elif uid in orphans | reserved or (
-                uid not in claims and self._is_held(claim.ref, held)
-            ):
-                unresolved += self._adopt(claim)
         removed = 0
         for uid in sorted(orphans - allocated.keys()):
             if isinstance(held, Unknown):

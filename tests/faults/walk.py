@@ -24,6 +24,7 @@ from pathlib import Path
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
+from dra_driver.model.state import Phase
 from dra_driver.testing.fake_api import Answer, FakeApi, Reset, refusal
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
@@ -245,7 +246,9 @@ class Walk:
 
     def try_to_start(self, pod: Pod) -> None:
         uid = pod.claim.uid
-        if "down" in self.unsettled and (uid not in self.bed.claims() or "state" in self.unsettled):
+        row = self.bed.claims().get(uid)
+        prepared = row is not None and row.phase is Phase.PREPARED
+        if "down" in self.unsettled and (not prepared or "state" in self.unsettled):
             return  # the call would wait 35 s for the API server; the tests of the room do
         self.note(pod.name)
         known = self.bed.kubelet.claims.get(uid)

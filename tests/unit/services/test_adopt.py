@@ -113,6 +113,60 @@ def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> No
     assert node.disk() == (before if verb == "prepare" else Disk())
 
 
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_a_start_without_any_row_reserves_what_the_kubelet_alone_still_knows(
+    node: LocalNode, text: str | None
+) -> None:
+    mine = a_claim()
+    ref, other = node.add(mine, a_claim("other"))
+    answer = node.prepare(ref)
+    node.cdi.remove(ref.uid)
+    if text is not None:
+        node.cdi.write(ref.uid, text)
+    lose_state(node)
+    node.held = frozenset({held_by(ref, claim=mine), replace(held_by(ref), driver="nic.example.com")})
+    assert text is not None or take_up(node) == {}
+    assert node.disk().claims == {}
+    found = take_up_held(
+        node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True
+    )
+    assert "its CDI file" in found[ref.uid]
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    refused = node.prepare(other)[other.uid]
+    assert isinstance(refused, Refusal)
+    assert f"is prepared for claim {ref}" in refused.reason
+    # The API server knows it after all.
+    node.sweep()
+    assert node.prepare(ref) == answer
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert node.disk() == Disk()
+
+
+def test_a_start_without_any_row_gives_nobodys_device_away(node: LocalNode) -> None:
+    mine = a_claim()
+    ref, other = node.add(mine, a_claim("other"))
+    node.prepare(ref)
+    node.cdi.remove(ref.uid)
+    lose_state(node)
+
+    def held():
+        node.prepare(other)  # by another process
+        return frozenset({held_by(ref, claim=mine)})
+
+    found = take_up_held(node.parts, node.store, node.cdi.documents, held, at_start=True)
+    assert set(found) == {ref.uid}
+    assert node.disk().claims == {other.uid: ("Prepared", "boot-1")}
+
+
+def test_a_name_that_this_driver_did_not_make_reserves_nothing(node: LocalNode) -> None:
+    strange = replace(held_by(a_ref()), cdi_ids=("k8s.gpu.dra-driver.dev/claim=gpu-0",))
+    node.held = frozenset({strange})
+    found = take_up_held(
+        node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True
+    )
+    assert (found, node.disk()) == ({}, Disk())
+
+
 def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
