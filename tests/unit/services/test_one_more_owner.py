@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node engineer found who looked for one more device with two workloads."""
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from dra_driver.errors import DriverError, Temporary
+from dra_driver.kubelet.pb import dra_v1_pb2
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import PodUid
+from dra_driver.model.plan import Plan, Refusal
+from dra_driver.model.presence import Alive
+from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.planning.prepare import users_of
+from dra_driver.services.execute import Late
+from dra_driver.services.follow import SILENT_SECONDS, ClaimFollower
+from dra_driver.services.sweep import Sweep
+from dra_driver.services.unprepare import UnprepareClaims
+from dra_driver.testing.builders import (
+    A_DRIVER,
+    A_PLACE,
+    A_POOL,
+    a_cdi_id,
+    a_claim,
+    a_ref,
+    a_result,
+    an_inventory,
+)
+from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
+from dra_driver.testing.local_node import LocalNode, ManualClock
+from dra_driver.testing.scripted_api import ScriptedApi
+
+NewNode = Callable[..., LocalNode]
+RUNS = Alive("its cgroup has processes")
+
+
+def as_the_kubelet_lists(claim: Claim) -> frozenset[HeldDevice]:
+    """As GetDynamicResources of kubelet 1.37.1 does (cm/container_manager_linux.go:1081): the CDI devices of a driver add up over its devices."""
+    found = []
+    ids: tuple[str, ...] = ()
+    for result in claim.results or ():
+        ids = (*ids, a_cdi_id(claim, result.device))
+        found.append(
+            HeldDevice(
+                claim.ref.namespace, claim.ref.name, A_DRIVER, A_POOL, result.device, cdi_ids=ids
+            )
+        )
+    return frozenset(found)
+
+
+def lose_state(node: LocalNode) -> None:
+    node.close()
+    for path in node.directory.glob("state.db*"):
+        path.unlink()
+    node._open()
+
+
+def let_run(node: LocalNode, claim: Claim) -> None:
+    node.presences |= dict.fromkeys(users_of(claim).pods or (), RUNS)
+
+
+TWO = a_claim(results=[a_result("gpu-0", request="one"), a_result("gpu-1", request="two")])
+
+
+def test_a_lost_claim_of_two_devices_is_answered_as_before_where_the_api_server_is_away(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(TWO)
+    answer = node.prepare(ref)[ref.uid]
+    lose_state(node)
+    node.delete(ref)
+    node.held = as_the_kubelet_lists(TWO)
+    let_run(node, TWO)
+    node.sweep()
+    found = node.prepare(ref)[ref.uid]
+    assert not isinstance(found, Refusal)
+    # Each device by its own name: a container of request "two" gets no device of request "one".
+    assert [device.cdi_ids for device in found] == [device.cdi_ids for device in answer]
+
+
+def test_a_lost_claim_of_two_devices_is_prepared_as_before_when_the_kubelet_asks_again(
+    new_node: NewNode,
+) -> None:
+    node = new_node(clock=ManualClock())
+    (ref,) = node.add(TWO)
+    answer = node.prepare(ref)
+    lose_state(node)
+    node.held = as_the_kubelet_lists(TWO)
+    let_run(node, TWO)
+    assert node.sweep() == ()
+    before = node.disk()
+    assert node.prepare(ref) == answer  # the kubelet was restarted
+    assert node.disk() == before  # not held, its file not taken away under its running containers
+
+
+@pytest.mark.parametrize("when", ["always", "second question"])
+def test_a_kubelet_that_cannot_be_asked_leaves_a_sweep_open(node: LocalNode, when: str) -> None:
+    """State and file are lost, a pod runs. The kubelet refuses more than 100 questions a second, or is being restarted."""
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    lose_state(node)
+    node.cdi.remove(ref.uid)
+    let_run(node, claim)
+    held = as_the_kubelet_lists(claim)
+    node.held = Unknown("ResourceExhausted") if when == "always" else held
+
+    def allocated() -> tuple[Claim, ...]:
+        node.held = Unknown("ResourceExhausted")  # from the second question on
+        return (claim,)
+
+    still_open = Sweep(node.parts, node.store, node.cdi.documents, allocated).once()
+    taken_up = node.parts.row(ref.uid) is not None
+    # The thread of sweeps ends for good when nothing is open.
+    assert taken_up or still_open != ()
+
+
+def test_a_device_is_held_after_another_claims_row_was_damaged(new_node: NewNode) -> None:
+    """One row that cannot be believed must not let go what other rows hold."""
+    node = new_node(clock=ManualClock())
+    held, damaged = a_claim("held"), a_claim("two", results=[a_result("gpu-1")])
+    refs = node.add(held, damaged)
+    node.prepare(*refs)
+    let_run(node, held)
+    node.unprepare(refs[0])  # deleted by force, its containers run on
+    node.delete(refs[0])
+    row = node.parts.row(refs[0].uid)
+    assert row is not None
+    assert row.held is not None
+    with closing(sqlite3.connect(node.directory / "state.db")) as db, db:
+        db.execute("UPDATE claims SET cdi_spec = cdi_spec || ' ' WHERE uid = 'uid-two'")
+    node.restart()
+    assert node.store.quarantined is not None
+    node.recover()
+    node.sweep()
+    (other,) = node.add(a_claim("other"))
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
+    new_node: NewNode,
+) -> None:
+    """The API server and the kubelet have both forgotten the pod, its containers run on, its file stands, the state is lost."""
+    node = new_node(clock=ManualClock())
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    let_run(node, claim)
+    lose_state(node)
+    node.delete(ref)
+    node.held = frozenset()
+    node.recover()
+    node.sweep()
+    (other,) = node.add(a_claim("other"))
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+def test_a_pod_that_joined_behind_a_dead_connection_keeps_its_device(node: LocalNode) -> None:
+    claim = a_claim("shared", sole=False)
+    api, clock = ScriptedApi(), ManualClock()
+    begun: list[Callable[..., None]] = []
+
+    def start(run: Callable[..., None]) -> Callable[[float], None]:
+        begun.append(run)
+        return lambda _seconds: None
+
+    follower = ClaimFollower(
+        api, node.store, A_PLACE, changed=lambda _ref: None, clock=clock, start=start
+    )
+    parts = replace(node.parts, followed=follower.followed)
+    (ref,) = node.add(claim)
+    api.claims = (claim,)
+    node.prepare(ref)
+    follower.once()
+    [(watch, _)] = follower._watches.values()
+    joined = PodUid("pod-that-joined")
+
+    def behind() -> None:
+        # The connection of the watch is dead and says nothing; the kubelet's own works.
+        clock.now += SILENT_SECONDS - 40
+        node.add(replace(claim, reserved_for=(*claim.reserved_for, joined)))
+        node.presences[joined] = RUNS
+        assert UnprepareClaims(parts)([ref]) == {ref.uid: None}  # the reconciler's, after 60 s
+
+    def run(stop: Event, wait: Callable[[Event, float], bool]) -> None:
+        watch.stop = stop
+        watch.run(wait=wait)
+
+    api.follow(run, behind)
+    row = node.parts.row(ref.uid)
+    assert row is not None, "given back while a pod runs that the claim names"
+    assert row.held is not None
+
+
+def test_what_an_admin_vouches_for_while_the_api_server_is_asked_is_kept(node: LocalNode) -> None:
+    claim = a_claim(sole=False, pods=["one"])
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    node.presences[PodUid("one")] = RUNS
+
+    def away(_ref: ClaimRef) -> Claim:
+        raise Temporary("away")
+
+    node.fetch = away
+    node.unprepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+    assert row.held.unasked
+
+    def back(wanted: ClaimRef) -> Claim:
+        # `dra-driver release` at this moment, as dra_driver.daemon.offline.vouch does it
+        with node.store.transaction("releasing") as transaction:
+            held = transaction.read(uids=[ref.uid]).claims[ref.uid].held
+            assert held is not None
+            transaction.hold(ref.uid, replace(held, by_admin=True))
+        return node.stored(wanted)
+
+    node.fetch = back
+    node.look_at_held()
+    row = node.parts.row(ref.uid)
+    assert row is None or (row.held is not None and row.held.by_admin), "the admin's word is lost"
+
+
+def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
+    new_node: NewNode,
+) -> None:
+    """Two claims of one call: the first's earlier allocation takes long to reset, the second's owner goes meanwhile."""
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    first, owner = a_claim("first"), a_claim("owner", results=[a_result("gpu-1")])
+    second = a_claim("second", results=[a_result("gpu-1")])
+    first_ref, owner_ref, second_ref = node.add(first, owner, second)
+    node.prepare(first_ref, owner_ref)
+    node.add(a_claim("first", results=[a_result("gpu-2")]))  # allocated anew
+    # Its row says Started, as after a crash: the call meets its own earlier allocation.
+    with closing(sqlite3.connect(node.directory / "state.db")) as db, db:
+        db.execute("UPDATE claims SET phase = 'Started' WHERE uid = ?", (first_ref.uid,))
+    done, begun = Event(), Event()
+
+    def reset(device: str) -> None:
+        if device == "gpu-0":
+            node.delete(owner_ref)
+            clock.now += 100  # longer than a call takes
+            with node.store.transaction("released") as transaction:
+                transaction.forget(owner_ref.uid)  # unprepared by another call meanwhile
+            node.cdi.remove(owner_ref.uid)
+            begun.set()
+            done.wait(20)
+
+    node.reset = reset
+    wait = node.parts.executor._result
+
+    def result(plan: Plan, future: Future[None], until: float, late: Late) -> DriverError | None:
+        if plan.claim == first_ref:
+            begun.wait(20)  # the manual clock passes on the other thread
+        return wait(plan, future, until, late)
+
+    node.parts.executor._result = result  # type: ignore[method-assign]
+    try:
+        answers = node.prepare(first_ref, second_ref)
+        assert isinstance(answers[first_ref.uid], Refusal)
+    finally:
+        done.set()
+        node.workers.shutdown(wait=True)
+
+
+def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: NewNode) -> None:
+    """`--release-proof unprepare` believes the kubelet's unprepare; it has not come."""
+    node = new_node()
+    node.believes_unprepare = True
+    claim = a_claim(results=[a_result("gpu-0"), a_result("gpu-1")])
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    node.cdi.remove(ref.uid)
+    lose_state(node)
+    node.held = as_the_kubelet_lists(claim)
+    node.inventory = an_inventory(1)
+    (sentence,) = node.sweep()
+    assert "cannot be taken up" in sentence
+    assert node.parts.row(ref.uid) is not None
+    node.backend_calls.clear()
+    node.restart()
+    node.recover()
+    assert node.backend_calls == []  # gpu-0 is in use, the kubelet says so
+
+
+def test_of_a_lost_claim_the_device_that_nobody_else_has_stays_its_own(new_node: NewNode) -> None:
+    """Its file is lost too, and one of its two devices was prepared for another claim before it could be taken up."""
+    node = new_node(clock=ManualClock())
+    (ref,) = node.add(TWO)
+    node.prepare(ref)
+    lose_state(node)
+    node.cdi.remove(ref.uid)
+    let_run(node, TWO)
+    node.held = as_the_kubelet_lists(TWO)
+    rival, other = node.add(a_claim("rival"), a_claim("other", results=[a_result("gpu-1")]))
+    node.prepare(rival)
+    node.sweep()
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+def test_of_a_lost_claim_that_is_allocated_anew_the_device_that_its_pod_has_stays_its_own(
+    new_node: NewNode,
+) -> None:
+    """The kubelet names pool and device of a pod that runs; the file is lost, the API server has another allocation."""
+    node = new_node(clock=ManualClock())
+    claim = a_claim("named", sole=False)
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    lose_state(node)
+    node.cdi.remove(ref.uid)
+    let_run(node, claim)
+    node.held = as_the_kubelet_lists(claim)
+    node.add(a_claim("named", sole=False, results=[a_result("gpu-3")]))
+    (sentence,) = node.sweep()
+    assert "which is not what it is allocated now" in sentence
+    (other,) = node.add(a_claim("other"))
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+def test_the_stand_in_lists_cdi_devices_as_the_kubelet_does() -> None:
+    """Kubelet 1.37.1, cm/container_manager_linux.go:1081: `cdiDevices` is made once for each driver, and not for each device."""
+    devices = (
+        dra_v1_pb2.Device(pool_name=A_POOL, device_name="gpu-0", cdi_device_ids=["a"]),
+        dra_v1_pb2.Device(pool_name=A_POOL, device_name="gpu-1", cdi_device_ids=["b"]),
+    )
+    listed = dynamic_resource(ClaimInfo(a_ref(), A_DRIVER, devices=devices))
+    names = [[cdi.name for cdi in found.cdi_devices] for found in listed.claim_resources]
+    assert names == [["a"], ["a", "b"]]
