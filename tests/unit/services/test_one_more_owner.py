@@ -73,6 +73,7 @@ def test_a_lost_claim_of_two_devices_is_answered_as_before_where_the_api_server_
 ) -> None:
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)[ref.uid]
+    assert not isinstance(answer, Refusal)
     lose_state(node)
     node.delete(ref)
     node.held = as_the_kubelet_lists(TWO)
