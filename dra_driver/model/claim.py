@@ -26,7 +26,12 @@ class ClaimRef:
     uid: ClaimUid
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name} (uid {self.uid})"
+        return f"{self.namespace}/{self.name} (uid {self.uid})" if self.name else f"uid {self.uid}"
+
+    @property
+    def word(self) -> str:
+        """What commands take: `namespace/name`, or the UID of a claim whose name nobody knows any more."""
+        return f"{self.namespace}/{self.name}" if self.name else self.uid
 
 
 @dataclass(frozen=True, slots=True)

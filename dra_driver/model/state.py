@@ -136,6 +136,11 @@ class HeldDevice:
     share_id: ShareId = NO_SHARE
     cdi_ids: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> DeviceKey:
+        """What the claim owns by it, unless it has admin access."""
+        return DeviceKey(self.pool, self.device, self.share_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:

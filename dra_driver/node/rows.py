@@ -60,7 +60,7 @@ def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
 
 
 def load_claim(row: Row) -> PreparedClaim:
-    """The claim of a row. Raises sqlite3.DatabaseError, as for a damaged page, when it is not what was written."""
+    """The claim of a row. Raises DamagedRow, as SQLite would for a damaged page, when it is not what was written."""
     uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
@@ -79,10 +79,16 @@ def load_claim(row: Row) -> PreparedClaim:
         # Over the entries as they stand: a newer driver may have written more into them.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged(f"the row of claim {uid!a} cannot be read: {error}") from error
+        raise DamagedRow(f"the row of claim {uid!a} cannot be read: {error}") from error
     if digests != expected:
-        raise damaged(f"the row of claim {ref} is not as it was written")
+        raise DamagedRow(f"the row of claim {ref} is not as it was written")
     return claim
+
+
+class DamagedRow(sqlite3.DatabaseError):
+    """A row is not as it was written; the others may be."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 def damaged(what: str) -> sqlite3.DatabaseError:

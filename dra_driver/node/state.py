@@ -35,12 +35,14 @@ from dra_driver.node.published import dump_published, load_published
 from dra_driver.node.rows import (
     COLUMNS,
     OLDER_COLUMNS,
+    DamagedRow,
     damaged,
     dump_claim,
     dump_held,
     dump_users,
     load_claim,
 )
+from dra_driver.node.salvage import held_rows
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
 SCHEMA = 3
@@ -292,8 +294,12 @@ class StateStore:
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error, self.path):
                     raise
-                self.quarantined = _set_aside(self.path, self._guard, self._point)
-            return self._connect(alone=alone)
+                self.quarantined = aside = _set_aside(self.path, self._guard, self._point)
+                believed = held_rows(aside) if isinstance(error, DamagedRow) else ()
+            db = self._connect(alone=alone)
+            for row in believed:
+                StateTransaction(db, self.boot_id).start(row)
+            return db
 
     def _connect(self, *, alone: bool) -> sqlite3.Connection:
         close_files(self.path)
@@ -307,9 +313,9 @@ class StateStore:
             # Where the filesystem cannot do WAL, SQLite answers the mode that it keeps: the rollback journal.
             db.execute("PRAGMA journal_mode = WAL").fetchone()
             db.execute("PRAGMA synchronous = FULL")
-            _check(db)
             if seen is not None:
                 _check_log(db, self.path, seen)
+            _check(db)
             _migrate(db)
         except BaseException:
             db.close()

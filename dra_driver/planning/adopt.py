@@ -7,12 +7,29 @@ in use. The API server need not know the claim, and may be wrong about it: it ma
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
-from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
-from dra_driver.model.state import HeldDevice, NodeState, Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.allocation import allocation_digest, cdi_name, own_results
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, ShareId
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Held,
+    HeldDevice,
+    NodeState,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+)
+from dra_driver.planning.allocation import (
+    allocation_digest,
+    cdi_name,
+    own_cdi_ids,
+    own_results,
+)
 from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
 from dra_driver.planning.prepare import NodePlace, users_of
 
@@ -29,16 +46,12 @@ def plan_adoption(
             f"{', '.join(named)}; delete the pod when it can be spared"
         )
     devices = tuple(
-        PreparedDevice(
-            request_names=(),
-            pool=device.pool,
-            device=device.device,
-            cdi_ids=device.cdi_ids,
+        replace(
+            device,
             uuid=_value(variables, device.cdi_ids, device_variable(device.device, device.share_id)),
-            share_id=device.share_id,
             admin_access=_value(variables, device.cdi_ids, ADMIN_VARIABLE) == "true",
         )
-        for device in sorted(set(held), key=lambda device: (device.device, device.share_id))
+        for device in _named_devices(held)
     )
     claim = PreparedClaim(ref, Phase.STARTED, boot_id, devices, text)
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
@@ -69,43 +82,90 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
 
 
 def plan_reservation(
-    claim: Claim, names: Collection[str], *, place: NodePlace, state: NodeState
+    ref: ClaimRef,
+    held: Collection[HeldDevice],
+    claim: Claim | None,
+    *,
+    driver: DriverName,
+    state: NodeState,
 ) -> Plan | None:
-    """The row of a claim whose document is lost and cannot be made anew, as after its device has vanished too: what is left of it stays its own.
+    """The row of a claim whose document is lost and cannot be made anew: of the devices that the kubelet names, those that are nobody's.
 
-    `names` are what the kubelet told the containers, `state` has the owners of the claim's keys. None where the claim is allocated
-    something else by now, or where somebody has a device of it.
+    The kubelet tells neither of admin access nor of pods: `claim` does, if the API server knows it. `state` has the owners of the
+    devices' keys. None where nothing is left for the claim.
     """
-    results = own_results(claim, place.driver)
-    digest = allocation_digest(claim, place.driver)
-    own_names = [
-        f"{place.cdi_kind}={cdi_name(claim.ref.uid, digest, result)}" for result in results
-    ]
-    devices = _devices_of(results, own_names, {})
-    row = PreparedClaim(claim.ref, Phase.STARTED, state.boot_id, devices, "", users_of(claim))
-    taken = any(state.owners.get(key, claim.ref) != claim.ref for key in row.owned)
-    if taken or not set(own_names).issuperset(names):
-        return None
-    return Plan(claim.ref, (MarkStarted(row),), devices)
-
-
-def plan_reservation_by_kubelet(
-    ref: ClaimRef, held: Collection[HeldDevice], *, state: NodeState
-) -> Plan | Refusal:
-    """The row of a claim of which only the kubelet knows: the devices that it names stay the claim's own.
-
-    It does not tell of admin access: such a claim counts as an owner until the API server names it. `state` has the owners of the
-    devices' keys. Refused where somebody has one of the devices.
-    """
+    results = own_results(claim, driver) if claim is not None else ()
+    is_same = {result.key for result in results}.issuperset(device.key for device in held)
+    admin = {result.key for result in results if result.admin_access and is_same}
     devices = tuple(
-        PreparedDevice((), one.pool, one.device, one.cdi_ids, "", one.share_id, admin_access=False)
-        for one in sorted(set(held), key=lambda one: (one.device, one.share_id))
+        replace(device, admin_access=device.key in admin)
+        for device in _named_devices(held)
+        if device.key in admin or state.owners.get(device.key, ref) == ref
+    )
+    if not devices:
+        return None
+    # Who was there before it was allocated anew has no name any more.
+    users = NOBODY_KNOWN if claim is None else replace(users_of(claim), unnamed=not is_same)
+    row = PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, "", users)
+    return Plan(ref, (MarkStarted(row),), devices)
+
+
+def plan_hold(
+    uid: ClaimUid,
+    text: str,
+    held: Held,
+    *,
+    place: NodePlace,
+    inventory: Inventory,
+    state: NodeState,
+) -> Plan | None:
+    """The row of a claim that is gone and of which a CDI document is all that is left: its containers may run on.
+
+    Kubelet and API server forget a pod whose containers still run. So the devices that the document describes stay held, but those that
+    `state` gives an owner; None where none is left. Nobody knows the claim's name any more.
+    """
+    ref = ClaimRef("", "", uid)
+    devices = tuple(
+        PreparedDevice((), place.pool, device, (name,), uuid="", share_id=share)
+        for name, variables in _variables_by_device(text).items()
+        for device, share in _described(uid, name, inventory)
+        if variables.get(ADMIN_VARIABLE) != "true"
+        and state.owners.get(DeviceKey(place.pool, device, share), ref) == ref
     )
     row = PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, "")
-    owner = next((state.owners[key] for key in row.owned if key in state.owners), None)
-    if owner is not None:
-        return Refusal(f"a device of it is prepared for claim {owner}; delete the pod of one")
-    return Plan(ref, (MarkStarted(row),), devices)
+    return Plan(ref, (MarkStarted(row), MarkHeld(uid, held)), devices) if devices else None
+
+
+def described_keys(
+    uid: ClaimUid, text: str, *, place: NodePlace, inventory: Inventory
+) -> list[DeviceKey]:
+    """What a claim's CDI document describes."""
+    return [
+        DeviceKey(place.pool, device, share)
+        for name in _variables_by_device(text)
+        for device, share in _described(uid, name, inventory)
+    ]
+
+
+def _described(
+    uid: ClaimUid, name: str, inventory: Inventory
+) -> Iterator[tuple[DeviceName, ShareId]]:
+    """Device and share of a full CDI name. The hardware tells where the device's name ends, if it still has it."""
+    found = re.fullmatch(rf"[^=]+={re.escape(uid)}(?:-[0-9a-f]{{8}})?-(.+)", name)
+    if found:
+        fitting = [one for one in inventory.by_name if found[1].startswith(f"{one}-")]
+        device = max(fitting, key=len, default=found[1])
+        if found[1] in inventory.by_name:
+            device = found[1]
+        yield DeviceName(device), ShareId(found[1].removeprefix(device).removeprefix("-"))
+
+
+def _named_devices(held: Collection[HeldDevice]) -> tuple[PreparedDevice, ...]:
+    """As the kubelet names them; it does not know their requests."""
+    return tuple(
+        PreparedDevice((), one.pool, one.device, own_cdi_ids(one), uuid="", share_id=one.share_id)
+        for one in sorted(set(held), key=lambda one: (one.device, one.share_id))
+    )
 
 
 def _devices_of(

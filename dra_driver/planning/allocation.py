@@ -8,11 +8,12 @@ another. The same allocation makes the same names again, in every process.
 
 import json
 import re
+from dataclasses import replace
 from hashlib import blake2b
 
 from dra_driver.model.claim import AllocationResult, Claim
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, ShareId
-from dra_driver.model.state import PreparedClaim
+from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
+from dra_driver.model.state import HeldDevice, PreparedClaim
 
 _DIGEST_BYTES = 4
 
@@ -45,11 +46,25 @@ def cdi_name(uid: ClaimUid, allocation: str, result: AllocationResult) -> str:
     return "-".join(part for part in parts if part)
 
 
-def claim_uid_in(cdi_id: str, device: DeviceName, share_id: ShareId) -> ClaimUid | None:
-    """Whose device it is, by the full name that `cdi_name` made; None for a name that was not made so."""
-    own = "-".join(part for part in (device, share_id) if part)
-    found = re.fullmatch(rf"[^=]+=(.+?)(-[0-9a-f]{{8}})?-{re.escape(own)}", cdi_id)
-    return ClaimUid(found[1]) if found else None
+def claim_uid_of(held: HeldDevice) -> ClaimUid | None:
+    """Whose device it is, by the names that `cdi_name` made; None where the kubelet lists no such name beside it.
+
+    The kubelet lists beside a device also the names of the claim's devices before it.
+    """
+    own = "-".join(part for part in (held.device, held.share_id) if part)
+    names = [name.partition("=")[2] for name in held.cdi_ids]
+    for name in names:
+        found = re.fullmatch(rf"(.+?)(-[0-9a-f]{{{2 * _DIGEST_BYTES}}})?-{re.escape(own)}", name)
+        if found and all(other.startswith(f"{found[1]}-") for other in names):
+            return ClaimUid(found[1])
+    return None
+
+
+def own_cdi_ids(held: HeldDevice) -> tuple[str, ...]:
+    """Of the names that the kubelet lists beside a device, its own; all of them where none was made here."""
+    uid = claim_uid_of(held)
+    alone = (name for name in held.cdi_ids if claim_uid_of(replace(held, cdi_ids=(name,))) == uid)
+    return tuple(alone) if uid is not None else held.cdi_ids
 
 
 def is_allocation_of(row: PreparedClaim, claim: Claim, driver: DriverName, cdi_kind: str) -> bool:

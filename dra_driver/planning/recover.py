@@ -52,8 +52,9 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
         drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
         again: tuple[Step, ...] = (MarkStartedAgain(uid),) if claim.phase is Phase.PREPARED else ()
         return drop + again
-    # An empty document is none: the claim was only reserved (`dra_driver.planning.adopt.plan_reservation`).
-    if claim.phase is Phase.STARTED and claim.cdi_spec and file == claim.cdi_spec:
+    if not claim.cdi_spec:
+        return ()  # only reserved (`dra_driver.planning.adopt.plan_reservation`): its devices may be in use
+    if claim.phase is Phase.STARTED and file == claim.cdi_spec:
         return (MarkPrepared(uid),)
     if claim.phase is Phase.STARTED:
         return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))

@@ -5,11 +5,11 @@ No API server is needed: it may be away, or restored to yesterday and giving the
 of the requests, is filled in when it knows the claim.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
+from dra_driver.model.ids import ClaimUid, DriverName
 from dra_driver.model.plan import (
     Conflict,
     MarkPrepared,
@@ -18,19 +18,22 @@ from dra_driver.model.plan import (
     Refusal,
     WriteCdiSpec,
 )
-from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.model.state import Held, HeldDevice, PreparedClaim, Unknown
 from dra_driver.planning.adopt import (
+    described_keys,
     plan_adoption,
     plan_adoption_of,
+    plan_hold,
     plan_reservation,
-    plan_reservation_by_kubelet,
 )
-from dra_driver.planning.allocation import claim_uid_in, is_allocation_of
+from dra_driver.planning.allocation import claim_uid_of, is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import Documents, WholeStore
 from dra_driver.services.release import HeldClaims, is_of
+
+FORGOTTEN = "a lost state forgot it, and its claim is gone"
 
 
 def take_up_held(
@@ -43,15 +46,15 @@ def take_up_held(
 ) -> Mapping[ClaimUid, str]:
     """Take up the claims of CDI files that no row knows and a pod holds; answers what failed, claim by claim.
 
-    A start that finds no row at all also reserves what the kubelet names and no file describes; later the kubelet may just not have
+    A start that finds no row, or held ones alone, also reserves what the kubelet names and no file describes; later the kubelet may just not have
     written down yet that it unprepared it. The kubelet is asked only if there is something to take up.
     """
     # Files before rows: whoever writes a file has committed its row before.
     files = documents()
     with store.reading() as state:
-        rows = {claim.ref.uid for claim in state.all_claims()}
-    orphans = files.keys() - rows
-    is_lost = at_start and not rows
+        rows = {claim.ref.uid: claim for claim in state.all_claims()}
+    orphans = files.keys() - rows.keys()
+    is_lost = at_start and all(row.held is not None for row in rows.values())
     devices = held() if orphans or is_lost else frozenset()
     if isinstance(devices, Unknown):
         return {}
@@ -71,12 +74,7 @@ def take_up_held(
 
 
 def _named(devices: Collection[HeldDevice], driver: DriverName) -> set[ClaimUid]:
-    found = (
-        claim_uid_in(name, device.device, device.share_id)
-        for device in devices
-        if device.driver == driver
-        for name in device.cdi_ids
-    )
+    found = (claim_uid_of(device) for device in devices if device.driver == driver)
     return {uid for uid in found if uid is not None}
 
 
@@ -89,21 +87,43 @@ def _take_up(
         parts.store.transaction("recovered") as transaction,
     ):
         text = parts.cdi.read(ref.uid)
-        keys = [DeviceKey(device.pool, device.device, device.share_id) for device in held]
-        state = transaction.read(uids=[ref.uid], keys=keys)
+        state = transaction.read(uids=[ref.uid], keys=[device.key for device in held])
         if ref.uid in state.claims or (text is None and not reserve):
             return ""  # the kubelet unprepared it, or prepared it, meanwhile
-        plan = (
+        plan: Plan | Refusal | None = (
             Refusal("its CDI file is gone; it is written again when the API server knows the claim")
             if text is None
             else plan_adoption(ref, held, text, boot_id=state.boot_id)
         )
         reason = plan.reason if isinstance(plan, Refusal) else ""
         if reason and reserve:
-            plan = plan_reservation_by_kubelet(ref, held, state=state)
+            plan = plan_reservation(ref, held, None, driver=parts.place.driver, state=state)
         if isinstance(plan, Plan):
             parts.executor.mark(transaction, plan.steps)
     return reason
+
+
+def hold_described(parts: NodeParts, uid: ClaimUid) -> bool:
+    """Take the CDI file of a claim away that no row, no pod and no API server knows; its devices are held. False where a row knows it.
+
+    Raises DriverError.
+    """
+    until = parts.clock() + CALL_SECONDS
+    with parts.lock([f"claim-{uid}"], until, "removing its CDI file"):
+        inventory = parts.inventory()
+        place = parts.place
+        with parts.store.transaction("recovered") as transaction:
+            text = parts.cdi.read(uid) or ""
+            keys = described_keys(uid, text, place=place, inventory=inventory)
+            state = transaction.read(uids=[uid], keys=keys)
+            if uid in state.claims:
+                return False  # the kubelet prepared it meanwhile
+            held = Held(FORGOTTEN, parts.now())
+            plan = plan_hold(uid, text, held, place=place, inventory=inventory, state=state)
+            if plan is not None:
+                parts.executor.mark(transaction, plan.steps)
+        parts.cdi.remove(uid)
+    return True
 
 
 def lacks_document(claim: PreparedClaim) -> bool:
@@ -135,29 +155,32 @@ def name_requests(parts: NodeParts, claim: Claim) -> None:
                 transaction.add_users(claim.ref.uid, row.users)
 
 
-def take_up_allocated(
-    parts: NodeParts, claim: Claim, held: Callable[[], Collection[HeldDevice]]
-) -> str:
+def take_up_allocated(parts: NodeParts, claim: Claim, held: HeldClaims) -> str:
     """Take up an allocated claim that no row knows, and that has a file or a pod; answers why it could not be, or nothing.
 
-    Nothing is configured: the devices may be in use. `held` is what pods hold of the claim now. Where none of its pods runs and its file
-    is gone, as after a boot, nothing stands that was set up: its devices are reserved, and the kubelet's next prepare does the rest.
-    Where the file cannot be made anew, its devices are reserved too, and the next sweep tries again.
+    Nothing is configured: the devices may be in use. `held` asks the kubelet. Where none of the claim's pods runs and its file is gone,
+    as after a boot, nothing stands that was set up: its devices are reserved, and the kubelet's next prepare does the rest. Where the
+    file cannot be made anew, its devices are reserved too, and the next sweep tries again.
     """
     until = parts.clock() + CALL_SECONDS
     with parts.lock([f"claim-{claim.ref.uid}"], until, "taking it up"):
         # Asked before the transaction, for which everybody else waits.
         runs = parts.usage.may_run(users_of(claim))
-        return _take_up_allocated(parts, claim, held(), runs=runs)
+        devices = held()
+        if isinstance(devices, Unknown):
+            return _take_up_allocated(parts, claim, (), devices.reason, runs=runs)
+        mine = [one for one in devices if is_of(one, claim.ref, parts.place.driver)]
+        return _take_up_allocated(parts, claim, mine, "", runs=runs)
 
 
 def _take_up_allocated(
-    parts: NodeParts, claim: Claim, held: Collection[HeldDevice], *, runs: bool
+    parts: NodeParts, claim: Claim, held: Collection[HeldDevice], unknown: str, *, runs: bool
 ) -> str:
     uid, place = claim.ref.uid, parts.place
     with parts.store.transaction("recovered") as transaction:
         text = parts.cdi.read(uid)
-        state = transaction.read(uids=[uid], keys=own_keys(claim, place))
+        keys = [*own_keys(claim, place), *(device.key for device in held)]
+        state = transaction.read(uids=[uid], keys=keys)
         row = state.claims.get(uid)
         if row is not None and not (lacks_document(row) and row.held is None):
             return ""  # the kubelet prepared it, or unprepares it, meanwhile
@@ -166,19 +189,19 @@ def _take_up_allocated(
             if text is None
             else plan_adoption_of(claim, text, place=place, boot_id=state.boot_id)
         )
-        names = {name for device in held for name in device.cdi_ids}
-        if names and not isinstance(plan, Plan):
+        if held and not isinstance(plan, Plan):
             plan = _file_again(
                 plan_prepare(
                     claim.ref, claim, place=place, inventory=parts.inventory(), state=state
                 ),
-                names,
+                {name for device in held for name in device.cdi_ids},
                 runs=runs,
             )
         if plan is None:
-            return ""  # without file and pod: unprepared meanwhile
+            # Without file and pod it was unprepared meanwhile.
+            return f"the kubelet cannot tell whether a pod holds it: {unknown}" if unknown else ""
         if isinstance(plan, Refusal):
-            reserved = plan_reservation(claim, names, place=place, state=state) if names else None
+            reserved = plan_reservation(claim.ref, held, claim, driver=place.driver, state=state)
             if reserved is not None:
                 parts.executor.mark(transaction, reserved.steps)
             return plan.reason

@@ -4,7 +4,8 @@
 * Claims that a pod holds or whose CDI file exists, but that the state does not know (it was lost): if they are still
   allocated from this node they are taken up as they stand, and nothing is configured, for their devices may be in use. Where the API
   server does not know the claim or does not answer, a claim that a pod holds is taken up as its CDI file and the kubelet
-  describe it. A file whose claim is gone and that no pod holds is removed.
+  describe it. A file whose claim is gone and that no pod holds is removed, and its devices are held: kubelet and API server
+  forget a pod whose containers still run.
 * Claims whose pods the state does not know, because another version of the driver wrote the row: the claim names them.
 * Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`, as soon as it
   is shown that nothing uses their devices.
@@ -23,6 +24,7 @@ from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.adopt import (
+    hold_described,
     lacks_document,
     lacks_requests,
     name_requests,
@@ -101,17 +103,8 @@ class Sweep:
             elif uid in failures:
                 unresolved.append(failures[uid])
             elif not self._is_held(ClaimRef("", "", uid), held):
-                removed += self._remove_orphan(uid)
+                removed += hold_described(self._parts, uid)
         return unresolved, removed
-
-    def _remove_orphan(self, uid: ClaimUid) -> int:
-        parts = self._parts
-        with parts.lock([f"claim-{uid}"], parts.clock() + CALL_SECONDS, "removing its CDI file"):
-            with parts.store.reading() as state:
-                if uid in state.read(uids=[uid]).claims:
-                    return 0  # the kubelet prepared it meanwhile
-            parts.cdi.remove(uid)
-        return 1
 
     def _held_unknown(
         self, claims: Mapping[ClaimUid, PreparedClaim], held: Collection[HeldDevice] | Unknown
@@ -144,23 +137,16 @@ class Sweep:
 
     def _adopt(self, claim: Claim) -> list[str]:
         try:
-            reason = take_up_allocated(self._parts, claim, lambda: self._held_of(claim.ref))
+            reason = take_up_allocated(self._parts, claim, self._parts.releasable.held)
         except DriverError as error:
             reason = str(error)
         return [not_taken_up(claim.ref, reason)] if reason else []
-
-    def _held_of(self, ref: ClaimRef) -> Collection[HeldDevice]:
-        held = self._parts.releasable.held()
-        if isinstance(held, Unknown):
-            return ()
-        driver = self._parts.place.driver
-        return [device for device in held if is_of(device, ref, driver)]
 
     def _forgotten_claims(
         self, claims: Collection[PreparedClaim], held: Collection[HeldDevice] | Unknown
     ) -> tuple[list[str], int]:
         if isinstance(held, Unknown):
-            return [f"prepared claims cannot be checked: {held.reason}"] if claims else [], 0
+            return [f"whether pods hold claims cannot be checked: {held.reason}"], 0
         unresolved: list[str] = []
         released = 0
         for claim in claims:

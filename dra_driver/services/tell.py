@@ -62,7 +62,7 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 "Warning",
                 "DevicesHeld",
                 f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, or "
-                f"`dra-driver release {claim.namespace}/{claim.name}` on this node",
+                f"`dra-driver release {claim.word}` on this node",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(

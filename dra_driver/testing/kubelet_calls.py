@@ -177,21 +177,22 @@ def checked(
 
 
 def dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
-    return podresources_v1_pb2.DynamicResource(
-        claim_name=info.ref.name,
-        claim_namespace=info.ref.namespace,
-        claim_resources=[
+    """As kubelet 1.37 lists it: each device of a driver with the CDI devices of those before it as well."""
+    names: list[str] = []
+    resources: list[podresources_v1_pb2.ClaimResource] = []
+    for device in info.devices:
+        names += device.cdi_device_ids
+        resources.append(
             podresources_v1_pb2.ClaimResource(
-                cdi_devices=[
-                    podresources_v1_pb2.CDIDevice(name=cdi) for cdi in device.cdi_device_ids
-                ],
+                cdi_devices=[podresources_v1_pb2.CDIDevice(name=name) for name in names],
                 driver_name=info.driver,
                 pool_name=device.pool_name,
                 device_name=device.device_name,
                 share_id=getattr(device, "share_id", "") or None,
             )
-            for device in info.devices
-        ],
+        )
+    return podresources_v1_pb2.DynamicResource(
+        claim_name=info.ref.name, claim_namespace=info.ref.namespace, claim_resources=resources
     )
 
 

@@ -7,10 +7,27 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
+from dra_driver.model.claim import Claim
 from dra_driver.model.ids import DeviceName, ShareId
-from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
-from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.adopt import plan_adoption, plan_adoption_of, plan_reservation
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Held,
+    HeldDevice,
+    NodeState,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
+from dra_driver.planning.adopt import (
+    described_keys,
+    plan_adoption,
+    plan_adoption_of,
+    plan_hold,
+    plan_reservation,
+)
 from dra_driver.planning.edits import device_variable
 from dra_driver.planning.prepare import own_keys, plan_prepare
 from dra_driver.testing.builders import (
@@ -110,28 +127,105 @@ def test_a_claim_that_is_not_allocated_has_no_document() -> None:
     assert isinstance(plan_adoption_of(empty, "{", place=A_PLACE, boot_id=A_BOOT), Refusal)
 
 
+def as_listed(*names: str) -> list[HeldDevice]:
+    """As the kubelet lists the devices of `CLAIM`, each with the names of those before it as well."""
+    plan = plan_prepare(
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+    )
+    assert isinstance(plan, Plan)
+    listed: list[HeldDevice] = []
+    ids: tuple[str, ...] = ()
+    for device in plan.devices:
+        ids = (*ids, *device.cdi_ids)
+        key = (A_DRIVER, device.pool, device.device, device.share_id, ids)
+        listed.append(HeldDevice(CLAIM.ref.namespace, CLAIM.ref.name, *key))
+    return [one for one in listed if one.device in names or not names]
+
+
+def reserve(held: list[HeldDevice], claim: Claim | None, state: NodeState) -> PreparedClaim | None:
+    found = plan_reservation(CLAIM.ref, held, claim, driver=A_DRIVER, state=state)
+    if found is None:
+        return None
+    (step,) = found.steps
+    assert isinstance(step, MarkStarted)
+    assert step.claim.devices == found.devices
+    return step.claim
+
+
 def test_what_cannot_be_described_any_more_is_reserved() -> None:
     plan = plan_prepare(
         CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
     )
     assert isinstance(plan, Plan)
     lost = plan.steps[0].claim
-    named = [name for device in plan.devices[:2] for name in device.cdi_ids]
-    found = plan_reservation(CLAIM, named, place=A_PLACE, state=a_state())
-    assert isinstance(found, Plan)
-    (step,) = found.steps
-    assert step == MarkStarted(replace(lost, cdi_spec="", devices=found.devices))
-    assert [replace(device, uuid="") for device in lost.devices] == list(found.devices)
+    devices = tuple(
+        replace(device, request_names=(), uuid="")
+        for device in sorted(lost.devices, key=lambda device: device.device)
+    )
+    row = reserve(as_listed(), CLAIM, a_state())
+    assert row == replace(lost, cdi_spec="", devices=devices)
+    # Without the API server nobody knows of pods and of admin access.
+    row = reserve(as_listed(), None, a_state())
+    assert row is not None
+    assert row.users == NOBODY_KNOWN
+    assert [device.admin_access for device in row.devices] == [False] * 3
 
 
-def test_nothing_is_reserved_that_is_allocated_otherwise_or_taken() -> None:
-    other = [f"{KIND}=uid-claim-gpu-1"]
-    assert plan_reservation(CLAIM, other, place=A_PLACE, state=a_state()) is None
-    (owned, *_) = own_keys(CLAIM, A_PLACE)
-    taken = replace(a_state(), owners={owned: a_ref("another")})
-    assert plan_reservation(CLAIM, (), place=A_PLACE, state=taken) is None
-    mine = replace(a_state(), owners={owned: CLAIM.ref})
-    assert plan_reservation(CLAIM, (), place=A_PLACE, state=mine) is not None
+def test_of_a_claim_that_was_allocated_anew_the_users_have_no_names() -> None:
+    row = reserve(as_listed(), a_claim(results=[a_result("gpu-1")]), a_state())
+    assert row is not None
+    assert row.users == Users(("pod-claim",), sole=True, unnamed=True)
+    assert len(row.owned) == 3
+
+
+def test_what_somebody_has_by_now_is_not_reserved() -> None:
+    owned = {key: a_ref("another") for key in own_keys(CLAIM, A_PLACE)[:1]}
+    row = reserve(as_listed(), CLAIM, replace(a_state(), owners=owned))
+    assert row is not None
+    assert [device.device for device in row.devices] == ["gpu-0", "gpu-9"]
+    assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=owned)) is None
+    own = dict.fromkeys(owned, CLAIM.ref)
+    assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=own)) is not None
+
+
+GONE = Held("it is gone", "2026-01-02T03:04:05Z")
+
+
+@pytest.mark.parametrize("hardware", [an_inventory(2), an_inventory(0)])
+def test_what_a_document_of_a_claim_that_is_gone_describes_is_held(hardware: Inventory) -> None:
+    devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
+    text = document(*devices, admin=("gpu-9",))
+    plan = plan_hold(REF.uid, text, GONE, place=A_PLACE, inventory=hardware, state=a_state())
+    assert plan is not None
+    started, marked = plan.steps
+    assert isinstance(started, MarkStarted)
+    assert marked == MarkHeld(REF.uid, GONE)
+    assert started.claim.ref.word == REF.uid
+    keys = [(key.device, key.share) for key in started.claim.owned]
+    # Where its name ends only the hardware tells.
+    assert keys == [("gpu-1", ""), ("gpu-0", "s1") if hardware.devices else ("gpu-0-s1", "")]
+    described = described_keys(REF.uid, text, place=A_PLACE, inventory=hardware)
+    assert set(started.claim.owned) < set(described)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", document(held("gpu-0")).replace("uid-claim", "another")]
+)
+def test_nothing_is_held_for_a_document_of_nothing(text: str) -> None:
+    hardware = an_inventory(2)
+    place, state = A_PLACE, a_state()
+    assert plan_hold(REF.uid, text, GONE, place=place, inventory=hardware, state=state) is None
+    assert described_keys(REF.uid, text, place=place, inventory=hardware) == []
+
+
+def test_what_somebody_has_by_now_is_not_held() -> None:
+    text = document(held("gpu-0"))
+    (key,) = described_keys(REF.uid, text, place=A_PLACE, inventory=an_inventory(2))
+    taken = replace(a_state(), owners={key: a_ref("another")})
+    assert (
+        plan_hold(REF.uid, text, GONE, place=A_PLACE, inventory=an_inventory(2), state=taken)
+        is None
+    )
 
 
 def test_the_row_is_told_from_what_stands_on_the_node() -> None:

@@ -124,7 +124,9 @@ def test_a_start_without_any_row_reserves_what_the_kubelet_alone_still_knows(
     if text is not None:
         node.cdi.write(ref.uid, text)
     lose_state(node)
-    node.held = frozenset({held_by(ref, claim=mine), replace(held_by(ref), driver="nic.example.com")})
+    node.held = frozenset(
+        {held_by(ref, claim=mine), replace(held_by(ref), driver="nic.example.com")}
+    )
     assert text is not None or take_up(node) == {}
     assert node.disk().claims == {}
     found = take_up_held(

@@ -167,14 +167,24 @@ def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(
     assert set(node.disk().claims) == {ref.uid}
 
 
-def test_a_file_whose_claim_is_gone_and_that_no_pod_holds_is_removed(node: LocalNode) -> None:
+def test_a_file_whose_claim_is_gone_and_that_no_pod_holds_is_removed_and_its_devices_are_held(
+    node: LocalNode,
+) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
     node.delete(ref)
     assert node.sweep() == ()
-    assert node.disk() == Disk()
+    assert (node.disk().claims, node.disk().files) == ({ref.uid: ("Started", "boot-1")}, {})
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
     assert node.events[-1] == Recovered(rewritten=0, released=0, removed_files=1)
+    # Until the next boot.
+    node.restart(boot_id="boot-2")
+    node.recover()
+    node.look_at_held()
+    assert node.disk() == Disk()
 
 
 def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNode) -> None:
@@ -186,6 +196,7 @@ def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNod
     node.held = UNKNOWN
     assert node.sweep() == (
         "CDI file of claim uid uid-claim: the claim is gone, but a pod may hold it; the file stays",
+        "whether pods hold claims cannot be checked: pod-resources are not served",
     )
     assert node.disk().files == files
     node.held = frozenset()
@@ -338,11 +349,11 @@ def test_a_file_and_a_pod_that_do_not_fit_the_allocation_are_named(node: LocalNo
     assert (
         "the kubelet names k8s.gpu.dra-driver.dev/claim=uid-claim-a5186d79-gpu-0, more" in sentence
     )
+    node.held = UNKNOWN
+    assert "which is not what it is allocated now; delete its pods" in node.sweep()[0]
     node.held = frozenset()
     (sentence,) = node.sweep()
     assert "which is not what it is allocated now; delete its pods" in sentence
-    node.held = UNKNOWN
-    assert "which is not what it is allocated now; delete its pods" in node.sweep()[0]
     node.cdi.remove(ref.uid)
 
 
@@ -401,7 +412,9 @@ def test_nothing_is_released_when_the_kubelet_cannot_be_asked(node: LocalNode) -
     before = node.disk()
     node.delete(ref)
     node.held = UNKNOWN
-    assert node.sweep() == ("prepared claims cannot be checked: pod-resources are not served",)
+    assert node.sweep() == (
+        "whether pods hold claims cannot be checked: pod-resources are not served",
+    )
     assert node.disk() == before
 
 
