@@ -9,9 +9,8 @@ from threading import Event
 
 import pytest
 
-from dra_driver.errors import Temporary
 from dra_driver.kubelet.pb import dra_v1_pb2
-from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.claim import Claim
 from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
@@ -195,36 +194,6 @@ def test_a_pod_that_joined_behind_a_dead_connection_keeps_its_device(node: Local
     row = node.parts.row(ref.uid)
     assert row is not None, "given back while a pod runs that the claim names"
     assert row.held is not None
-
-
-def test_what_an_admin_vouches_for_while_the_api_server_is_asked_is_kept(node: LocalNode) -> None:
-    claim = a_claim(sole=False, pods=["one"])
-    (ref,) = node.add(claim)
-    node.prepare(ref)
-    node.presences[PodUid("one")] = RUNS
-
-    def away(_ref: ClaimRef) -> Claim:
-        raise Temporary("away")
-
-    node.fetch = away
-    node.unprepare(ref)
-    row = node.parts.row(ref.uid)
-    assert row is not None
-    assert row.held is not None
-    assert row.held.unasked
-
-    def back(wanted: ClaimRef) -> Claim:
-        # `dra-driver release` at this moment, as dra_driver.daemon.offline.vouch does it
-        with node.store.transaction("releasing") as transaction:
-            held = transaction.read(uids=[ref.uid]).claims[ref.uid].held
-            assert held is not None
-            transaction.hold(ref.uid, replace(held, by_admin=True))
-        return node.stored(wanted)
-
-    node.fetch = back
-    node.look_at_held()
-    row = node.parts.row(ref.uid)
-    assert row is None or (row.held is not None and row.held.by_admin), "the admin's word is lost"
 
 
 def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: NewNode) -> None:
