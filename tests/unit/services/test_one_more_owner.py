@@ -4,24 +4,18 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from threading import Event
 
 import pytest
 
 from dra_driver.kubelet.pb import dra_v1_pb2
 from dra_driver.model.claim import Claim
-from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import HeldDevice, Unknown
 from dra_driver.planning.prepare import users_of
-from dra_driver.services.follow import SILENT_SECONDS, ClaimFollower
 from dra_driver.services.sweep import Sweep
-from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import (
     A_DRIVER,
-    A_PLACE,
     A_POOL,
     a_cdi_id,
     a_claim,
@@ -31,7 +25,6 @@ from dra_driver.testing.builders import (
 )
 from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
 from dra_driver.testing.local_node import LocalNode, ManualClock
-from dra_driver.testing.scripted_api import ScriptedApi
 
 NewNode = Callable[..., LocalNode]
 RUNS = Alive("its cgroup has processes")
@@ -157,43 +150,6 @@ def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
     node.sweep()
     (other,) = node.add(a_claim("other"))
     assert isinstance(node.prepare(other)[other.uid], Refusal)
-
-
-def test_a_pod_that_joined_behind_a_dead_connection_keeps_its_device(node: LocalNode) -> None:
-    claim = a_claim("shared", sole=False)
-    api, clock = ScriptedApi(), ManualClock()
-    begun: list[Callable[..., None]] = []
-
-    def start(run: Callable[..., None]) -> Callable[[float], None]:
-        begun.append(run)
-        return lambda _seconds: None
-
-    follower = ClaimFollower(
-        api, node.store, A_PLACE, changed=lambda _ref: None, clock=clock, start=start
-    )
-    parts = replace(node.parts, followed=follower.followed)
-    (ref,) = node.add(claim)
-    api.claims = (claim,)
-    node.prepare(ref)
-    follower.once()
-    [(watch, _)] = follower._watches.values()
-    joined = PodUid("pod-that-joined")
-
-    def behind() -> None:
-        # The connection of the watch is dead and says nothing; the kubelet's own works.
-        clock.now += SILENT_SECONDS - 40
-        node.add(replace(claim, reserved_for=(*claim.reserved_for, joined)))
-        node.presences[joined] = RUNS
-        assert UnprepareClaims(parts)([ref]) == {ref.uid: None}  # the reconciler's, after 60 s
-
-    def run(stop: Event, wait: Callable[[Event, float], bool]) -> None:
-        watch.stop = stop
-        watch.run(wait=wait)
-
-    api.follow(run, behind)
-    row = node.parts.row(ref.uid)
-    assert row is not None, "given back while a pod runs that the claim names"
-    assert row.held is not None
 
 
 def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: NewNode) -> None:
