@@ -50,6 +50,10 @@ class ClaimLocks:
                     self._held[uid] = taken.pop_all()
         return missed
 
+    def holds(self, uid: ClaimUid) -> bool:
+        """Whether the claim's lock is still this call's."""
+        return uid in self._held
+
     def hand_over(self, uid: ClaimUid) -> Callable[[], None]:
         """The claim's lock is no longer this call's; answers how to let it go."""
         return self._held.pop(uid).close

@@ -103,11 +103,17 @@ class Conflicts:
             return f"it is gone, but releasing it failed: {error}"
 
     def _replace(self, row: PreparedClaim, locks: ClaimLocks, until: float) -> str:
-        """Take the claim's own earlier allocation back; its lock is this call's."""
-        error = undo(self._parts, locks, [row], because=REALLOCATED, until=until)[row.ref.uid]
-        if error is not None:
-            raise error
-        return ""
+        """Take the claim's own earlier allocation back; its lock is this call's.
+
+        Work that takes longer than the call takes the lock along: this call must not touch the claim again.
+        """
+        uid = row.ref.uid
+        error = undo(self._parts, locks, [row], because=REALLOCATED, until=until)[uid]
+        if error is None:
+            return ""
+        if not locks.holds(uid):
+            return f"that is its earlier allocation, and giving it back has not ended: {error}"
+        raise error
 
     def _refuse(self, conflict: Conflict, reason: str) -> Refusal:
         owner = conflict.owner

@@ -5,7 +5,8 @@ The kubelet prepares a claim once, whatever pods use it later, and it forgets a 
 containers run on. So the pods of each prepared claim are remembered as the API server names them, by a watch on that claim
 alone. Claims of templates are followed too: another pod may name such a claim, and nobody checks for whom it was made.
 
-Watches are bounded. What is beyond them is asked now and then, and is not *followed*: who releases it asks once more.
+Watches are bounded; what is beyond them is asked now and then. A watch remembers pods, and is no proof that there are no others: its
+connection may be dead without a word. So who releases a claim asks once more, unless it is *followed* at this very moment.
 """
 
 import time
@@ -40,8 +41,8 @@ from dra_driver.services.parts import Transaction
 MOST_WATCHES = 32
 LOOK_SECONDS = 30.0  # another process may have prepared a claim; our own wakes us
 POLL_SECONDS = 60.0
-# The server sends a bookmark each minute. A connection that says nothing for longer may be dead.
-SILENT_SECONDS = 90.0
+# A connection that has said nothing for longer may be dead, and pods may join behind it.
+FRESH_SECONDS = 1.0
 END_SECONDS = 2.0
 EARLY_END_SECONDS = 1.0
 _WAKE_SECONDS = 1.0
@@ -104,9 +105,9 @@ class ClaimWatch:
         self._heard: float | None = None
 
     def is_current(self) -> bool:
-        """Whether everything that the API server has told of the claim is known here, up to this moment."""
+        """Whether the API server has told within the last FRESH_SECONDS how the claim stands."""
         heard = self._heard
-        return heard is not None and self._clock() - heard < SILENT_SECONDS
+        return heard is not None and self._clock() - heard < FRESH_SECONDS
 
     def run(self, *, wait: Wait = Event.wait) -> None:
         """List and watch, again and again; after an error after a longer pause each time."""
@@ -178,7 +179,7 @@ class ClaimFollower:
             self._woken.set()
 
     def followed(self, ref: ClaimRef) -> bool:
-        """Whether every pod that may use the claim is in its row, and its allocation is the one that is prepared."""
+        """Whether its watch has just said that every pod that may use the claim is in its row, and its allocation the one prepared."""
         found = self._watches.get(ref.uid)
         return found is not None and found[0].is_current()
 

@@ -63,8 +63,8 @@ def nobody_followed(_ref: ClaimRef) -> bool:
 class NodeParts:
     """`ask(refs, until)` reads claims once each, and answers by `until` or sooner.
 
-    `followed` says whether every pod that may use a claim is in its row, as far as the API server has told, and that its allocation
-    has not changed.
+    `followed` says whether the API server has told just now that every pod that may use a claim is in its row, and that its
+    allocation has not changed.
     """
 
     place: NodePlace

@@ -2,7 +2,7 @@
 """NodePrepareResources: from the kubelet's list of claims to one answer each.
 
 1. A claim that is Prepared in this boot is answered from the state; its CDI file is checked. The API server is asked only about
-   claims that other pods may join and that nobody follows, and its silence changes nothing.
+   claims that other pods may join and of which no watch has just told, and its silence changes nothing.
 2. The others are read from the API server in parallel, before anything is reserved. Their claims' locks are held meanwhile.
 3. One transaction decides and reserves for all of them.
 4. The work is done, claim by claim.

@@ -45,7 +45,7 @@ def undo(
         if held != row.held or row.users.joined(users) != row.users:
             news.append(plans[-1])
     if news:
-        parts.mark("releasing", news, MarkHeld)
+        _mark_held(parts, news)
     errors = parts.executor.work(
         plans, until=until, late=end_late(parts, locks, "released", Forget)
     )
@@ -57,6 +57,20 @@ def undo(
         if isinstance(error, StillUsed) and row.held is None:
             parts.observe(DevicesHeld(row.ref, devices_of(row), str(error)))
     return errors
+
+
+def _mark_held(parts: NodeParts, plans: Sequence[Plan]) -> None:
+    """In one transaction. An admin may have vouched for a claim since its row was read: that word stays."""
+    with parts.store.transaction("releasing") as transaction:
+        rows = transaction.read(uids=[plan.claim.uid for plan in plans]).claims
+        for plan in plans:
+            row = rows.get(plan.claim.uid)
+            by_admin = row is not None and row.held is not None and row.held.by_admin
+            marks = [step for step in plan.steps if isinstance(step, MarkHeld)]
+            parts.executor.mark(
+                transaction,
+                [replace(mark, held=replace(mark.held, by_admin=by_admin)) for mark in marks],
+            )
 
 
 def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: type[Step]) -> Late:

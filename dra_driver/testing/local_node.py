@@ -2,7 +2,7 @@
 """The node's half of the driver on a directory: real state file, CDI files, locks and executor.
 
 What lies outside is played by plain attributes that a test sets: `claims` (the API server), `held` (the kubelet's
-pod-resources), `presences` (which pods still run; all others have ended), `followed` (claims that somebody watches), `configure`
+pod-resources), `presences` (which pods still run; all others have ended), `followed` (claims of which a watch has just told), `configure`
 and `reset` (the backend). `restart` is what a new process finds after a crash or a reboot.
 `violations` says what would be wrong on the disk at any moment when no call is running.
 """

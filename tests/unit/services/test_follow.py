@@ -12,10 +12,13 @@ from dra_driver.kube.base import ClaimEvent, Expired, NotServed
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, DriverEvent, Leading, ThreadFailed
 from dra_driver.model.ids import PodUid
+from dra_driver.model.presence import Alive
 from dra_driver.model.state import Held
 from dra_driver.services import follow
 from dra_driver.services.follow import ClaimFollower, ClaimWatch
 from dra_driver.services.pace import RETRY_SECONDS, delay_after
+from dra_driver.services.prepare import PrepareClaims
+from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
 from dra_driver.testing.local_node import LocalNode, ManualClock
 from dra_driver.testing.scripted_api import ScriptedApi
@@ -132,19 +135,68 @@ def test_a_claim_is_followed_from_the_list_until_its_watch_ends(bench: Bench) ->
     assert not bench.follower.followed(SHARED.ref)
 
 
-def test_a_watch_that_says_nothing_for_longer_than_a_bookmark_takes_is_not_believed(
+def test_a_watch_that_says_nothing_for_a_second_is_not_believed(
     bench: Bench,
 ) -> None:
     bench.prepare(SHARED)
     seen: list[bool] = []
 
     def silence() -> None:
-        bench.clock.now += follow.SILENT_SECONDS
+        bench.clock.now += follow.FRESH_SECONDS
         seen.append(bench.follower.followed(SHARED.ref))
         bench.api.claim_news.append(ClaimEvent("BOOKMARK", "9", None))
 
     bench.watch(silence, lambda: seen.append(bench.follower.followed(SHARED.ref)))
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize("seconds", [follow.FRESH_SECONDS, 50.0])
+def test_a_pod_that_joined_behind_a_dead_connection_keeps_its_device(
+    bench: Bench, node: LocalNode, seconds: float
+) -> None:
+    bench.prepare(SHARED)
+    unprepare = UnprepareClaims(replace(node.parts, followed=bench.follower.followed))
+    answers: list[object] = []
+
+    def behind() -> None:
+        # The connection of the watch is dead and says nothing; the kubelet's own works.
+        bench.clock.now += seconds
+        node.add(_with(SHARED, ONE, TWO))
+        node.presences[TWO] = Alive("its cgroup has processes")
+        answers.append(unprepare([SHARED.ref]))  # the reconciler's, within 60 s
+
+    bench.watch(behind)
+    assert answers == [{SHARED.ref.uid: None}]
+    row = node.parts.row(SHARED.ref.uid)
+    assert row is not None, "given back while a pod runs that the claim names"
+    assert row.held is not None
+    assert row.users.pods == (ONE, TWO)
+
+
+def test_a_prepared_claim_behind_a_dead_connection_is_answered_without_the_api_server(
+    bench: Bench, node: LocalNode
+) -> None:
+    bench.prepare(SHARED)
+    prepare = PrepareClaims(
+        replace(node.parts, followed=bench.follower.followed), node.stored, node.workers
+    )
+    first = node.prepare(SHARED.ref)
+    assert isinstance(first[SHARED.ref.uid], tuple)
+    asked: list[ClaimRef] = []
+    answers: list[object] = []
+
+    def away(ref: ClaimRef) -> Claim:
+        asked.append(ref)
+        raise Temporary("away")
+
+    def behind() -> None:
+        bench.clock.now += follow.FRESH_SECONDS
+        node.fetch = away
+        answers.append(prepare([SHARED.ref]))
+
+    bench.watch(behind)
+    assert asked == [SHARED.ref]
+    assert answers == [first]
 
 
 @pytest.mark.parametrize(

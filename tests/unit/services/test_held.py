@@ -19,6 +19,7 @@ from dra_driver.model.events import (
     SecondOwnerRefused,
     StillHeld,
 )
+from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive, CannotTell
 from dra_driver.model.state import Held, HeldDevice, Phase, Unknown, Users
@@ -545,6 +546,36 @@ def test_an_admins_word_is_proof(node: LocalNode) -> None:
         transaction.hold(ref.uid, replace(UNPREPARED, by_admin=True))
     node.look_at_held()
     assert node.disk() == Disk()
+
+
+def test_what_an_admin_vouches_for_while_the_api_server_is_asked_is_kept(node: LocalNode) -> None:
+    claim = a_claim(sole=False, pods=["one"])
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    node.presences[PodUid("one")] = RUNS
+
+    def away(_ref: ClaimRef) -> Claim:
+        raise Temporary("away")
+
+    node.fetch = away
+    node.unprepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+    assert row.held.unasked
+
+    def back(wanted: ClaimRef) -> Claim:
+        # `dra-driver release` at this moment, as dra_driver.daemon.offline.vouch does it
+        with node.store.transaction("releasing") as transaction:
+            held = transaction.read(uids=[ref.uid]).claims[ref.uid].held
+            assert held is not None
+            transaction.hold(ref.uid, replace(held, by_admin=True))
+        return node.stored(wanted)
+
+    node.fetch = back
+    node.look_at_held()
+    row = node.parts.row(ref.uid)
+    assert row is None or (row.held is not None and row.held.by_admin), "the admin's word is lost"
 
 
 def test_an_admins_word_does_not_outlive_what_it_was_given_for(node: LocalNode) -> None:

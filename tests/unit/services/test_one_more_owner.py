@@ -3,28 +3,19 @@
 
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import replace
-from threading import Event
 
 import pytest
 
-from dra_driver.errors import DriverError, Temporary
 from dra_driver.kubelet.pb import dra_v1_pb2
-from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import PodUid
-from dra_driver.model.plan import Plan, Refusal
+from dra_driver.model.claim import Claim
+from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import HeldDevice, Unknown
 from dra_driver.planning.prepare import users_of
-from dra_driver.services.execute import Late
-from dra_driver.services.follow import SILENT_SECONDS, ClaimFollower
 from dra_driver.services.sweep import Sweep
-from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import (
     A_DRIVER,
-    A_PLACE,
     A_POOL,
     a_cdi_id,
     a_claim,
@@ -34,7 +25,6 @@ from dra_driver.testing.builders import (
 )
 from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
 from dra_driver.testing.local_node import LocalNode, ManualClock
-from dra_driver.testing.scripted_api import ScriptedApi
 
 NewNode = Callable[..., LocalNode]
 RUNS = Alive("its cgroup has processes")
@@ -160,116 +150,6 @@ def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
     node.sweep()
     (other,) = node.add(a_claim("other"))
     assert isinstance(node.prepare(other)[other.uid], Refusal)
-
-
-def test_a_pod_that_joined_behind_a_dead_connection_keeps_its_device(node: LocalNode) -> None:
-    claim = a_claim("shared", sole=False)
-    api, clock = ScriptedApi(), ManualClock()
-    begun: list[Callable[..., None]] = []
-
-    def start(run: Callable[..., None]) -> Callable[[float], None]:
-        begun.append(run)
-        return lambda _seconds: None
-
-    follower = ClaimFollower(
-        api, node.store, A_PLACE, changed=lambda _ref: None, clock=clock, start=start
-    )
-    parts = replace(node.parts, followed=follower.followed)
-    (ref,) = node.add(claim)
-    api.claims = (claim,)
-    node.prepare(ref)
-    follower.once()
-    [(watch, _)] = follower._watches.values()
-    joined = PodUid("pod-that-joined")
-
-    def behind() -> None:
-        # The connection of the watch is dead and says nothing; the kubelet's own works.
-        clock.now += SILENT_SECONDS - 40
-        node.add(replace(claim, reserved_for=(*claim.reserved_for, joined)))
-        node.presences[joined] = RUNS
-        assert UnprepareClaims(parts)([ref]) == {ref.uid: None}  # the reconciler's, after 60 s
-
-    def run(stop: Event, wait: Callable[[Event, float], bool]) -> None:
-        watch.stop = stop
-        watch.run(wait=wait)
-
-    api.follow(run, behind)
-    row = node.parts.row(ref.uid)
-    assert row is not None, "given back while a pod runs that the claim names"
-    assert row.held is not None
-
-
-def test_what_an_admin_vouches_for_while_the_api_server_is_asked_is_kept(node: LocalNode) -> None:
-    claim = a_claim(sole=False, pods=["one"])
-    (ref,) = node.add(claim)
-    node.prepare(ref)
-    node.presences[PodUid("one")] = RUNS
-
-    def away(_ref: ClaimRef) -> Claim:
-        raise Temporary("away")
-
-    node.fetch = away
-    node.unprepare(ref)
-    row = node.parts.row(ref.uid)
-    assert row is not None
-    assert row.held is not None
-    assert row.held.unasked
-
-    def back(wanted: ClaimRef) -> Claim:
-        # `dra-driver release` at this moment, as dra_driver.daemon.offline.vouch does it
-        with node.store.transaction("releasing") as transaction:
-            held = transaction.read(uids=[ref.uid]).claims[ref.uid].held
-            assert held is not None
-            transaction.hold(ref.uid, replace(held, by_admin=True))
-        return node.stored(wanted)
-
-    node.fetch = back
-    node.look_at_held()
-    row = node.parts.row(ref.uid)
-    assert row is None or (row.held is not None and row.held.by_admin), "the admin's word is lost"
-
-
-def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
-    new_node: NewNode,
-) -> None:
-    """Two claims of one call: the first's earlier allocation takes long to reset, the second's owner goes meanwhile."""
-    clock = ManualClock()
-    node = new_node(clock=clock)
-    first, owner = a_claim("first"), a_claim("owner", results=[a_result("gpu-1")])
-    second = a_claim("second", results=[a_result("gpu-1")])
-    first_ref, owner_ref, second_ref = node.add(first, owner, second)
-    node.prepare(first_ref, owner_ref)
-    node.add(a_claim("first", results=[a_result("gpu-2")]))  # allocated anew
-    # Its row says Started, as after a crash: the call meets its own earlier allocation.
-    with closing(sqlite3.connect(node.directory / "state.db")) as db, db:
-        db.execute("UPDATE claims SET phase = 'Started' WHERE uid = ?", (first_ref.uid,))
-    done, begun = Event(), Event()
-
-    def reset(device: str) -> None:
-        if device == "gpu-0":
-            node.delete(owner_ref)
-            clock.now += 100  # longer than a call takes
-            with node.store.transaction("released") as transaction:
-                transaction.forget(owner_ref.uid)  # unprepared by another call meanwhile
-            node.cdi.remove(owner_ref.uid)
-            begun.set()
-            done.wait(20)
-
-    node.reset = reset
-    wait = node.parts.executor._result
-
-    def result(plan: Plan, future: Future[None], until: float, late: Late) -> DriverError | None:
-        if plan.claim == first_ref:
-            begun.wait(20)  # the manual clock passes on the other thread
-        return wait(plan, future, until, late)
-
-    node.parts.executor._result = result  # type: ignore[method-assign]
-    try:
-        answers = node.prepare(first_ref, second_ref)
-        assert isinstance(answers[first_ref.uid], Refusal)
-    finally:
-        done.set()
-        node.workers.shutdown(wait=True)
 
 
 def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: NewNode) -> None:
