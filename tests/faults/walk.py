@@ -42,6 +42,7 @@ GARBAGE = Answer(200, {"Content-Type": "application/json"}, b'{"kind": "Resour')
 ELSEWHERE = {**DEPARTURES, **RESTORED}
 TROUBLES = (refusal(429), refusal(500), refusal(503), refusal(403), GARBAGE, Reset())
 SETTLE_EVERY = 100
+DOWN_STEPS = 5
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
 
 
@@ -94,10 +95,12 @@ class Walk:
     vanished: set[str] = field(default_factory=set)  # now, or since the last settling
     tampered: set[str] = field(default_factory=set)  # CDI files that somebody touched, by name
     lost: set[str] = field(default_factory=set)  # CDI files that were wrong when the state was lost
+    strays: set[str] = field(default_factory=set)  # CDI files of nobody's
     unsettled: set[str] = field(default_factory=set)  # "api", "disk", "sockets", "state"
     crashes: int = 0
     seconds: float = 0.0
     _port: int = 0
+    _down_since: int = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -119,9 +122,21 @@ class Walk:
                 last = number == steps - 1 or number % SETTLE_EVERY == SETTLE_EVERY - 1
                 name = "settle" if last else self.chance.choices(names, weights)[0]
                 self._step(number, name)
+                self._calm_down(number)
         finally:
             self.bed.close()
             self.seconds = time.monotonic() - begun
+
+    def _calm_down(self, number: int) -> None:
+        """The API server is back after some steps, and from then on it is an excuse for nobody."""
+        if "down" in self.unsettled:
+            self._down_since = self._down_since or number
+            if number - self._down_since >= DOWN_STEPS:
+                self._api_up()
+        else:
+            self._down_since = 0
+            if not self.bed.api.faults.pending():
+                self.unsettled.discard("api")
 
     def summary(self) -> str:
         """What happened, in numbers."""
@@ -508,7 +523,7 @@ class Walk:
             file.write_bytes({"edit": b"{}\n", "empty": b"", "binary": b"\xff\x00"}[how])
         self.tampered.add(file.name)
         if file == stray:
-            self.unsettled.add("stray")
+            self.strays.add(file.name)
 
     def _lose_state(self) -> None:
         """The state file is deleted, cut short or damaged while the driver is down."""
@@ -556,7 +571,7 @@ class Walk:
                 self.bed.kubelet.cgroups.end(pod.uid)
                 pod.runs, pod.ending = False, True
                 self.running.pop(pod.claim.uid, None)
-        self.unsettled.add("stray")  # their files stay until the kubelet unprepares them
+        self.strays |= self.lost  # they stay until the kubelet unprepares them
         self.lost.clear()
 
     def _wait_for_sweep(self) -> None:
@@ -619,9 +634,11 @@ class Walk:
         while self.terminating:
             self.release_in_api(self.terminating.pop())
         self.idle = []
-        self._end_process()
-        self._start()
+        if self.tampered or self.lost or "state" in self.unsettled or self.chance.random() < 0.5:
+            self._end_process()
+            self._start()
         self.vanished.clear()
+        self.strays.clear()
         self.missed &= self.running.keys()
         if "state" in self.unsettled:
             self.end_forgotten()
@@ -678,17 +695,18 @@ class Walk:
             slices=slices, running=self._running(), living=self._living(unsettled)
         )
         found = list(violations(picture))
-        if self.tampered or self.lost:
+        if self.tampered | self.lost | self.strays:
             found = [one for one in found if not self._is_tampered(one)]
         if "state" in unsettled:
             # The sweep is still to come, or cannot ask; what running pods need on the disk is there all the same.
             found = [
-                one for one in found if "CDI file" in one.found and one.rule is Rule.KEEPS_DEVICE
+                one
+                for one in found
+                if one.rule is Rule.ONE_OWNER
+                or ("CDI file" in one.found and one.rule is Rule.KEEPS_DEVICE)
             ]
         if "sockets" in unsettled:
             found = [one for one in found if not one.subject.startswith("socket")]
-        if "stray" in unsettled:
-            found = [one for one in found if not one.subject.startswith("CDI file")]
         return found
 
     def _running(self) -> dict[ClaimUid, Running]:
@@ -715,7 +733,7 @@ class Walk:
     def _is_tampered(self, violation: Violation) -> bool:
         if "CDI file" not in str(violation):
             return False
-        touched = self.tampered | self.lost
+        touched = self.tampered | self.lost | self.strays
         uids = {name.partition("_")[2].removesuffix(".json") for name in touched}
         return any(uid in violation.subject for uid in uids)
 
@@ -757,7 +775,7 @@ class Walk:
             "vanished": bool(self.vanished & set(pod.devices)),
             "releasing": "state"
             in self.unsettled,  # the sweep is at it: a row that was lost and came back
-            "held": bool(self.lingers(pod.devices) or self.unsettled & {"restored", "state"}),
+            "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
             "conflict": bool(
                 owner
@@ -765,6 +783,13 @@ class Walk:
             ),
         }
         return applies[name]
+
+    def _is_nobodys(self, owner: re.Match[str] | None) -> bool:
+        """Whether the claim in the way is one of which a loss left no pods to ask about."""
+        row = self.bed.claims().get(ClaimUid(owner[1])) if owner else None
+        if row is None or row.users.pods is None or row.users.unnamed:
+            return True
+        return row.held is not None and row.held.unasked
 
 
 def walk(steps: int, seed: int, *, tell: Callable[[str], None] = lambda _line: None) -> Walk:

@@ -106,6 +106,11 @@ class Faults:
         with self._lock:
             self._queued.append(_Queued(what, verb, resource, times, after))
 
+    def pending(self) -> bool:
+        """Whether something is still to come."""
+        with self._lock:
+            return any(queued.left for queued in self._queued)
+
     def status(
         self,
         code: int,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node engineer found who looked for one more device with two workloads."""
+"""What running pods have stays theirs when the state was lost, whatever else is wrong at the same time."""
 
 import sqlite3
 from collections.abc import Callable
