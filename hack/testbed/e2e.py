@@ -13,7 +13,13 @@ from onenode import build, preflight
 
 T = TypeVar("T")
 # tests/contract asks the cluster's API server and is run inside it, by tests/e2e/test_contract.py.
-TESTS = ("tests/e2e", "tests/contract/test_protos.py", "tests/unit", "tests/faults")
+TESTS = (
+    "tests/e2e",
+    "tests/contract/test_protos.py",
+    "tests/unit",
+    "tests/faults",
+    "tests/packaging/test_sbom.py",
+)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -347,7 +346,7 @@ Description: nothing
 """
 
 
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="only Debian makes such packages")
+@pytest.mark.real  # only Debian makes such packages
 def test_a_debian_package_is_known_by_its_own_bytes(tmp_path: Path) -> None:
     control = tmp_path / "tiny" / "DEBIAN" / "control"
     control.parent.mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_what_an_older_driver_left_open_is_closed_at_the_next_start(tmp_path: Pa
         assert mode(path.parent) == 0o700
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.real  # only root can become somebody else
 def test_another_user_cannot_lock_the_state_out(reachable: Path) -> None:
     """A lock on a file needs no right to write it, only an open file."""
     path = reachable / "gpu" / "state.db"
@@ -212,7 +212,7 @@ def test_files_that_cannot_be_closed_are_an_error_that_names_them(tmp_path: Path
         close_directory(tmp_path / "file" / "gpu")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.real  # only root can become somebody else
 def test_a_lock_that_is_anothers_and_open_to_all_is_not_used(reachable: Path) -> None:
     path = reachable / "claim-1.lock"
     path.write_text("")

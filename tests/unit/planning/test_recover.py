@@ -68,3 +68,14 @@ def test_what_is_held_loses_its_file_and_nothing_else(boot: str, file: str | Non
 def test_plans_come_in_the_order_of_the_rows() -> None:
     rows = [PreparedClaim(a_ref(name), Phase.PREPARED, "now", (), "x") for name in ("b", "a")]
     assert [plan.claim.name for plan in plan_recovery(rows, {}, boot_id="now")] == ["b", "a"]
+
+
+@pytest.mark.parametrize("file", ["good", "", None])
+def test_what_is_only_reserved_is_left_alone(file: str | None) -> None:
+    """Nobody knows what its containers were given, and they may run."""
+    claim = replace(HALF_DONE, cdi_spec="")
+    files = {} if file is None else {REF.uid: file}
+    assert plan_recovery([claim], files, boot_id="now") == ()
+    # After a boot nothing runs any more.
+    after = plan_recovery([claim], files, boot_id="later")
+    assert [plan.steps for plan in after] == ([] if file is None else [(REMOVE,)])
