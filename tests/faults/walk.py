@@ -33,7 +33,7 @@ from dra_driver.testing.invariants import Picture, Rule, Running, Violation, vio
 from tests.faults.bed import PLACE, Bed
 from tests.faults.departures import DEPARTURES, end_containers, last_breath
 from tests.faults.restored import RESTORED
-from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS
+from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS, is_for_people
 from tests.node_process import DRIVER, wait_for
 
 DEVICES = tuple(f"gpu-{index}" for index in range(8))
@@ -659,7 +659,7 @@ class Walk:
     def _vouch(self) -> None:
         """What a lost state and an absent API server made nobody's, an admin gives back."""
         for uid, row in self.bed.claims().items():
-            if row.held is not None and row.users.pods is None and uid not in self.running:
+            if is_for_people(row) and uid not in self.running:
                 self.bed.vouch(row)
 
     def _settings_are_owned(self) -> None:
@@ -723,11 +723,7 @@ class Walk:
         known = {*self.bed.kubelet.claims, *self.running, *self.missed}
         known |= {pod.claim.uid for pod in self.pods.values()}
         unasked = unsettled & {"api", "down", "restored"}
-        nobodys = {
-            uid
-            for uid, row in self.bed.claims().items()
-            if unasked or (row.held is not None and row.users.pods is None)
-        }
+        nobodys = {uid for uid, row in self.bed.claims().items() if unasked or is_for_people(row)}
         return frozenset(known | nobodys)
 
     def _is_tampered(self, violation: Violation) -> bool:
@@ -787,9 +783,7 @@ class Walk:
     def _is_nobodys(self, owner: re.Match[str] | None) -> bool:
         """Whether the claim in the way is one of which a loss left no pods to ask about."""
         row = self.bed.claims().get(ClaimUid(owner[1])) if owner else None
-        if row is None or row.users.pods is None or row.users.unnamed:
-            return True
-        return row.held is not None and row.held.unasked
+        return row is None or is_for_people(row) or (row.held is not None and row.held.unasked)
 
 
 def walk(steps: int, seed: int, *, tell: Callable[[str], None] = lambda _line: None) -> Walk:
