@@ -60,7 +60,9 @@ def take_up_held(
         return {}
     driver = parts.place.driver
     failures: dict[ClaimUid, str] = {}
-    for uid in sorted(orphans | (_named(devices, driver) if is_lost else set())):
+    named = _named(devices, driver) - orphans if is_lost else set()
+    # Files first: they tell who owns a device, which the kubelet's word for admin access looks like too.
+    for uid in (*sorted(orphans), *sorted(named)):
         mine = [device for device in devices if is_of(device, ClaimRef("", "", uid), driver)]
         if mine:
             ref = ClaimRef(mine[0].namespace, mine[0].claim_name, uid)

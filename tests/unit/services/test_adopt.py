@@ -160,6 +160,18 @@ def test_a_start_without_any_row_gives_nobodys_device_away(node: LocalNode) -> N
     assert node.disk().claims == {other.uid: ("Prepared", "boot-1")}
 
 
+def test_whose_file_stands_comes_before_whom_the_kubelet_alone_names(node: LocalNode) -> None:
+    """The kubelet does not tell of admin access: the other claim may have had that."""
+    watching, mine = a_claim("a", results=[a_result(admin=True)]), a_claim("b")
+    for claim in (watching, mine):
+        node.prepare(*node.add(claim))
+    node.cdi.remove(watching.ref.uid)
+    lose_state(node)
+    node.held = frozenset({held_by(one.ref, claim=one) for one in (watching, mine)})
+    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    assert node.disk().claims == {mine.ref.uid: ("Prepared", "boot-1")}
+
+
 def test_a_name_that_this_driver_did_not_make_reserves_nothing(node: LocalNode) -> None:
     strange = replace(held_by(a_ref()), cdi_ids=("k8s.gpu.dra-driver.dev/claim=gpu-0",))
     node.held = frozenset({strange})
