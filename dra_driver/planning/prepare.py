@@ -10,7 +10,7 @@ conflicts. A row of another allocation of the claim is taken back before the cla
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, DeviceConfig
@@ -68,6 +68,18 @@ def users_of(claim: Claim) -> Users:
     sole = claim.sole_pod
     pods = claim.reserved_for if sole is None else (sole, *claim.reserved_for)
     return Users(tuple(dict.fromkeys(pods)), sole is not None, claim.unnamed_users)
+
+
+def users_for(row: PreparedClaim, claim: Claim, place: NodePlace) -> Users:
+    """The pods that the claim names, for its row. Where a lost state left the row without any, the claim may not name them any more.
+
+    It has forgotten whoever used it before it was allocated anew, or its last reservation ended.
+    """
+    users = users_of(claim)
+    if row.users.pods is not None or users.sole:
+        return users
+    told = claim.reserved_for and is_allocation_of(row, claim, place.driver, place.cdi_kind)
+    return users if told else replace(users, unnamed=True)
 
 
 def plan_prepare(

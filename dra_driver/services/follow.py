@@ -33,7 +33,7 @@ from dra_driver.model.events import (
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.allocation import is_allocation_of
-from dra_driver.planning.prepare import NodePlace, users_of
+from dra_driver.planning.prepare import NodePlace, users_for
 from dra_driver.services.mirror import STEADY_SECONDS
 from dra_driver.services.pace import delay_after
 from dra_driver.services.parts import Transaction
@@ -255,7 +255,7 @@ class ClaimFollower:
         if claim is None or claim.ref.uid != ref.uid:
             self._changed(ref)
             return False
-        users = users_of(claim)
+        users = users_for(row, claim, self._place)
         if row.users.joined(users) != row.users:
             with self._store.transaction("joined") as transaction:
                 transaction.add_users(ref.uid, users)

@@ -26,7 +26,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Conflict, Decision, MarkPrepared, Plan, Refusal
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.allocation import is_allocation_of
-from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_of
+from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_for
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.conflicts import Conflicts
 from dra_driver.services.execute import CALL_SECONDS, patiently
@@ -175,7 +175,8 @@ class PrepareClaims:
         joined = {
             ref: users
             for ref, claim in found.items()
-            if open_rows[ref].users.joined(users := users_of(claim)) != open_rows[ref].users
+            if open_rows[ref].users.joined(users := users_for(open_rows[ref], claim, place))
+            != open_rows[ref].users
         }
         if joined:
             with parts.store.transaction("joined") as transaction:

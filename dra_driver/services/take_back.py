@@ -11,7 +11,7 @@ from dra_driver.model.events import DevicesFreed, DevicesHeld, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Forget, MarkHeld, Plan, Step
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, Users
-from dra_driver.planning.prepare import users_of
+from dra_driver.planning.prepare import users_for
 from dra_driver.planning.unprepare import plan_unprepare
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import Late, StillUsed
@@ -125,10 +125,11 @@ def _ask_who_used_them(
     parts: NodeParts, rows: Sequence[PreparedClaim], until: float
 ) -> Mapping[ClaimRef, tuple[Users, bool]]:
     """Pods that nobody told this node of, and whether that is still unknown, for the claims that others may have joined."""
-    refs = [row.ref for row in rows if _must_ask(parts, row)]
-    if not refs:
+    asked = {row.ref: row for row in rows if _must_ask(parts, row)}
+    if not asked:
         return {}
-    return {ref: _told(ref, answer) for ref, answer in parts.ask(refs, until).items()}
+    answers = parts.ask(asked, until)
+    return {ref: _told(parts, asked[ref], answer) for ref, answer in answers.items()}
 
 
 def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
@@ -137,9 +138,9 @@ def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
     return not asked and parts.usage.must_ask(row) and not parts.followed(row.ref)
 
 
-def _told(ref: ClaimRef, answer: Claim | DriverError) -> tuple[Users, bool]:
-    if isinstance(answer, Claim) and answer.ref.uid == ref.uid:
-        return users_of(answer), False
+def _told(parts: NodeParts, row: PreparedClaim, answer: Claim | DriverError) -> tuple[Users, bool]:
+    if isinstance(answer, Claim) and answer.ref.uid == row.ref.uid:
+        return users_for(row, answer, parts.place), False
     # Whoever used a claim that is gone by now is not told any more.
     gone = isinstance(answer, Claim | NotFound)
     return NOBODY_KNOWN, not gone

@@ -4,6 +4,7 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import HeldDevice, Unknown
 from dra_driver.planning.prepare import users_of
+from dra_driver.services.adopt import take_up_held
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import (
     A_DRIVER,
@@ -148,6 +150,37 @@ def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
     node.held = frozenset()
     node.recover()
     node.sweep()
+    (other,) = node.add(a_claim("other"))
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+@pytest.mark.parametrize("who", ["sweep", "unprepare"])
+@pytest.mark.parametrize("anew", [True, False])
+def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
+    new_node: NewNode, who: str, anew: bool
+) -> None:
+    """Taken up from its file while the API server was away. Then its pod is deleted by force, and the claim names nobody any more."""
+    node = new_node(clock=ManualClock())
+    claim = a_claim("shared", sole=False)
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    let_run(node, claim)
+    lose_state(node)
+    node.held = as_the_kubelet_lists(claim)
+    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.held = frozenset()
+    results = [a_result("gpu-3")] if anew else None
+    pods = ["another"] if anew else []
+    node.add(
+        replace(a_claim("shared", sole=False, pods=pods, results=results or []), results=results)
+    )
+    if who == "sweep":
+        node.sweep()
+    else:
+        node.unprepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None, "given back while a pod runs that only the lost state knew"
+    assert row.held is not None
     (other,) = node.add(a_claim("other"))
     assert isinstance(node.prepare(other)[other.uid], Refusal)
 
