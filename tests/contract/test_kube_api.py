@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from dra_driver.kube.base import Conflict, Invalid, KubeApi, NameTaken, NodeEvent, NotFound
-from dra_driver.kube.transport import METADATA_ONLY
+from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY
 from dra_driver.model.claim import AllocationResult, ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PodUid, PoolName
@@ -472,6 +472,42 @@ def test_the_metadata_of_a_list_can_be_asked_for_alone(server: ApiServer) -> Non
     assert not item.keys() & {"spec", "status"}
     _status, second = server.call("GET", f"{path}&continue={answer['metadata']['continue']}")
     assert [found["metadata"]["name"] for found in second["items"]] == [f"{server.node}-b"]
+
+
+def test_a_list_can_be_asked_for_as_a_table_without_objects(server: ApiServer) -> None:
+    for letter in "ab":
+        allocated(server, f"{server.node}-{letter}", "gpu-0")
+    path = f"{server.group}/namespaces/default/resourceclaims?labelSelector=test%3D{server.node}&limit=1&includeObject=None"
+    status, answer = server.call("GET", path, accept=AS_TABLE)
+    assert (status, answer.get("kind")) == (200, "Table"), answer
+    assert answer["columnDefinitions"][0]["name"] == "Name"
+    (row,) = answer["rows"]
+    assert (row["cells"][0], row["object"]) == (f"{server.node}-a", None)
+    assert answer["metadata"]["resourceVersion"]
+    path = f"{path}&continue={answer['metadata']['continue']}"
+    _status, last = server.call("GET", path, accept=AS_TABLE)
+    assert [found["cells"][0] for found in last["rows"]] == [f"{server.node}-b"]
+    assert "continue" not in last["metadata"]
+
+
+def test_a_claim_with_metadata_of_many_megabytes_hides_no_other(server: ApiServer) -> None:
+    """An owner's name may be of any length, and each "<" of it is six bytes in an answer."""
+    claims = f"{server.group}/namespaces/default/resourceclaims"
+    for letter in "abc":
+        name = f"{server.node}-{letter}"
+        obj = allocated(server, name, "gpu-0")
+        if letter == "b":
+            owner = {
+                "apiVersion": "example.com/v1",
+                "kind": "Owner",
+                "uid": "x",
+                "name": "<" * 1_300_000,
+            }
+            obj["metadata"]["ownerReferences"] = [owner]
+            status, answer = server.call("PUT", f"{claims}/{name}", obj)
+            assert status == 200, answer
+    found = server.kube.allocated_claims(PoolName(server.node))
+    assert sorted(claim.ref.name for claim in found) == [f"{server.node}-a", f"{server.node}-c"]
 
 
 def test_a_form_of_an_unknown_version_is_not_acceptable(server: ApiServer) -> None:

@@ -24,6 +24,9 @@ HOSTILE = (
     b'{"a":' + b"[" * 9_990 + b"]" * 9_990 + b"}",
 )
 
+# Each "<" is six bytes in an answer: the metadata alone are larger than a page.
+FAT_OWNER = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "<" * 1_300_000}
+
 
 def config(parameters: bytes, driver: str) -> dict[str, Any]:
     return {
@@ -142,3 +145,43 @@ def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) ->
     peak = peak_mib(node)
     print(f"{before:.0f} MiB before the list, {peak:.0f} MiB at its most")
     assert peak < LARGEST_MIB
+
+
+def test_a_claim_with_fat_metadata_keeps_no_vanished_device_in_the_slice(node: NodeProcess) -> None:
+    metadata = {"name": "fat", "namespace": "default", "ownerReferences": [FAT_OWNER]}
+    node.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}})
+    start(node)
+    vanish(node, "gpu-7")
+    assert not told(node, "allocations_unknown")
+
+
+def test_explain_and_record_see_the_other_claims_beside_one_with_fat_metadata(
+    tmp_path: Path,
+) -> None:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    asked = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    with FakeApi() as api:
+        api.tell_gates({})
+        kubeconfig = str(api.kubeconfig(tmp_path / "kubeconfig"))
+        api.put("nodes", {"metadata": {"name": "n1"}})
+        api.put("namespaces", {"metadata": {"name": "default"}})
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        api.put("resourceclaims", {"metadata": {"name": "good"}, "spec": asked})
+        fat = {"metadata": {"name": "fat", "ownerReferences": [FAT_OWNER]}, "spec": asked}
+        api.put("resourceclaims", fat)
+        record = tmp_path / "record"
+        answers = {}
+        for words in (["explain", "claim/good"], ["record", str(record)]):
+            command = [sys.executable, "-m", "dra_driver", *words, "--kubeconfig", kubeconfig]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            answers[words[0]] = done.returncode, done.stdout + done.stderr
+    # A claim of which nothing but its name is known may hold any device: that is said, and everything else answered.
+    assert answers["explain"][0] == 2, answers
+    assert answers["record"][0] == 3, answers
+    assert "n1: the devices fit" in answers["explain"][1]
+    assert all("resourceclaims fat" in text for _, text in answers.values())
+    claims = json.loads(record.read_bytes())["cluster"]["resourceClaims"]
+    assert [claim["metadata"]["name"] for claim in claims] == ["good"]

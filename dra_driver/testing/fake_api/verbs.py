@@ -216,8 +216,20 @@ def _metadata_list(_route: Route, items: list[Object], metadata: Object) -> Obje
     }
 
 
+def _table(_route: Route, items: list[Object], metadata: Object) -> Object:
+    """A list as people are shown it: the name first, and whatever else the kind has to show is short. It is always without objects."""
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [{"name": "Name", "type": "string", "format": "name"}],
+        "rows": [{"cells": [item["metadata"]["name"]], "object": None} for item in items],
+    }
+
+
 _FORMS: dict[str, Callable[[Route, list[Object], Object], Object]] = {
-    "PartialObjectMetadataList": _metadata_list
+    "PartialObjectMetadataList": _metadata_list,
+    "Table": _table,
 }
 
 

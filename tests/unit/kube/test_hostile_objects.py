@@ -207,6 +207,32 @@ def test_an_object_that_fits_into_no_page_is_named_and_passed_over(
     assert "the answer is larger than 4 MiB" in event.found
 
 
+def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
+    kube: HttpKubeApi, api: FakeApi, told: list[DriverEvent]
+) -> None:
+    for name in "abc":
+        obj = a_claim(name, b"{}")
+        if name == "b":
+            owner = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "<" * 1_300_000}
+            obj["metadata"]["ownerReferences"] = [owner]
+        api.put("resourceclaims", obj)
+    assert [claim.ref.name for claim in kube.allocated_claims(POOL)] == ["a", "c"]
+    (event,) = told
+    assert isinstance(event, ObjectUnreadable)
+    assert event.name == "b"
+    assert "the answer is larger than 4 MiB" in event.found
+
+
+def test_what_comes_instead_of_a_table_is_told(kube: HttpKubeApi, api: FakeApi) -> None:
+    kube.served_version()
+    large = Answer(200, {}, b'{"a":"' + b"x" * lists.LARGEST_PAGE_BYTES + b'"}')
+    # Pages of 100, 50, 25, 12, 6, 3 objects and of one, and the metadata of one.
+    api.faults.add(large, resource="resourceclaims", times=8)
+    api.faults.add(Answer(200, {}, b'{"rows":[{}]}'), resource="resourceclaims")
+    with pytest.raises(DriverError, match="sent no JSON object"):
+        kube.allocated_claims(POOL)
+
+
 def test_a_small_answer_that_unpacks_without_end_is_given_up(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
