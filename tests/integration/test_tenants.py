@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import PodUid
 from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NodeProcess, wait_for
@@ -185,3 +188,39 @@ def test_explain_and_record_see_the_other_claims_beside_one_with_fat_metadata(
     assert all("resourceclaims fat" in text for _, text in answers.values())
     claims = json.loads(record.read_bytes())["cluster"]["resourceClaims"]
     assert [claim["metadata"]["name"] for claim in claims] == ["good"]
+
+
+def reserve(node: NodeProcess, ref: ClaimRef, pods: Sequence[PodUid], **metadata: Any) -> None:
+    """Let the claim name these pods."""
+    claim = node.api.object("resourceclaims", ref.name)
+    users = [{"resource": "pods", "name": "pod", "uid": pod} for pod in pods]
+    content = {**claim, "metadata": {**claim["metadata"], **metadata}, "status": {**claim["status"], "reservedFor": users}}  # fmt: skip
+    node.api.put("resourceclaims", content)
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+def test_a_device_without_user_is_free_whatever_stands_under_its_claims_name(node: NodeProcess, hostile: bool) -> None:  # fmt: skip
+    node.start_registered()
+    kubelet = node.kubelet
+    theirs = node.claim("theirs", ["gpu-0"])
+    pod = kubelet.pod_uid("default/a")
+    reserve(node, theirs, [pod])
+    kubelet.prepare(DRIVER, [theirs], pod="default/a")
+    # Nobody follows a claim of more than 4 MiB; ownerReferences may be changed at any time.
+    reserve(node, theirs, [pod], ownerReferences=[FAT_OWNER])
+    kubelet.force_delete("default/a")
+    node.api.remove("resourceclaims", "theirs")
+    # Of the same name, allocated on another node or of another driver altogether: only its configuration names this one.
+    parameters = b'{"a":"\\ud800"}' if hostile else b"{}"
+    other = {"request": "r", "driver": "other.example.com", "pool": "p", "device": "d"}
+    status = {
+        "allocation": {"devices": {"results": [other], "config": [config(parameters, DRIVER)]}}
+    }
+    metadata = {"name": "theirs", "namespace": "default"}
+    node.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}, "status": status})  # fmt: skip
+    kubelet.reconcile(DRIVER)
+    kubelet.end_containers(pod)
+    second = node.claim("second", ["gpu-0"])
+    reserve(node, second, [kubelet.pod_uid("default/b")])
+    kubelet.prepare(DRIVER, [second], pod="default/b")
+    assert node.owners() == {"gpu-0": second.uid}
