@@ -56,6 +56,9 @@ class Malformed(Permanent):
         self.resource_version = resource_version
 
 
+OF_THE_OBJECT = (Malformed, TooLarge)
+"""What one object alone is to blame for: the next one may well be answered."""
+
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
