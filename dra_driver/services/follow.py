@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import ClaimEvent, ClaimFound, Expired
+from dra_driver.kube.base import OF_THE_OBJECT, ClaimEvent, ClaimFound, Expired
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import (
     ClaimPrepared,
@@ -235,10 +235,15 @@ class ClaimFollower:
             join(END_SECONDS)
 
     def _poll(self, rows: list[PreparedClaim]) -> float:
-        """Ask about each of them; seconds until the next time. An API server that is away is not asked about the others."""
+        """Ask about each of them; seconds until the next time. An API server that is away is not asked about the others.
+
+        A claim that cannot be read keeps nobody from asking about them.
+        """
         for row in rows:
             try:
                 self._take(row.ref, self._door.find_claim(row.ref).claim)
+            except OF_THE_OBJECT as error:
+                self._log.info("claim_not_asked", error=str(error))
             except DriverError as error:
                 self._log.info("claims_not_asked", error=str(error))
                 delay = delay_after(error, self._failed_polls)
