@@ -45,6 +45,7 @@ POLL_SECONDS = 60.0
 FRESH_SECONDS = 1.0
 END_SECONDS = 2.0
 EARLY_END_SECONDS = 1.0
+WATCH_NAME = "watch of a claim"
 _WAKE_SECONDS = 1.0
 
 Wait = Callable[[Event, float], bool]
@@ -125,7 +126,8 @@ class ClaimWatch:
                 delay = delay_after(known, tries)
                 tries += 1
                 if known is not error:
-                    self._observe(ThreadFailed(f"watch of claim {self.ref}", repr(error), delay))
+                    # Which claim stands in the error: names of threads are labels of a metric, and claims come without end.
+                    self._observe(ThreadFailed(WATCH_NAME, f"claim {self.ref}: {error!r}", delay))
             finally:
                 self._heard = None
             wait(self.stop, delay)
