@@ -2,8 +2,8 @@
 """What does an answer hold in the driver's words, and which claim is it, as far as this driver needs it?
 
 Parameters that are meant for other drivers are not looked at, so it does not matter what stands there. Parameters for this
-driver that cannot be read make the claim one that cannot be prepared; its devices are known all the same, and that is what
-a list of claims is for.
+driver that cannot be read make the claim one that cannot be prepared. Which claim it is, its devices and its pods are known all
+the same: whoever asks only for these is answered, for a stranger may have written another claim under the name of one that is gone.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _Loaded = TypeVar("_Loaded")
 
 
 def read_claim(call: Call, body: bytes, wire: Wire, driver: DriverName) -> Claim:
-    """The claim of one answer. Raises Malformed, and Temporary where the body is no object at all."""
+    """The claim of one answer, `unusable` if its configuration cannot be read. Raises Malformed, and Temporary where the body is no object at all."""
     try:
         found = read_object(body)
     except Undecodable as error:
@@ -37,7 +37,7 @@ def read_claim(call: Call, body: bytes, wire: Wire, driver: DriverName) -> Claim
     claim = load_claim(call, found, wire, driver)
     for config in claim.configs:
         if why := _unreadable(found, config):
-            raise malformed(call, why)
+            return replace(claim, unusable=str(malformed(call, why)))
     return claim
 
 

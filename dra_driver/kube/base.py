@@ -56,6 +56,9 @@ class Malformed(Permanent):
         self.resource_version = resource_version
 
 
+OF_THE_OBJECT = (Malformed, TooLarge)
+"""What one object alone is to blame for: the next one may well be answered."""
+
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
@@ -109,7 +112,7 @@ class KubeApi(Protocol):
         """The resource.k8s.io version in use ("v1", "v1beta2", "v1beta1"); asks once. Raises NotServed."""
 
     def get_claim(self, ref: ClaimRef) -> Claim:
-        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed for one that cannot be read."""
+        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed for one of which not even the devices can be read."""
 
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
         """The same as of a version from which `watch_claim` goes on; a claim that does not exist is no error."""

@@ -120,6 +120,17 @@ def read_page(text: bytes) -> Page:
         raise Undecodable(str(error)) from error
 
 
+def read_table(text: bytes) -> tuple[Page, tuple[str, ...]]:
+    """A list as a table: a page without items, and the first cell of each row, which is a name. Raises Undecodable."""
+    content = read_object(text).content
+    rows, head = content.get("rows") or (), content.get("metadata") or {}
+    try:
+        names = tuple(_shown(str(row["cells"][0])) for row in rows)
+        return _page([], head), names
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise Undecodable(f"it is no table ({type(error).__name__})") from error
+
+
 def identity(text: bytes, *path: bytes) -> Identity:
     """Which object this is, or the one under `path`, even if the text breaks off or cannot be decoded."""
     start = 0

@@ -3,7 +3,8 @@
 
 In pages, each of which fits into a few MiB: the limit of the next page follows from the bytes of the last, and an answer that
 grows beyond the cap is given up and asked for again with half the limit. A single object beyond the cap is passed over by
-asking for its metadata only, which also bring the token for what comes after it.
+asking for its metadata only, which also bring the token for what comes after it. Metadata have no limit of their own (the name of
+an owner may be of any length), so one whose metadata are beyond the cap too is asked for as a line of a table.
 
 Every item is decoded for itself, when it is its turn. What cannot be read is told and costs itself.
 """
@@ -12,10 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dra_driver.kube.base import TooLarge
-from dra_driver.kube.decode import Found, Page, identity, read_object, read_page
+from dra_driver.kube.decode import (
+    Found,
+    Identity,
+    Page,
+    identity,
+    read_object,
+    read_page,
+    read_table,
+)
 from dra_driver.kube.failures import Call, garbage
 from dra_driver.kube.strict import Undecodable
-from dra_driver.kube.transport import METADATA_ONLY, Exchange, Transport
+from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY, Exchange, Transport
 from dra_driver.kube.unreadable import Tell
 
 FIRST_PAGE_OBJECTS = 100
@@ -71,10 +80,27 @@ class Listing:
     def _without_content(self, token: str, error: TooLarge) -> Page:
         """The place of an object that is too large, from its metadata."""
         exchange = replace(self._exchange(1, token), accept=METADATA_ONLY)
-        page = self._read(exchange, self.transport.fetch(exchange))
-        for item in page.items:
-            self.tell(self.call.resource, identity(item), str(error))
+        try:
+            page = self._read(exchange, self.transport.fetch(exchange))
+        except TooLarge:
+            page, names = self._as_table(token)
+            who = [Identity(name=name) for name in names]
+        else:
+            who = [identity(item) for item in page.items]
+        for one in who:
+            self.tell(self.call.resource, one, str(error))
         return page
+
+    def _as_table(self, token: str) -> tuple[Page, tuple[str, ...]]:
+        """The place of an object whose metadata are too large as well, and its name, as a table shows them."""
+        exchange = self._exchange(1, token)
+        query = {**(exchange.query or {}), "includeObject": "None"}
+        exchange = replace(exchange, query=query, accept=AS_TABLE)
+        body = self.transport.fetch(exchange)
+        try:
+            return read_table(body)
+        except Undecodable as error:
+            raise garbage(self.transport.named(exchange).call, body) from error
 
     def _exchange(self, limit: int, token: str) -> Exchange:
         query = {**self.selector, "limit": str(limit)} | ({"continue": token} if token else {})

@@ -46,8 +46,10 @@ POOL_SIZE = 8
 PIECE_BYTES = 64 * 1024
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 ANY_JSON = "application/json"
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1"
-"""Asks for a list of objects without their content."""
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Asks for a list of objects without their content. The version is "v1"; of "1" a server says that it is not acceptable (406)."""
+AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+"""Asks for a list as the lines that people are shown, in which names stand, but no labels, annotations or owners."""
 
 _FIRST_DELAY_SECONDS = 0.1
 _KEEPALIVE = (

@@ -88,7 +88,7 @@ class Claim:
 
     `reserved_for` are the pods of `status.reservedFor`; `unnamed_users` says that it names something that is no pod and whose
     pods are therefore not known. `sole_pod` is the pod that owns the claim as its controller: it was made of a template,
-    and nobody else may use it.
+    and nobody else may use it. `unusable` says why this driver's configuration cannot be read, if it was asked for and cannot.
     """
 
     ref: ClaimRef
@@ -98,6 +98,7 @@ class Claim:
     sole_pod: PodUid | None = None
     unnamed_users: bool = False
     allocation_timestamp: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,8 @@ def plan_prepare(
     found = _own_results(requested, claim, place) or _missing_device(claim, place, inventory)
     if isinstance(found, Refusal):
         return found
+    if claim.unusable:
+        return Refusal(f"cannot read claim {requested}: {claim.unusable}")
     results = own_results(claim, place.driver)
     configured = _configure(results, claim, place, inventory)
     if isinstance(configured, Refusal):

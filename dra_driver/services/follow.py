@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import ClaimEvent, ClaimFound, Expired
+from dra_driver.kube.base import OF_THE_OBJECT, ClaimEvent, ClaimFound, Expired
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import (
     ClaimPrepared,
@@ -45,6 +45,7 @@ POLL_SECONDS = 60.0
 FRESH_SECONDS = 1.0
 END_SECONDS = 2.0
 EARLY_END_SECONDS = 1.0
+WATCH_NAME = "watch of a claim"
 _WAKE_SECONDS = 1.0
 
 Wait = Callable[[Event, float], bool]
@@ -125,7 +126,8 @@ class ClaimWatch:
                 delay = delay_after(known, tries)
                 tries += 1
                 if known is not error:
-                    self._observe(ThreadFailed(f"watch of claim {self.ref}", repr(error), delay))
+                    # Which claim stands in the error: names of threads are labels of a metric, and claims come without end.
+                    self._observe(ThreadFailed(WATCH_NAME, f"claim {self.ref}: {error!r}", delay))
             finally:
                 self._heard = None
             wait(self.stop, delay)
@@ -235,10 +237,15 @@ class ClaimFollower:
             join(END_SECONDS)
 
     def _poll(self, rows: list[PreparedClaim]) -> float:
-        """Ask about each of them; seconds until the next time. An API server that is away is not asked about the others."""
+        """Ask about each of them; seconds until the next time. An API server that is away is not asked about the others.
+
+        A claim that cannot be read keeps nobody from asking about them.
+        """
         for row in rows:
             try:
                 self._take(row.ref, self._door.find_claim(row.ref).claim)
+            except OF_THE_OBJECT as error:
+                self._log.info("claim_not_asked", error=str(error))
             except DriverError as error:
                 self._log.info("claims_not_asked", error=str(error))
                 delay = delay_after(error, self._failed_polls)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import NotFound
+from dra_driver.kube.base import OF_THE_OBJECT, NotFound
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import DriverName
 from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
@@ -21,6 +21,13 @@ from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import NodePlace
 
 STILL_EXISTS = "it still exists"
+
+
+class Silence(str):
+    """A reason that is no answer: whoever could not answer for one claim cannot for the next ones either."""
+
+    __slots__ = ()
+
 
 HeldClaims = Callable[[], frozenset[HeldDevice] | Unknown]
 
@@ -34,11 +41,13 @@ class Releasable:
     get_claim: Callable[[ClaimRef], Claim]
 
     def why_not(self, row: PreparedClaim) -> str:
-        """Why the claim must stay; empty when nobody needs it on this node."""
+        """Why the claim must stay; empty when nobody needs it on this node; Silence when somebody does not answer."""
         ref = row.ref
         held = self.held()
         if isinstance(held, Unknown):
-            return f"the kubelet's pod-resources cannot tell whether a pod holds it: {held.reason}"
+            return Silence(
+                f"the kubelet's pod-resources cannot tell whether a pod holds it: {held.reason}"
+            )
         if any(is_of(device, ref, self.place.driver) for device in held):
             return "a pod on this node holds it, the kubelet says"
         try:
@@ -46,11 +55,17 @@ class Releasable:
         except NotFound:
             return ""
         except DriverError as error:
-            return f"the API server cannot tell whether it still exists: {error}"
+            return _unanswered(error)
         if claim.ref.uid != ref.uid:
             return ""
         place = self.place
         return STILL_EXISTS if is_allocation_of(row, claim, place.driver, place.cdi_kind) else ""
+
+
+def _unanswered(error: DriverError) -> str:
+    if isinstance(error, OF_THE_OBJECT):
+        return f"what the API server has under its name cannot be read: {error}"
+    return Silence(f"the API server cannot tell whether it still exists: {error}")
 
 
 def is_of(device: HeldDevice, ref: ClaimRef, driver: DriverName) -> bool:

@@ -35,7 +35,7 @@ from dra_driver.services.adopt import (
 from dra_driver.services.execute import CALL_SECONDS, StillUsed
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.recover import Documents, WholeStore
-from dra_driver.services.release import STILL_EXISTS, is_of
+from dra_driver.services.release import STILL_EXISTS, Silence, is_of
 from dra_driver.services.take_back import release_if_unneeded
 
 AllocatedClaims = Callable[[], tuple[Claim, ...]]
@@ -168,6 +168,7 @@ class Sweep:
             if reason in ("", STILL_EXISTS):
                 released += not reason
             else:
-                # Whoever could not answer for this claim cannot for the next ones either.
-                return [*unresolved, f"claim {claim.ref} cannot be checked: {reason}"], released
+                unresolved.append(f"claim {claim.ref} cannot be checked: {reason}")
+                if isinstance(reason, Silence):
+                    break
         return unresolved, released

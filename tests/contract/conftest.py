@@ -43,10 +43,11 @@ class ApiServer:
         self.group = f"/apis/resource.k8s.io/{self.kube.served_version()}"
 
     def call(
-        self, method: str, path: str, body: Object | bytes | None = None
+        self, method: str, path: str, body: Object | bytes | None = None, *, accept: str = ""
     ) -> tuple[int, Object]:
         """One raw request: status and JSON object."""
         headers = {**self.connection.credentials.headers(), "Content-Type": "application/json"}
+        headers |= {"Accept": accept} if accept else {}
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         answer = self.pool.request(
             method, self.connection.server + path, body=data, headers=headers, retries=False

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from dra_driver.kube.base import Conflict, Invalid, KubeApi, NameTaken, NodeEvent, NotFound
+from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY
 from dra_driver.model.claim import AllocationResult, ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PodUid, PoolName
@@ -35,7 +36,7 @@ class ApiServer(Protocol):
     group: str
 
     def call(
-        self, method: str, path: str, body: Object | bytes | None = None
+        self, method: str, path: str, body: Object | bytes | None = None, *, accept: str = ""
     ) -> tuple[int, Object]: ...
     def made(self, path: str, obj: Object) -> Object: ...
     def served(self, obj: Object) -> Object: ...
@@ -458,6 +459,61 @@ def test_lists_come_in_pages(server: ApiServer) -> None:
     assert names == [f"{server.node}-{letter}" for letter in "abc"]
     assert "continue" not in second["metadata"]
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
+
+
+def test_the_metadata_of_a_list_can_be_asked_for_alone(server: ApiServer) -> None:
+    for letter in "ab":
+        allocated(server, f"{server.node}-{letter}", "gpu-0")
+    path = f"{server.group}/namespaces/default/resourceclaims?labelSelector=test%3D{server.node}&limit=1"
+    status, answer = server.call("GET", path, accept=METADATA_ONLY)
+    assert (status, answer.get("kind")) == (200, "PartialObjectMetadataList"), answer
+    (item,) = answer["items"]
+    assert item["metadata"]["name"] == f"{server.node}-a"
+    assert not item.keys() & {"spec", "status"}
+    _status, second = server.call("GET", f"{path}&continue={answer['metadata']['continue']}")
+    assert [found["metadata"]["name"] for found in second["items"]] == [f"{server.node}-b"]
+
+
+def test_a_list_can_be_asked_for_as_a_table_without_objects(server: ApiServer) -> None:
+    for letter in "ab":
+        allocated(server, f"{server.node}-{letter}", "gpu-0")
+    path = f"{server.group}/namespaces/default/resourceclaims?labelSelector=test%3D{server.node}&limit=1&includeObject=None"
+    status, answer = server.call("GET", path, accept=AS_TABLE)
+    assert (status, answer.get("kind")) == (200, "Table"), answer
+    assert answer["columnDefinitions"][0]["name"] == "Name"
+    (row,) = answer["rows"]
+    assert (row["cells"][0], row["object"]) == (f"{server.node}-a", None)
+    assert answer["metadata"]["resourceVersion"]
+    path = f"{path}&continue={answer['metadata']['continue']}"
+    _status, last = server.call("GET", path, accept=AS_TABLE)
+    assert [found["cells"][0] for found in last["rows"]] == [f"{server.node}-b"]
+    assert "continue" not in last["metadata"]
+
+
+def test_a_claim_with_metadata_of_many_megabytes_hides_no_other(server: ApiServer) -> None:
+    """An owner's name may be of any length, and each "<" of it is six bytes in an answer."""
+    claims = f"{server.group}/namespaces/default/resourceclaims"
+    for letter in "abc":
+        name = f"{server.node}-{letter}"
+        obj = allocated(server, name, "gpu-0")
+        if letter == "b":
+            owner = {
+                "apiVersion": "example.com/v1",
+                "kind": "Owner",
+                "uid": "x",
+                "name": "<" * 1_300_000,
+            }
+            obj["metadata"]["ownerReferences"] = [owner]
+            status, answer = server.call("PUT", f"{claims}/{name}", obj)
+            assert status == 200, answer
+    found = server.kube.allocated_claims(PoolName(server.node))
+    assert sorted(claim.ref.name for claim in found) == [f"{server.node}-a", f"{server.node}-c"]
+
+
+def test_a_form_of_an_unknown_version_is_not_acceptable(server: ApiServer) -> None:
+    accept = METADATA_ONLY.replace("v=v1", "v=1")
+    status, answer = server.call("GET", f"{server.group}/resourceslices", accept=accept)
+    assert (status, answer["reason"]) == (406, "NotAcceptable")
 
 
 # Requests that are wrong

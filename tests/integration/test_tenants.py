@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import PodUid
 from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_kubelet import KubeletError
 from tests.node_process import DRIVER, NodeProcess, wait_for
@@ -23,6 +26,9 @@ HOSTILE = (
     b'{"a":' + b"[" * 1_100 + b"]" * 1_100 + b"}",
     b'{"a":' + b"[" * 9_990 + b"]" * 9_990 + b"}",
 )
+
+# Each "<" is six bytes in an answer: the metadata alone are larger than a page.
+FAT_OWNER = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "<" * 1_300_000}
 
 
 def config(parameters: bytes, driver: str) -> dict[str, Any]:
@@ -142,3 +148,79 @@ def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) ->
     peak = peak_mib(node)
     print(f"{before:.0f} MiB before the list, {peak:.0f} MiB at its most")
     assert peak < LARGEST_MIB
+
+
+def test_a_claim_with_fat_metadata_keeps_no_vanished_device_in_the_slice(node: NodeProcess) -> None:
+    metadata = {"name": "fat", "namespace": "default", "ownerReferences": [FAT_OWNER]}
+    node.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}})
+    start(node)
+    vanish(node, "gpu-7")
+    assert not told(node, "allocations_unknown")
+
+
+def test_explain_and_record_see_the_other_claims_beside_one_with_fat_metadata(
+    tmp_path: Path,
+) -> None:
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    asked = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    with FakeApi() as api:
+        api.tell_gates({})
+        kubeconfig = str(api.kubeconfig(tmp_path / "kubeconfig"))
+        api.put("nodes", {"metadata": {"name": "n1"}})
+        api.put("namespaces", {"metadata": {"name": "default"}})
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+        api.put("resourceclaims", {"metadata": {"name": "good"}, "spec": asked})
+        fat = {"metadata": {"name": "fat", "ownerReferences": [FAT_OWNER]}, "spec": asked}
+        api.put("resourceclaims", fat)
+        record = tmp_path / "record"
+        answers = {}
+        for words in (["explain", "claim/good"], ["record", str(record)]):
+            command = [sys.executable, "-m", "dra_driver", *words, "--kubeconfig", kubeconfig]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            answers[words[0]] = done.returncode, done.stdout + done.stderr
+    # A claim of which nothing but its name is known may hold any device: that is said, and everything else answered.
+    assert answers["explain"][0] == 2, answers
+    assert answers["record"][0] == 3, answers
+    assert "n1: the devices fit" in answers["explain"][1]
+    assert all("resourceclaims fat" in text for _, text in answers.values())
+    claims = json.loads(record.read_bytes())["cluster"]["resourceClaims"]
+    assert [claim["metadata"]["name"] for claim in claims] == ["good"]
+
+
+def reserve(node: NodeProcess, ref: ClaimRef, pods: Sequence[PodUid], **metadata: Any) -> None:
+    """Let the claim name these pods."""
+    claim = node.api.object("resourceclaims", ref.name)
+    users = [{"resource": "pods", "name": "pod", "uid": pod} for pod in pods]
+    content = {**claim, "metadata": {**claim["metadata"], **metadata}, "status": {**claim["status"], "reservedFor": users}}  # fmt: skip
+    node.api.put("resourceclaims", content)
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+def test_a_device_without_user_is_free_whatever_stands_under_its_claims_name(node: NodeProcess, hostile: bool) -> None:  # fmt: skip
+    node.start_registered()
+    kubelet = node.kubelet
+    theirs = node.claim("theirs", ["gpu-0"])
+    pod = kubelet.pod_uid("default/a")
+    reserve(node, theirs, [pod])
+    kubelet.prepare(DRIVER, [theirs], pod="default/a")
+    # Nobody follows a claim of more than 4 MiB; ownerReferences may be changed at any time.
+    reserve(node, theirs, [pod], ownerReferences=[FAT_OWNER])
+    kubelet.force_delete("default/a")
+    node.api.remove("resourceclaims", "theirs")
+    # Of the same name, allocated on another node or of another driver altogether: only its configuration names this one.
+    parameters = b'{"a":"\\ud800"}' if hostile else b"{}"
+    other = {"request": "r", "driver": "other.example.com", "pool": "p", "device": "d"}
+    status = {
+        "allocation": {"devices": {"results": [other], "config": [config(parameters, DRIVER)]}}
+    }
+    metadata = {"name": "theirs", "namespace": "default"}
+    node.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}, "status": status})  # fmt: skip
+    kubelet.reconcile(DRIVER)
+    kubelet.end_containers(pod)
+    second = node.claim("second", ["gpu-0"])
+    reserve(node, second, [kubelet.pod_uid("default/b")])
+    kubelet.prepare(DRIVER, [second], pod="default/b")
+    assert node.owners() == {"gpu-0": second.uid}

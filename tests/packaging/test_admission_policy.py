@@ -167,3 +167,9 @@ def test_a_token_without_a_node_writes_nothing() -> None:
     for operation, new, old in (("CREATE", a_slice(), None), ("DELETE", None, a_slice())):
         (said,) = refusals(operation, new, old, node="")
         assert said.startswith(f"{ACCOUNT} may write ResourceSlices only from a pod")
+
+
+def test_how_large_a_slice_is_stays_unlimited() -> None:
+    """The chart, SECURITY.md and docs/install.md say so: only the number and the names are limited."""
+    labels = {f"a{number}": "x" * 63 for number in range(500)}
+    assert refusals("CREATE", with_metadata(a_slice(), {"labels": labels})) == []

@@ -59,8 +59,15 @@ def dumps(obj: object) -> bytes:
         kept.append(value.content)
         return f"{_MARK}{len(kept) - 1}"
 
-    text = json.dumps(obj, default=mark).encode()
+    text = _as_go(json.dumps(obj, default=mark).encode())
     return _MARKED.sub(lambda found: kept[int(found[1])], text) if kept else text
+
+
+def _as_go(text: bytes) -> bytes:
+    """JSON as Go's encoder writes it: characters that mean something in HTML, six bytes each. They stand in strings only."""
+    for character in b"<>&":
+        text = text.replace(bytes([character]), f"\\u{character:04x}".encode())
+    return text
 
 
 def pieces(obj: Object) -> Iterator[bytes]:

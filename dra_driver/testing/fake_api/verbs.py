@@ -12,8 +12,6 @@ from dra_driver.testing.fake_api.store import Preconditions, Refused, Store
 
 MERGE_PATCHES = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 
-METADATA_ONLY = "as=PartialObjectMetadataList"
-
 Result = tuple[int, Object]
 
 
@@ -82,10 +80,9 @@ def _get(ask: Ask) -> Result:
 def _list(ask: Ask) -> Result:
     query = parse_query(ask.path)
     matches = matcher(ask.route, query)
+    write = _asked_form(ask.accept)
     items, metadata = ask.store.page(ask.route.kind, matches, limit=query.limit, token=query.token)
-    if METADATA_ONLY in ask.accept:
-        return 200, _metadata_list(items, metadata)
-    return 200, _list_object(ask.route, items, metadata)
+    return 200, write(ask.route, items, metadata)
 
 
 def _create(ask: Ask) -> Result:
@@ -209,7 +206,7 @@ def _list_object(route: Route, items: list[Object], metadata: Object) -> Object:
     }
 
 
-def _metadata_list(items: list[Object], metadata: Object) -> Object:
+def _metadata_list(_route: Route, items: list[Object], metadata: Object) -> Object:
     """A list of what is the same for all kinds."""
     return {
         "kind": "PartialObjectMetadataList",
@@ -217,3 +214,33 @@ def _metadata_list(items: list[Object], metadata: Object) -> Object:
         "metadata": metadata,
         "items": [{"metadata": item["metadata"]} for item in items],
     }
+
+
+def _table(_route: Route, items: list[Object], metadata: Object) -> Object:
+    """A list as people are shown it: the name first, and whatever else the kind has to show is short. It is always without objects."""
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [{"name": "Name", "type": "string", "format": "name"}],
+        "rows": [{"cells": [item["metadata"]["name"]], "object": None} for item in items],
+    }
+
+
+_FORMS: dict[str, Callable[[Route, list[Object], Object], Object]] = {
+    "PartialObjectMetadataList": _metadata_list,
+    "Table": _table,
+}
+
+
+def _asked_form(accept: str) -> Callable[[Route, list[Object], Object], Object]:
+    """How a list is to be written; 406 for a form that is not known, or not in this version (real servers know v1beta1 as well)."""
+    options = dict(part.strip().partition("=")[::2] for part in accept.split(";")[1:])
+    if "as" not in options:
+        return _list_object
+    form = _FORMS.get(options["as"])
+    if form is None or (options.get("g"), options.get("v")) != ("meta.k8s.io", "v1"):
+        raise Refused(
+            406, "NotAcceptable", "only the following media types are accepted: application/json"
+        )
+    return form

@@ -13,6 +13,7 @@ from dra_driver.kube.decode import (
     identity,
     read_object,
     read_page,
+    read_table,
 )
 from dra_driver.kube.opaque import MARK, marked
 from dra_driver.kube.strict import Undecodable, decode
@@ -156,3 +157,16 @@ def test_names_are_escaped_and_cut() -> None:
     found = identity(b'{"metadata":{"namespace":5,"name":"\\u001b[31m\xc3\xa9","uid":"\xff\x1b"}}')
     assert found == Identity("", "\\x1b[31m\\xe9", "\\xff\\x1b")
     assert len(identity(b'{"metadata":{"name":"' + b"n" * 9999 + b'"}}').name) == 253
+
+
+def test_a_table_has_names_and_a_place_but_no_objects() -> None:
+    head = b'"metadata":{"resourceVersion":"7","continue":"next"}'
+    page, names = read_table(b'{"rows":[{"cells":["a",3],"object":null}],%b}' % head)
+    assert (page, names) == (Page((), "7", "next"), ("a",))
+    assert read_table(b'{"rows":null}') == (Page(()), ())
+
+
+@pytest.mark.parametrize("text", [b"[]", b'{"rows":[{}]}', b'{"rows":[{"cells":[]}]}', b'{"rows":[7]}', b'{"rows":7}', b'{"metadata":"a"}'])  # fmt: skip
+def test_what_is_no_table_is_not_taken_for_one(text: bytes) -> None:
+    with pytest.raises(Undecodable, match="it is no"):
+        read_table(text)

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from dra_driver.errors import DriverError, Permanent
+from dra_driver.errors import DriverError
 from dra_driver.kube import lists
 from dra_driver.kube.base import Malformed, NotServed, SliceEvent, TooLarge
 from dra_driver.kube.cluster import NAMED_OPAQUE, read_cluster
@@ -91,14 +91,14 @@ def test_a_hostile_claim_hides_no_other_and_keeps_its_device(
 
 
 @pytest.mark.parametrize("parameters", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_claim_is_refused_by_name(
+def test_a_hostile_claim_is_known_and_says_why_it_cannot_be_used(
     kube: HttpKubeApi, api: FakeApi, parameters: bytes
 ) -> None:
-    api.put("resourceclaims", a_claim("bad", parameters))
-    with pytest.raises(Malformed) as caught:
-        kube.get_claim(ref("bad"))
-    assert isinstance(caught.value, Permanent)
-    said = str(caught.value)
+    uid = api.put("resourceclaims", a_claim("bad", parameters))["metadata"]["uid"]
+    found = kube.get_claim(ref("bad"))
+    assert found.ref.uid == uid
+    assert [result.device for result in found.results or ()] == ["gpu-bad"]
+    said = found.unusable
     assert said.startswith(
         f"get resourceclaims team/bad at {api.url}: status.allocation.devices.config.0.opaque.parameters cannot be read ("
     )
@@ -113,17 +113,17 @@ def test_what_is_meant_for_another_driver_is_not_looked_at(
 ) -> None:
     api.put("resourceclaims", a_claim("fine", parameters, driver="other.example.com"))
     found = kube.get_claim(ref("fine"))
+    assert not found.unusable
     assert ([result.device for result in found.results or ()], found.configs) == (["gpu-fine"], ())
 
 
-def test_parameters_that_are_deeper_than_any_kind_are_refused(
+def test_parameters_that_are_deeper_than_any_kind_cannot_be_used(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
     api.put("resourceclaims", a_claim("fine", b'{"a":' + b"[" * 62 + b"]" * 62 + b"}"))
     api.put("resourceclaims", a_claim("deep", b'{"a":' + b'{"b":' * 70 + b"1" + b"}" * 70 + b"}"))
-    kube.get_claim(ref("fine"))
-    with pytest.raises(Malformed, match=r"parameters is nested deeper than 64 levels"):
-        kube.get_claim(ref("deep"))
+    assert not kube.get_claim(ref("fine")).unusable
+    assert "parameters is nested deeper than 64 levels" in kube.get_claim(ref("deep")).unusable
 
 
 def test_a_claim_of_an_impossible_form_is_refused_by_name(kube: HttpKubeApi, api: FakeApi) -> None:
@@ -205,6 +205,32 @@ def test_an_object_that_fits_into_no_page_is_named_and_passed_over(
     assert isinstance(event, ObjectUnreadable)
     assert event.name.startswith("team/b (uid ")
     assert "the answer is larger than 4 MiB" in event.found
+
+
+def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
+    kube: HttpKubeApi, api: FakeApi, told: list[DriverEvent]
+) -> None:
+    for name in "abc":
+        obj = a_claim(name, b"{}")
+        if name == "b":
+            owner = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "<" * 1_300_000}
+            obj["metadata"]["ownerReferences"] = [owner]
+        api.put("resourceclaims", obj)
+    assert [claim.ref.name for claim in kube.allocated_claims(POOL)] == ["a", "c"]
+    (event,) = told
+    assert isinstance(event, ObjectUnreadable)
+    assert event.name == "b"
+    assert "the answer is larger than 4 MiB" in event.found
+
+
+def test_what_comes_instead_of_a_table_is_told(kube: HttpKubeApi, api: FakeApi) -> None:
+    kube.served_version()
+    large = Answer(200, {}, b'{"a":"' + b"x" * lists.LARGEST_PAGE_BYTES + b'"}')
+    # Pages of 100, 50, 25, 12, 6, 3 objects and of one, and the metadata of one.
+    api.faults.add(large, resource="resourceclaims", times=8)
+    api.faults.add(Answer(200, {}, b'{"rows":[{}]}'), resource="resourceclaims")
+    with pytest.raises(DriverError, match="sent no JSON object"):
+        kube.allocated_claims(POOL)
 
 
 def test_a_small_answer_that_unpacks_without_end_is_given_up(

@@ -326,3 +326,16 @@ def test_a_refusal_says_what_was_found_and_what_to_do(
 )
 def test_only_what_the_api_server_makes_is_a_safe_uid(uid: str, safe: bool) -> None:
     assert is_safe_uid(ClaimUid(uid)) is safe
+
+
+def test_a_claim_with_configuration_that_cannot_be_read_is_refused_after_one_of_another_uid() -> (
+    None
+):
+    claim = a_claim("a", results=[a_result("gpu-0")])
+    unusable = replace(claim, unusable="parameters cannot be read (no UTF-8)")
+    assert decide(unusable) == Refusal(
+        f"cannot read claim {claim.ref}: parameters cannot be read (no UTF-8)"
+    )
+    other = decide(unusable, requested=replace(claim.ref, uid=ClaimUid("uid-before")))
+    assert isinstance(other, Refusal)
+    assert "was replaced" in other.reason

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from dra_driver.errors import Permanent, Temporary
-from dra_driver.kube.base import ClaimEvent, Expired, NotServed
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.kube.base import ClaimEvent, Expired, Malformed, NotServed, TooLarge
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared, DriverEvent, Leading, ThreadFailed
 from dra_driver.model.ids import PodUid
@@ -286,8 +286,9 @@ def test_what_nobody_foresaw_is_counted_and_costs_a_pause(bench: Bench) -> None:
     bench.watch(bench.change(replace(SHARED, results=None)), bench.change(_with(SHARED, TWO)))
     [told] = bench.events
     assert isinstance(told, ThreadFailed)
-    assert (told.thread, told.delay_seconds) == (f"watch of claim {SHARED.ref}", RETRY_SECONDS[0])
-    assert "IndexError" in told.error
+    # The same for every claim: it becomes a label of a metric.
+    assert (told.thread, told.delay_seconds) == ("watch of a claim", RETRY_SECONDS[0])
+    assert told.error.startswith(f"claim {SHARED.ref}: IndexError(")
 
 
 def test_watches_come_and_go_with_the_rows(bench: Bench) -> None:
@@ -344,6 +345,30 @@ def test_watches_are_bounded_and_claims_that_anybody_may_join_come_first(
     bench.prepare(a_claim("a-shared", results=[a_result("gpu-2")], sole=False))
     bench.follower.once()
     assert list(bench.follower._watches) == [SHARED.ref.uid]
+
+
+@pytest.mark.parametrize("error", [Malformed("no UTF-8"), TooLarge("5 MiB")])
+def test_a_claim_that_cannot_be_read_ends_no_poll(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: DriverError
+) -> None:
+    monkeypatch.setattr(follow, "MOST_WATCHES", 0)
+    bad, good = (
+        a_claim(name, results=[a_result(device)])
+        for name, device in (("a-bad", "gpu-0"), ("b-good", "gpu-1"))
+    )
+    bench.prepare(bad, good)
+    bench.api.claims = (bad, _with(good, a_pod("b-good"), TWO))
+    bench.api.fail("find", error)
+    bench.follower.once()
+    assert bench.api.requests == ["find default/a-bad", "find default/b-good"]
+    assert bench.pods(good) == (a_pod("b-good"), TWO)
+    # And both are asked after the usual while, no sooner.
+    bench.clock.now += follow.POLL_SECONDS - 1
+    bench.follower.once()
+    assert len(bench.api.requests) == 2
+    bench.clock.now += 1
+    bench.follower.once()
+    assert len(bench.api.requests) == 4
 
 
 def test_an_api_server_that_is_away_is_not_asked_about_each_claim(

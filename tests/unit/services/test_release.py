@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.kube.base import NotFound
+from dra_driver.kube.base import Malformed, NotFound, TooLarge
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
-from dra_driver.services.release import Releasable, is_of
+from dra_driver.services.release import Releasable, Silence, is_of
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_PLACE,
@@ -71,6 +71,11 @@ def answering(found: Claim | DriverError):
         ),
         (
             frozenset(),
+            Malformed("no UTF-8"),
+            "what the API server has under its name cannot be read: no UTF-8",
+        ),
+        (
+            frozenset(),
             Permanent("401"),
             "the API server cannot tell whether it still exists: 401",
         ),
@@ -78,6 +83,22 @@ def answering(found: Claim | DriverError):
 )
 def test_a_claim_may_go_only_if_both_sides_say_so(held, found, why_not: str) -> None:
     assert Releasable(A_PLACE, lambda: held, answering(found)).why_not(ROW) == why_not
+
+
+@pytest.mark.parametrize(
+    ("held", "found", "silent"),
+    [
+        (Unknown("not served"), NotFound("404"), True),
+        (frozenset(), Temporary("timed out"), True),
+        (frozenset(), Malformed("no UTF-8"), False),
+        (frozenset(), TooLarge("20 MiB"), False),
+        (frozenset(), a_claim("wine"), False),
+    ],
+)
+def test_what_one_claim_is_to_blame_for_is_no_silence(held, found, silent: bool) -> None:
+    reason = Releasable(A_PLACE, lambda: held, answering(found)).why_not(ROW)
+    assert reason
+    assert isinstance(reason, Silence) is silent
 
 
 def test_the_api_server_is_not_asked_about_a_claim_that_a_pod_holds() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.kube.base import Malformed, TooLarge
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.plan import Refusal
@@ -439,6 +440,33 @@ def test_an_api_server_that_does_not_answer_is_not_asked_about_every_claim(node:
     )
     assert asked == [refs[0]]
     assert node.disk() == before
+
+
+@pytest.mark.parametrize("error", [Malformed("no UTF-8"), TooLarge("20 MiB")])
+def test_a_claim_whose_name_leads_to_what_cannot_be_read_stops_no_other(
+    node: LocalNode, error: DriverError
+) -> None:
+    refs = node.add(
+        *(a_claim(f"c{index}", results=[a_result(f"gpu-{index}")]) for index in range(3))
+    )
+    node.prepare(*refs)
+    for ref in refs[1:]:
+        node.delete(ref)
+
+    def fetch(ref: ClaimRef):
+        if ref == refs[0]:
+            raise error
+        return node.stored(ref)
+
+    node.fetch = fetch
+    assert node.sweep() == (
+        (
+            "claim default/c0 (uid uid-c0) cannot be checked: "
+            f"what the API server has under its name cannot be read: {error}"
+        ),
+    )
+    assert list(node.disk().claims) == [refs[0].uid]
+    assert node.events[-1] == Recovered(rewritten=0, released=2, removed_files=0)
 
 
 def test_who_asks_for_a_prepared_claim_does_not_wait_while_an_absent_api_server_is_asked(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import urllib3
 
+from dra_driver.kube.transport import METADATA_ONLY
 from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_api.raw import DEEPEST, dumps, loads, pieces
 from dra_driver.testing.plain_client import PlainClient
@@ -84,8 +85,14 @@ def test_the_scheduler_stand_in_gives_back_what_it_read(api: FakeApi, parameters
 
 def test_only_the_metadata_of_a_list_may_be_asked_for(api: FakeApi) -> None:
     ask(api, "POST", CLAIMS, a_claim(b'{"a":1}'))
-    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1"
-    answer = json.loads(ask(api, "GET", CLAIMS + "?limit=1", accept=accept)[1])
+    answer = json.loads(ask(api, "GET", CLAIMS + "?limit=1", accept=METADATA_ONLY)[1])
     assert answer["kind"] == "PartialObjectMetadataList"
     assert [list(item) for item in answer["items"]] == [["metadata"]]
     assert answer["items"][0]["metadata"]["name"] == "c"
+
+
+@pytest.mark.parametrize("asked", ["g=meta.k8s.io;v=1", "g=other;v=v1", "v=v1"])
+def test_other_forms_of_a_list_are_not_acceptable(api: FakeApi, asked: str) -> None:
+    accept = f"application/json;as=PartialObjectMetadataList;{asked}"
+    status, body = ask(api, "GET", CLAIMS, accept=accept)
+    assert (status, json.loads(body)["reason"]) == (406, "NotAcceptable")
