@@ -32,6 +32,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             parser.add_argument(
                 "claim", metavar="CLAIM", help="NAMESPACE/NAME or the UID of a claim that is held"
             )
+            parser.add_argument(
+                "--force",
+                action="store_true",
+                help="also where a pod that used it still runs: another one gets its devices beside it",
+            )
         case "cleanup":
             add_settings(parser)
             for flag, text in CLEANUP_FLAGS.items():
