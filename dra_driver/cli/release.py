@@ -15,7 +15,7 @@ from dra_driver.daemon.offline import vouch
 
 def run(chosen: argparse.Namespace) -> int:
     """Mark it in the state; answers the exit code."""
-    for one in vouch(settings_from(chosen), chosen.claim, force=chosen.force):
+    for one in vouch(settings_from(chosen, named=False), chosen.claim, force=chosen.force):
         devices = ", ".join(str(key) for key in one.row.owned)
         why = f" because {one.why}" if one.why else ""
         render.line(

@@ -72,6 +72,11 @@ def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouch
         for row in read_claims(path)
         if claim in (row.ref.uid, f"{row.ref.namespace}/{row.ref.name}")
     ]
+    if not found and not path.exists():
+        raise Permanent(
+            f"no claim {claim} is known: there is no state file at {path}: another --driver-name or --state-dir? Run this on the node "
+            f"of the pod that waits: `kubectl exec -n NAMESPACE POD -- dra-driver release {claim}` in the driver's pod there"
+        )
     if not found:
         raise Permanent(
             f"no claim {claim} is known on this node (state file {path}); give NAMESPACE/NAME or a UID as the refusal of the "

@@ -24,7 +24,7 @@ ROW = PreparedClaim(a_ref("one"), Phase.STARTED, "boot-1", (DEVICE,), "", Users(
 def arguments(tmp_path: Path) -> list[str]:
     (tmp_path / "boot_id").write_text("boot-1\n")
     return [
-        *("--node-name", "node-1", "--state-dir", str(tmp_path / "state")),
+        *("--state-dir", str(tmp_path / "state")),
         *("--boot-id-file", str(tmp_path / "boot_id"), "--cgroup-root", str(tmp_path / "cgroup")),
     ]
 
@@ -158,5 +158,11 @@ def test_a_claim_that_nobody_knows_is_refused_and_no_file_is_made(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["release", *arguments, "default/one"]) == 1
-    assert "no claim default/one is known on this node" in capsys.readouterr().err
+    path = tmp_path / "state" / "state.db"
+    assert f"there is no state file at {path}: another --driver-name or --state-dir?" in (
+        capsys.readouterr().err
+    )
     assert not (tmp_path / "state").exists()
+    start(tmp_path, ROW)
+    assert main(["release", *arguments, "default/two"]) == 1
+    assert "no claim default/two is known on this node" in capsys.readouterr().err
