@@ -187,7 +187,8 @@ def _amount(body: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[
     elif mode == "All" and count:
         yield f"{path}.count is {count}, but allocationMode All takes no count"
     elif count < 0:
-        yield f"{path}.count is {count}, it must be at least 1"
+        # 0 is what is left out: the API server makes it 1.
+        yield f"{path}.count is {count}, it must be at least 1 (0, as if left out, stands for 1)"
     for index, toleration in enumerate(body.tolerations or ()):
         yield from _toleration(
             toleration, (_OPERATORS, _DEVICE_EFFECTS), f"{path}.tolerations[{index}]"

@@ -245,6 +245,19 @@ def test_a_container_asks_for_a_request_that_its_claim_has() -> None:
         assert answer(state(ONE), given, asks("gpu", of)).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(count=0),
+        {"name": "gpu", "firstAvailable": [{"name": "b", "deviceClassName": "gpu", "count": 0}]},
+    ],
+)
+def test_a_count_of_zero_stands_for_one_as_the_api_server_fills_it_in(asked: Any) -> None:
+    """Of ExactCount; k8s.io/kubernetes pkg/apis/resource/v1/defaults.go."""
+    assert answer(state(ONE), words.claim(asked)).exit_code == 0
+    assert answer(state(), words.claim(asked)).exit_code == 1
+
+
 def test_a_constraint_may_name_alternatives() -> None:
     alternatives = [{"name": name, "deviceClassName": "gpu"} for name in "ab"]
     constraint = {"matchAttribute": f"{GPU}/numa", "requests": ["one", "two/a"]}
