@@ -8,7 +8,7 @@ from functools import cache
 
 from dra_driver.config import Settings
 from dra_driver.daemon.ground import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
-from dra_driver.errors import Permanent
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
@@ -23,6 +23,7 @@ from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.state import StateStore, read_claims
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 from dra_driver.planning.prepare import NodePlace
+from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
 from dra_driver.planning.unprepare import still_used
 from dra_driver.services.cleanup import CleanupParts
@@ -49,7 +50,7 @@ class NodeFound:
 
 def inspect_node(settings: Settings) -> NodeFound:
     """One scan, the state as it is, and the kubelet's device plugins; changes nothing and makes no state file."""
-    inventory = make_backend(settings).scan()
+    inventory = _scan(settings)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
         inventory,
@@ -58,6 +59,19 @@ def inspect_node(settings: Settings) -> NodeFound:
         # A node without a kubelet has no device plugins.
         () if isinstance(resources, Unknown) else find_neighbours(resources, inventory),
     )
+
+
+def _scan(settings: Settings) -> Inventory:
+    """What the backend finds. Raises DriverError, whatever the backend raises: it is other people's code."""
+    try:
+        return as_scanned(make_backend(settings).scan())
+    except DriverError:
+        raise
+    except Exception as error:
+        raise Permanent(
+            f"cannot scan the devices with backend {settings.backend.name}: {type(error).__name__}: {error}; that is a fault of the "
+            f"backend: correct it, or install another version"
+        ) from error
 
 
 def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouched, ...]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.backends.simulated import SimulatedBackend
 from dra_driver.cli.main import main
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
+from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
@@ -51,6 +53,30 @@ def test_the_table_has_a_row_for_each_device(
 def test_a_look_makes_no_state_file(arguments: list[str], tmp_path: Path) -> None:
     assert main(arguments) == 0
     assert not (tmp_path / "state").exists()
+
+
+def test_a_device_of_a_wrong_shape_costs_one_line_and_a_backend_that_fails_another(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = SimulatedBackend.scan
+
+    def scan(self: SimulatedBackend) -> Inventory:
+        first, *others = whole(self).devices
+        object.__setattr__(first, "uuid", None)
+        return Inventory((first, *others))
+
+    monkeypatch.setattr(SimulatedBackend, "scan", scan)
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["DEVICE", "gpu-1"]
+    assert captured.err.startswith("dra-driver: device gpu-0: uuid: None is a NoneType")
+    assert captured.err.count("\n") == 1
+    monkeypatch.setattr(SimulatedBackend, "scan", lambda _self: [])
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        "dra-driver: cannot scan the devices with backend simulated: TypeError: scan() must answer an Inventory; it answered a list; "
+        "that is a fault of the backend: correct it, or install another version\n"
+    )
 
 
 def test_machines_get_a_document_for_each_device(
