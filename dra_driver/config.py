@@ -285,10 +285,15 @@ class Settings:
 
 
 def load(
-    flags: Mapping[str, Any], environment: Mapping[str, str], config_file: Path | None = None
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    config_file: Path | None = None,
+    *,
+    named: bool = True,
 ) -> Settings:
     """Settings from the three sources; Fatal names the source, what it says, and what it must be.
 
+    `named` says that the node's name is needed; else it may be empty.
     `flags` maps option names to what the command line gave (text, or a list of texts for a repeated option).
     """
     file_values = _read_file(config_file) if config_file else {}
@@ -296,7 +301,7 @@ def load(
     for option in OPTIONS:
         source, raw = _lookup(option, flags, environment, file_values, config_file)
         values[option.name] = _parsed(option, source, raw)
-    if not values["node_name"]:
+    if named and not values["node_name"]:
         raise Fatal(
             "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)"
         )

@@ -12,6 +12,7 @@ At start the file has to be there and right, for a typo in its name would make e
 faults, and a broken one costs only itself: the last good content stays in force.
 """
 
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,13 @@ import yaml
 
 from dra_driver.errors import Permanent
 
+MOST_BYTES = 64 * 1024
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 _FIELDS = ("unhealthy", "vanished", "configure", "hangs")
 
 
@@ -38,21 +46,37 @@ class Fault:
 
 
 def read_text(path: Path) -> bytes | None:
-    """The file's content, None when there is none. Raises Permanent when it cannot be read."""
+    """The file's content, None when there is none. Raises Permanent when it cannot be read, or is nothing that has an end."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Permanent(f"cannot read fault file {path}: {error.strerror}") from error
+    if len(text) > MOST_BYTES:
+        raise Permanent(
+            f"fault file {path} has more than {MOST_BYTES // 1024} KiB: name a file of faults, a few lines for each device"
+        )
+    return text
 
 
 def first_text(path: Path) -> bytes:
     """The file's content at start, when it has to be there. Raises Permanent.
 
-    What is no ordinary file may hang, as hardware does; it is read by the first scan.
+    A named pipe hangs until somebody writes, as hardware does; it is read by the first scan. Nothing else stands in for a file:
+    what cannot be read would make everything healthy.
     """
-    text = read_text(path) if path.is_file() or not path.exists() else b""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        mode = stat.S_IFREG  # reading it says why
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise Permanent(
+            f"fault file {path} is {kind}: name a YAML file; `devices: {{}}` in it stands for no faults"
+        )
+    text = b"" if stat.S_ISFIFO(mode) else read_text(path)
     if text is None:
         raise Permanent(
             f"fault file {path} does not exist: correct its name, or write one; `devices: {{}}` stands for no faults"

@@ -4,13 +4,21 @@
 Only the chosen one is imported, so a package that is broken costs nobody who did not choose it.
 """
 
+import inspect
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from dra_driver.backends.auto import AUTO, AutoBackend
 from dra_driver.backends.base import ENTRY_POINT_GROUP, Backend, BackendContext, BackendFactory
 from dra_driver.errors import DriverError, Fatal
 
-_METHODS = ("scan", "watch", "configure", "reset")
+_CALLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "scan": ((), ()),
+    "watch": (("stop",), ()),
+    "configure": (("device", "config"), ("claim_uid", "share_id")),
+    "reset": (("device",), ("claim_uid", "share_id")),
+}
+"""What a backend's methods are called with: by place, and by name."""
 
 
 def load_backend(name: str, context: BackendContext) -> Backend:
@@ -29,12 +37,31 @@ def load_backend(name: str, context: BackendContext) -> Backend:
             f"{where} cannot be made: {type(error).__name__}: {error}; "
             f"check its installation and its --backend-option values"
         ) from error
-    missing = [method for method in _METHODS if not callable(getattr(backend, method, None))]
+    missing = [method for method in _CALLS if not callable(getattr(backend, method, None))]
     if missing:
         raise Fatal(
             f"{where} is no backend: it has no {', '.join(missing)}; install a fixed version"
         )
+    if problem := _unlike(backend):
+        raise Fatal(
+            f"{where} is of another version: {problem} (docs/write-a-backend.md); install a version of it for this driver"
+        )
     return backend
+
+
+def _unlike(backend: Backend) -> str:
+    """Which method cannot be called as the driver does, and what it takes; "" where all can. Pods would fail one by one."""
+    for method, (arguments, keywords) in _CALLS.items():
+        try:
+            signature = inspect.signature(getattr(backend, method))
+        except (TypeError, ValueError):  # made in C: it says itself what it takes
+            continue
+        try:
+            signature.bind(*arguments, **dict.fromkeys(keywords))
+        except TypeError as error:
+            called = ", ".join((*arguments, *(("/", "*") if keywords else ()), *keywords))
+            return f"its {method}{signature} cannot be called as {method}({called}): {error}"
+    return ""
 
 
 def installed() -> tuple[str, ...]:

@@ -15,6 +15,7 @@ CLEANUP_FLAGS = {
     "--keep-slices": "leave the ResourceSlices, and do not ask the API server",
 }
 EXPLAIN_SECONDS = 60.0
+MOST_SECONDS = 86400  # the kernel's timers end where nobody waits any more
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
             parser.add_argument(
                 "claim", metavar="CLAIM", help="NAMESPACE/NAME or the UID of a claim that is held"
+            )
+            parser.add_argument(
+                "--force",
+                action="store_true",
+                help="also where a pod that used it still runs: another one gets its devices beside it",
             )
         case "cleanup":
             add_settings(parser)
@@ -123,8 +129,10 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give for example 60")
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds between 0 and {MOST_SECONDS} (a day); give for example 60"
+        )
     return seconds
 
 

@@ -49,6 +49,13 @@ def _show(found: NodeFound, holders: Mapping[str, list[PreparedClaim]], *, backe
     for device in found.inventory.devices:
         if device.health.status is HealthStatus.UNHEALTHY:
             render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))
+    for claim in found.claims:
+        if claim.held:
+            render.line(
+                render.plain(
+                    f"claim {claim.ref} is needed no more since {claim.held.since}, and its devices are held: {claim.held.reason}"
+                )
+            )
     for neighbour in found.neighbours:
         beside = (
             "the same devices may be given out twice; see docs/nodes.md"
@@ -63,7 +70,9 @@ def _show(found: NodeFound, holders: Mapping[str, list[PreparedClaim]], *, backe
 def _row(device: Device, claims: list[PreparedClaim]) -> tuple[str, ...]:
     product = device.attributes.get("productName") or device.attributes.get("model") or "-"
     memory = device.capacity.get("memory")
-    held = ", ".join(f"{claim.ref.namespace}/{claim.ref.name}" for claim in claims) or "-"
+    held = (
+        ", ".join(f"{claim.ref.word}{' (held)' if claim.held else ''}" for claim in claims) or "-"
+    )
     health = device.health.status.name.capitalize()
     return device.name, str(product), str(memory or "-"), health, held, device.uuid
 
@@ -81,6 +90,7 @@ def _document(device: Device, claims: list[PreparedClaim]) -> dict[str, object]:
                 "name": claim.ref.name,
                 "uid": claim.ref.uid,
                 "phase": claim.phase.value,
+                "held": claim.held and {"since": claim.held.since, "reason": claim.held.reason},
             }
             for claim in claims
         ],

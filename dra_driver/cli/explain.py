@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -55,18 +56,32 @@ def run(chosen: argparse.Namespace) -> int:
     """Explain it; answers the exit code."""
     named = _named(chosen)
     try:
-        report = _report(chosen, named)
+        report = _foreseen(lambda: _report(chosen, named))
     except DriverError as error:
         render.error(str(error))
         if chosen.output != "json":
             return COULD_NOT_TELL
         report = _no_answer(chosen, named, error)
     try:
-        _show(report, chosen.output)
+        _foreseen(lambda: _show(report, chosen.output))
     except DriverError as error:
         render.error(str(error))
         return COULD_NOT_TELL
     return report.exit_code
+
+
+def _foreseen(work: Callable[[], _Result]) -> _Result:
+    """What the work answers. Raises DriverError for every failure: Python's own exit code, 1, would say that devices do not fit."""
+    try:
+        return work()
+    except DriverError:
+        raise
+    except Exception as error:
+        render.error("".join(traceback.format_exception(error)))
+        raise Permanent(
+            f"this is a fault of dra-driver itself ({type(error).__name__}), and says nothing about the devices; "
+            f"report it with the lines above and, if you may, a file of `dra-driver record`"
+        ) from error
 
 
 def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report:

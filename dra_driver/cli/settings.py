@@ -8,7 +8,9 @@ from pathlib import Path
 from dra_driver import config
 
 
-def settings_from(chosen: argparse.Namespace) -> config.Settings:
-    """Settings from the parsed command line, the environment and the config file."""
+def settings_from(chosen: argparse.Namespace, *, named: bool = True) -> config.Settings:
+    """Settings from the parsed command line, the environment and the config file; `named`: the node's name has to be there."""
     flags = {option.name: getattr(chosen, option.name) for option in config.OPTIONS}
-    return config.load(flags, os.environ, Path(chosen.config) if chosen.config else None)
+    return config.load(
+        flags, os.environ, Path(chosen.config) if chosen.config else None, named=named
+    )

@@ -63,7 +63,7 @@ class Metrics:
             "devices_vanished", "Devices that were there and are not found any more"
         )
         self._recoveries = self._counter(
-            "recoveries", "Corrections of state and CDI files at start", "what"
+            "recoveries", "Corrections of state and CDI files, at start and while running", "what"
         )
         self._threads = self._counter(
             "thread_failures", "Errors of long-lived threads that nobody foresaw", "thread"

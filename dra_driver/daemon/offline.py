@@ -8,21 +8,34 @@ from functools import cache
 
 from dra_driver.config import Settings
 from dra_driver.daemon.ground import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
-from dra_driver.errors import Permanent
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
-from dra_driver.model.ids import PoolName
+from dra_driver.model.ids import ClaimUid, PodUid, PoolName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.presence import Alive
 from dra_driver.model.slices import Problem
-from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.model.state import Held, PreparedClaim, Unknown
 from dra_driver.node.boot import read_boot_id
+from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.state import StateStore, read_claims
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 from dra_driver.planning.prepare import NodePlace
+from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
+from dra_driver.planning.unprepare import still_used
 from dra_driver.services.cleanup import CleanupParts
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """A claim that an admin vouched for; `why` says what the driver itself would still wait for, "" for nothing."""
+
+    row: PreparedClaim
+    held: Held
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,7 @@ class NodeFound:
 
 def inspect_node(settings: Settings) -> NodeFound:
     """One scan, the state as it is, and the kubelet's device plugins; changes nothing and makes no state file."""
-    inventory = make_backend(settings).scan()
+    inventory = _scan(settings)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
         inventory,
@@ -48,10 +61,24 @@ def inspect_node(settings: Settings) -> NodeFound:
     )
 
 
-def vouch(settings: Settings, claim: str) -> tuple[PreparedClaim, ...]:
+def _scan(settings: Settings) -> Inventory:
+    """What the backend finds. Raises DriverError, whatever the backend raises: it is other people's code."""
+    try:
+        return as_scanned(make_backend(settings).scan())
+    except DriverError:
+        raise
+    except Exception as error:
+        raise Permanent(
+            f"cannot scan the devices with backend {settings.backend.name}: {type(error).__name__}: {error}; that is a fault of the "
+            f"backend: correct it, or install another version"
+        ) from error
+
+
+def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouched, ...]:
     """Mark a held claim ("namespace/name", or a UID) as unused, on an admin's word; answers what was marked.
 
-    Raises Permanent for a claim that is not held: its pods are what is to be ended.
+    Raises Permanent for a claim that is not held: its pods are what is to be ended. So it does, unless forced, where a pod that
+    used it is shown to run: nobody can know better than its cgroup.
     """
     path = settings.state_dir / STATE_FILE
     found = [
@@ -59,27 +86,51 @@ def vouch(settings: Settings, claim: str) -> tuple[PreparedClaim, ...]:
         for row in read_claims(path)
         if claim in (row.ref.uid, f"{row.ref.namespace}/{row.ref.name}")
     ]
+    if not found and not path.exists():
+        raise Permanent(
+            f"no claim {claim} is known: there is no state file at {path}: another --driver-name or --state-dir? Run this on the node "
+            f"of the pod that waits: `kubectl exec -n NAMESPACE POD -- dra-driver release {claim}` in the driver's pod there"
+        )
     if not found:
         raise Permanent(
             f"no claim {claim} is known on this node (state file {path}); give NAMESPACE/NAME or a UID as the refusal of the "
             f"waiting claim names it, and run this on the node of that pod"
         )
     boot_id = read_boot_id(settings.node.boot_id_file)
+    used = {row.ref.uid: _used(settings, row, boot_id) for row in found if row.held is not None}
+    running = "; ".join(why for why, runs in used.values() if runs)
+    if running and not force:
+        raise Permanent(
+            f"claim {found[0].ref} is used: {running}; another pod would get its devices beside that one. End its containers "
+            f"(`crictl stop`, or a reboot), and the driver gives the devices back by itself; --force releases them all the same"
+        )
     with (
         closing(StateStore(path, boot_id=boot_id)) as store,
         store.transaction("releasing") as transaction,
     ):
-        rows = transaction.read(uids=[row.ref.uid for row in found]).claims.values()
-        held = tuple(row for row in rows if row.held is not None)
-        for row in held:
-            if row.held is not None:
-                transaction.hold(row.ref.uid, replace(row.held, by_admin=True))
+        rows = transaction.read(uids=[ClaimUid(uid) for uid in used]).claims.values()
+        held = [(row, row.held) for row in rows if row.held is not None]
+        for row, now in held:
+            transaction.hold(row.ref.uid, replace(now, by_admin=True))
     if not held:
         raise Permanent(
             f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete them, the driver "
             f"releases it then"
         )
-    return held
+    return tuple(Vouched(row, now, used[row.ref.uid][0]) for row, now in held)
+
+
+def _used(settings: Settings, row: PreparedClaim, boot_id: str) -> tuple[str, bool]:
+    """Why a held claim's devices cannot be given to others, and whether that is a pod which is shown to run."""
+    own = settings.kubelet.pod_uid
+    cgroups = PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
+    presence = cgroups.presence(row.users.pods or ())
+    runs = row.boot_id == boot_id and any(isinstance(one, Alive) for one in presence.values())
+    if not runs:
+        return still_used(row, presence, boot_id=boot_id), False
+    # What else is not known of its pods does not matter then.
+    known = replace(row, held=None)
+    return still_used(known, presence, boot_id=boot_id), bool(row.owned)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dra_driver.model.device import Device
 from dra_driver.model.ids import DeviceName
+from dra_driver.model.slices import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,13 @@ class Inventory:
     DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
 
     `scanned` is False as long as nobody has looked: then it says nothing about what is there, and nothing must be withdrawn,
-    refused for good or published by it.
+    refused for good or published by it. `left_out` names devices that the backend told in a form that nothing can be done with.
     """
 
     devices: tuple[Device, ...] = ()
     config_kinds: frozenset[str] = frozenset()
     scanned: bool = True
+    left_out: tuple[Problem, ...] = ()
     by_name: Mapping[DeviceName, Device] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ def plan_pool(inventory: Inventory, *, kept: Sequence[PublishedDevice]) -> PoolP
 
     A node without devices has one empty slice: "no devices" is said, not left open.
     """
-    problems: list[Problem] = []
+    problems = list(inventory.left_out)
     devices = [
         published
         for device in inventory.devices

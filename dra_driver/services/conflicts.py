@@ -126,8 +126,8 @@ class Conflicts:
 
 def _held(row: PreparedClaim, error: DriverError) -> str:
     since = row.held.since if row.held is not None else ""
-    name = f"{row.ref.namespace}/{row.ref.name}"
     return (
-        f"nobody needs it, and it is held since {since} because something may still use it: {error}; it is given back when the last process has "
-        f"ended, at the next boot, or by `dra-driver release {name}` on this node, for who knows better"
+        f"nobody needs it, and it is held since {since} because something may still use it: {error}; end what uses it: it is "
+        f"given back when the last process has ended, or at the next boot; `dra-driver release {row.ref.word}` on this node is for who "
+        f"knows that nothing uses it"
     )

@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.backends.base import Backend
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.inventory import Inventory
+from dra_driver.planning.scanned import as_scanned
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 LOOK_SECONDS = 10.0  # three looks may fail before the kubelet takes what it was told for too old
@@ -85,7 +86,7 @@ class InventoryFeed:
     def _scan(self) -> bool:
         begun = self._clock()  # what was true then may have changed while the backend was at it
         try:
-            found = _checked(self._backend.scan())
+            found = as_scanned(self._backend.scan())
         except DriverError as error:
             self._log.warning(
                 "scan_failed",
@@ -130,9 +131,3 @@ class InventoryFeed:
             if self._wait(stop, RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]):
                 return
             tries += 1
-
-
-def _checked(found: object) -> Inventory:
-    if not isinstance(found, Inventory):
-        raise TypeError(f"scan() must answer an Inventory; it answered a {type(found).__name__}")
-    return found

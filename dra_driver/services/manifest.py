@@ -17,11 +17,12 @@ from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.api.defaults import pod_with_defaults, with_defaults
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
+    DeviceClaim,
     DeviceClass,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_driver.services.manifest_checks import refusal
+from dra_driver.services.manifest_checks import refusal, requests_not_there
 from dra_driver.services.manifest_kinds import (
     WORKLOADS,
     as_v1,
@@ -78,7 +79,26 @@ def read_objects(
             last[_key(found)] = found
         elif words := passed_over(document):
             said[words] = None
+    _check_together(last.values(), source)
     return Manifest(tuple(last.values()), tuple(said))
+
+
+def _check_together(objects: Collection[Any], source: str) -> None:
+    """Raises Permanent for what one object says about another one of the file."""
+    claims: dict[str, dict[tuple[type, str], DeviceClaim]] = {}
+    for found in objects:
+        if isinstance(found, ResourceClaim | ResourceClaimTemplate):
+            inner = found.spec if isinstance(found, ResourceClaim) else found.spec.spec
+            there = claims.setdefault(found.metadata.namespace, {})
+            there[type(found), found.metadata.name] = inner.devices
+    for found in objects:
+        workload = isinstance(found, Workload)
+        if not workload and not isinstance(found, Pod):
+            continue
+        pod = found.pod if workload else found
+        for problem in requests_not_there(pod, claims.get(pod.metadata.namespace, {})):
+            what = f"{found.kind if workload else 'Pod'} {pod.metadata.name}"
+            raise Permanent(f"{source}: {what}: {problem}; correct that place")
 
 
 def matters(content: object) -> bool:

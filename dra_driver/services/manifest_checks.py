@@ -22,6 +22,7 @@ from dra_driver.model.api.resource_claim import (
     DeviceConstraint,
     DeviceRequest,
     DeviceSubRequest,
+    DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimStatus,
@@ -32,6 +33,10 @@ OF_A_WORKLOAD = "-(pod)"
 """What the name of a pod ends with that a workload would make."""
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
 _MODES = ("", "ExactCount", "All")
+_OPERATORS = ("Equal", "Exists")
+_POD_OPERATORS = (*_OPERATORS, "Lt", "Gt")
+_DEVICE_EFFECTS = ("NoSchedule", "NoExecute", "None")
+_POD_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _LONGEST_NAME = 253
@@ -149,6 +154,8 @@ def _claim(devices: DeviceClaim, path: str) -> Iterator[str]:
     known = {name for request in requests for name in _names_of(request)}
     for index, constraint in enumerate(devices.constraints or ()):
         yield from _constraint(constraint, known, f"{path}.constraints[{index}]")
+    for index, config in enumerate(devices.config or ()):
+        yield from _known_requests(config.requests, known, f"{path}.config[{index}]")
 
 
 def _names(names: Sequence[str], path: str) -> Iterator[str]:
@@ -180,7 +187,32 @@ def _amount(body: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[
     elif mode == "All" and count:
         yield f"{path}.count is {count}, but allocationMode All takes no count"
     elif count < 0:
-        yield f"{path}.count is {count}, it must be at least 1"
+        # 0 is what is left out: the API server makes it 1.
+        yield f"{path}.count is {count}, it must be at least 1 (0, as if left out, stands for 1)"
+    for index, toleration in enumerate(body.tolerations or ()):
+        yield from _toleration(
+            toleration, (_OPERATORS, _DEVICE_EFFECTS), f"{path}.tolerations[{index}]"
+        )
+
+
+def _toleration(
+    toleration: DeviceToleration | core.Toleration,
+    allowed: tuple[Sequence[str], Sequence[str]],
+    path: str,
+) -> Iterator[str]:
+    """`allowed` are the operators and the effects; both may be left out."""
+    operators, effects = allowed
+    operator, effect = toleration.operator, toleration.effect
+    if operator and operator not in operators:
+        yield f"{path}.operator is {operator!a}, it can be {_either(operators)}"
+    elif operator == "Exists" and toleration.value:
+        yield f"{path}.value is {toleration.value!a}, but operator Exists takes no value"
+    if effect and effect not in effects:
+        yield f"{path}.effect is {effect!a}, it can be {_either(effects)}"
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _names_of(request: DeviceRequest) -> Iterator[str]:
@@ -196,12 +228,23 @@ def _constraint(constraint: DeviceConstraint, known: set[str], path: str) -> Ite
         yield f"{path} needs one of matchAttribute and distinctAttribute"
     elif "/" not in given[0]:
         yield f"{path} is about {given[0]!a}: write the attribute as DOMAIN/NAME"
-    for name in constraint.requests or ():
+    yield from _known_requests(constraint.requests, known, path)
+
+
+def _known_requests(names: Sequence[str] | None, known: set[str], path: str) -> Iterator[str]:
+    for name in names or ():
         if name not in known:
             yield f"{path}.requests names {name!a}, and no request has that name"
 
 
 def _pod(pod: Pod) -> Iterator[str]:
+    if not pod.spec.containers:
+        yield "spec.containers is empty: a pod has at least one container"
+    for index, toleration in enumerate(pod.spec.tolerations or ()):
+        path = f"spec.tolerations[{index}]"
+        yield from _toleration(toleration, (_POD_OPERATORS, _POD_EFFECTS), path)
+        if not toleration.key and toleration.operator != "Exists":
+            yield f"{path} has no key: only operator Exists takes none"
     entries = pod.spec.resource_claims or []
     yield from _names([one.name for one in entries], "spec.resourceClaims")
     for index, one in enumerate(entries):
@@ -217,6 +260,32 @@ def _pod(pod: Pod) -> Iterator[str]:
                 yield (
                     f"container {ascii(container.name)[1:-1]} uses the claim {claim.name!a}, which "
                     "spec.resourceClaims does not have"
+                )
+
+
+def requests_not_there(pod: Pod, claims: Mapping[tuple[type, str], DeviceClaim]) -> Iterator[str]:
+    """What containers ask of the pod's claims that these do not have: the kubelet would give them no devices.
+
+    `claims` are those of the pod's namespace that are given beside it, by the type and the name of their object.
+    """
+    given: dict[str, tuple[str, DeviceClaim]] = {}
+    for one in pod.spec.resource_claims or ():
+        for kind, name in (
+            (ResourceClaim, one.resource_claim_name),
+            (ResourceClaimTemplate, one.resource_claim_template_name),
+        ):
+            if name and (kind, name) in claims:
+                given[one.name] = (f"{kind.__name__} {name}", claims[kind, name])
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        for claim in container.resources.claims or ():
+            if claim.name not in given:
+                continue
+            title, devices = given[claim.name]
+            names = [request.name for request in devices.requests or ()]
+            if claim.request and claim.request not in names:
+                yield (
+                    f"container {ascii(container.name)[1:-1]} asks for the request {claim.request!a} of {title}, which has "
+                    f"{', '.join(names) or 'none'}: it would get no devices"
                 )
 
 

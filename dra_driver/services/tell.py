@@ -61,8 +61,8 @@ def _told(event: DriverEvent) -> NodeEvent | None:
             return NodeEvent(
                 "Warning",
                 "DevicesHeld",
-                f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, or "
-                f"`dra-driver release {claim.word}` on this node",
+                f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, and it is "
+                f"given back by itself. `dra-driver release {claim.word}` on this node is for who knows that nothing does",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(

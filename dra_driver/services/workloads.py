@@ -14,6 +14,7 @@ from dra_driver.services.manifest_checks import OF_A_WORKLOAD
 from dra_driver.services.manifest_kinds import WORKLOADS
 
 _NEAR = 0.8
+_OF_JOBS = ("Job", "CronJob")
 _OF_ALL = ("selector", "template", "minReadySeconds")
 _FIELDS: Mapping[str, Sequence[str]] = {
     "Deployment": (
@@ -89,7 +90,15 @@ def template_of(workload: Mapping[str, Any]) -> dict[str, Any]:
 def workload_refusal(workload: Mapping[str, Any]) -> str:
     """What the API server would say against the workload itself; "" where nothing."""
     kind = str(workload["kind"])
-    return next(chain(_typos(workload, kind), _parts(workload, kind)), "")
+    return next(
+        chain(
+            _typos(workload, kind),
+            _parts(workload, kind),
+            _selector(workload, kind),
+            _restarts(workload, kind),
+        ),
+        "",
+    )
 
 
 def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
@@ -122,7 +131,7 @@ def _spec(workload: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _counts(workload: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
     """The fields that say how many pods there are at a time; the smallest of them counts."""
     spec = _spec(workload, kind)
-    if kind in ("Job", "CronJob"):
+    if kind in _OF_JOBS:
         yield "parallelism", _or_one(spec.get("parallelism"))
         if spec.get("completions") is not None:
             yield "completions", spec["completions"]
@@ -140,6 +149,64 @@ def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     for name, count in _counts(workload, kind):
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
             yield f"{_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0"
+
+
+def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """A workload has to select the pods that it makes; that of a Job is made for it."""
+    if kind in _OF_JOBS:
+        return
+    spec = _spec(workload, kind)
+    selector = spec.get("selector")
+    labels = _inside(_inside(_inside(spec, "template"), "metadata"), "labels")
+    if kind == "ReplicationController":
+        wanted = selector or labels  # what is missing is filled in from the template
+        if not wanted:
+            yield "it has neither spec.selector nor labels in spec.template.metadata"
+            return
+        selector = {"matchLabels": wanted}
+    if not isinstance(selector, dict) or not any(
+        map(selector.get, ("matchLabels", "matchExpressions"))
+    ):
+        yield "it has no spec.selector: give the labels of spec.template.metadata as matchLabels"
+    elif not _selects(selector, labels):
+        yield "spec.selector does not match the labels of spec.template.metadata: give it the same ones"
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    """Whether a label selector matches. What it says in a form that nobody knows is no mismatch."""
+    wanted = _inside(selector, "matchLabels")
+    expressions = selector.get("matchExpressions")
+    found = [one for one in expressions if isinstance(one, dict)] if expressions else []
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(one, labels) for one in found
+    )
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = str(expression.get("key")), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return True
+
+
+def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Pods of a Job may end, those of all others must not."""
+    policy = _inside(_inside(_spec(workload, kind), "template"), "spec").get("restartPolicy")
+    path = f"{_PATHS[kind]}.template.spec.restartPolicy"
+    if kind in _OF_JOBS:
+        if policy not in ("OnFailure", "Never"):
+            said = f"is {policy!a:.40}" if policy else "is missing"
+            yield f"{path} {said}: a Job takes OnFailure or Never"
+    elif policy not in (None, "", "Always"):
+        yield f"{path} is {policy!a:.40}, but a {kind} takes only Always"
 
 
 def _typos(workload: Mapping[str, Any], kind: str) -> Iterator[str]:

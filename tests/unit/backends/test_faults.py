@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
+from dra_driver.backends.faults import MOST_BYTES, Fault, first_text, parse_faults, read_text
 from dra_driver.errors import Permanent
 
 PATH = Path("faults.yaml")
@@ -94,6 +94,25 @@ def test_a_file_that_is_not_there_is_no_error_but_one_that_cannot_be_read_is(tmp
     assert read_text(tmp_path / "there") == b"x"
     with pytest.raises(Permanent, match=r"^cannot read fault file .*: Is a directory$"):
         read_text(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("", "a directory"), ("/dev/zero", "a device")])
+def test_what_is_no_file_is_refused_at_start(tmp_path: Path, name: str, kind: str):
+    path = tmp_path / name
+    with pytest.raises(Permanent, match=rf"^fault file {path} is {kind}: name a YAML file"):
+        first_text(path)
+
+
+def test_no_more_is_read_than_a_file_of_faults_has(tmp_path: Path):
+    path = tmp_path / "faults.yaml"
+    path.write_bytes(b"#" * MOST_BYTES)
+    assert read_text(path) == first_text(path) == b"#" * MOST_BYTES
+    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    for read in (read_text, first_text):
+        with pytest.raises(Permanent, match=r"faults\.yaml has more than 64 KiB"):
+            read(path)
+    with pytest.raises(Permanent, match="more than 64 KiB"):
+        read_text(Path("/dev/zero"))
 
 
 def test_at_start_only_an_ordinary_file_is_read(tmp_path: Path):

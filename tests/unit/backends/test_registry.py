@@ -21,8 +21,22 @@ class Empty:
         self.context = context
     def scan(self): ...
     def watch(self, stop): ...
+    def configure(self, device, config, /, *, claim_uid, share_id): ...
+    def reset(self, device, /, *, claim_uid, share_id): ...
+
+class OldConfigure(Empty):
     def configure(self, device, config): ...
+
+class OldReset(Empty):
     def reset(self, device): ...
+
+class OldWatch(Empty):
+    def watch(self): ...
+
+class Wide(Empty):
+    def configure(self, *arguments, **more): ...
+    def reset(self, *arguments, **more): ...
+    scan = dict
 
 class Halfway:
     def __init__(self, context): ...
@@ -69,6 +83,36 @@ def test_a_backend_of_another_package_gets_the_context(packages: Path):
     backend = load_backend("acme", CONTEXT)
     assert type(backend).__name__ == "Empty"
     assert vars(backend) == {"context": CONTEXT}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "OldConfigure",
+            "its configure(device, config) cannot be called as configure(device, config, /, *, claim_uid, share_id)",
+        ),
+        (
+            "OldReset",
+            "its reset(device) cannot be called as reset(device, /, *, claim_uid, share_id)",
+        ),
+        ("OldWatch", "its watch() cannot be called as watch(stop)"),
+    ],
+)
+def test_a_backend_of_an_older_driver_is_refused_before_pods_fail(
+    packages: Path, name: str, said: str
+):
+    install(packages, "old", f"old = backends_under_test:{name}")
+    message = refusal("old")
+    assert message.startswith(
+        f"backend 'old' (backends_under_test:{name} of old) is of another version: {said}"
+    )
+    assert message.endswith("(docs/write-a-backend.md); install a version of it for this driver")
+
+
+def test_a_backend_may_take_more_than_it_is_given(packages: Path):
+    install(packages, "wide", "wide = backends_under_test:Wide")
+    assert type(load_backend("wide", CONTEXT)).__name__ == "Wide"
 
 
 def test_an_unknown_name_is_answered_with_the_installed_ones(packages: Path):

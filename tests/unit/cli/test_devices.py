@@ -4,13 +4,16 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from dra_driver.backends.simulated import SimulatedBackend
 from dra_driver.cli.main import main
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.builders import a_ref
@@ -53,6 +56,59 @@ def test_a_look_makes_no_state_file(arguments: list[str], tmp_path: Path) -> Non
     assert not (tmp_path / "state").exists()
 
 
+def test_a_device_of_a_wrong_shape_costs_one_line_and_a_backend_that_fails_another(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = SimulatedBackend.scan
+
+    def scan(self: SimulatedBackend) -> Inventory:
+        first, *others = whole(self).devices
+        object.__setattr__(first, "uuid", None)
+        return Inventory((first, *others))
+
+    monkeypatch.setattr(SimulatedBackend, "scan", scan)
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["DEVICE", "gpu-1"]
+    assert captured.err.startswith("dra-driver: device gpu-0: uuid: None is a NoneType")
+    assert captured.err.count("\n") == 1
+    monkeypatch.setattr(SimulatedBackend, "scan", lambda _self: [])
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        "dra-driver: cannot scan the devices with backend simulated: TypeError: scan() must answer an Inventory; it answered a list; "
+        "that is a fault of the backend: correct it, or install another version\n"
+    )
+
+
+def test_what_is_held_is_named_with_its_reason(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(tmp_path, "gpu-1")
+    held = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
+    with (
+        closing(StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")) as store,
+        store.transaction("releasing") as transaction,
+    ):
+        transaction.hold(a_ref("mine").uid, held)
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "default/mine (held)" in lines[2]
+    assert lines[3:] == [
+        (
+            "claim default/mine (uid uid-mine) is needed no more since 2027-01-15T08:00:00Z, and its devices are held: "
+            f"{held.reason}"
+        )
+    ]
+    assert main([*arguments, "--json"]) == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert documents[0]["claims"] == []
+    (claim,) = documents[1]["claims"]
+    assert (claim["phase"], claim["held"]) == (
+        "Started",
+        {"reason": "the kubelet unprepared it", "since": "2027-01-15T08:00:00Z"},
+    )
+
+
 def test_machines_get_a_document_for_each_device(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +121,13 @@ def test_machines_get_a_document_for_each_device(
     assert first["health"]["status"] == "UNKNOWN"
     claim = a_ref("mine")
     assert first["claims"] == [
-        {"namespace": claim.namespace, "name": "mine", "uid": claim.uid, "phase": "Started"}
+        {
+            "namespace": claim.namespace,
+            "name": "mine",
+            "uid": claim.uid,
+            "phase": "Started",
+            "held": None,
+        }
     ]
     assert second["claims"] == []
 

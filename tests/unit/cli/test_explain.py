@@ -172,6 +172,8 @@ def test_a_manifest_that_cannot_be_read_is_a_sentence(
         ["pod/a", "--timeout", "-1"],
         ["pod/a", "--timeout", "inf"],
         ["pod/a", "--timeout", "soon"],
+        ["pod/a", "--timeout", "1e30"],
+        ["pod/a", "--timeout", "86401"],
     ],
 )
 def test_wrong_usage_is_exit_code_64(tmp_path: Path, arguments: list[str], capsys) -> None:
@@ -185,6 +187,22 @@ def test_wrong_usage_is_exit_code_64(tmp_path: Path, arguments: list[str], capsy
 def test_a_search_that_takes_too_long_could_not_tell(tmp_path: Path, capsys) -> None:
     assert ask(tmp_path, "claim/fits", "--timeout", "0") == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.usefixtures("cluster")
+def test_what_nobody_foresaw_says_nothing_about_devices(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OverflowError("timestamp too large")
+
+    monkeypatch.setattr("dra_driver.cli.explain.explain", fail)
+    assert ask(tmp_path, "claim/fits", "-o", output) == 2
+    captured = capsys.readouterr()
+    assert "OverflowError: timestamp too large" in captured.err
+    assert "dra-driver: this is a fault of dra-driver itself (OverflowError)" in captured.err
+    assert ("Traceback" in captured.out, bool(captured.out)) == (False, output == "json")
 
 
 @pytest.mark.usefixtures("cluster")

@@ -187,8 +187,12 @@ def test_workloads_are_explained_by_their_pods() -> None:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "d", "namespace": "ns"},
-        "spec": {"template": {"spec": spec}},
+        "spec": {
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {"metadata": {"labels": {"app": "d"}}, "spec": spec},
+        },
     }
+    spec = spec | {"restartPolicy": "OnFailure"}
     cron = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",

@@ -231,7 +231,7 @@ def test_a_manifest_that_is_no_such_object_is_a_sentence(document: Any, message:
 
 
 def test_odd_metadata_of_a_workload_is_no_trouble() -> None:
-    template = {"metadata": 5, "spec": {"containers": []}}
+    template = {"metadata": 5, "spec": {"containers": [{"name": "c"}], "restartPolicy": "Never"}}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -20,8 +20,18 @@ API = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
+LABELS = {"app": "train"}
+
+
 def workload(kind: str, *, pod: Any = None, **spec: Any) -> dict[str, Any]:
-    template = {"spec": (pod or words.pod(of=FROM_TEMPLATE))["spec"]}
+    inner = (pod or words.pod(of=FROM_TEMPLATE))["spec"]
+    template: dict[str, Any] = {"metadata": {"labels": LABELS}, "spec": inner}
+    if kind in ("Job", "CronJob"):
+        template["spec"] = {"restartPolicy": "Never", **inner}
+    elif kind == "ReplicationController":
+        spec = {"selector": LABELS, **spec}
+    else:
+        spec = {"selector": {"matchLabels": LABELS}, **spec}
     spec = {"template": template, **spec}
     if kind == "CronJob":
         spec = {"schedule": "* * * * *", "jobTemplate": {"spec": spec}}
@@ -207,7 +217,9 @@ def test_a_pod_without_claims_asks_for_no_devices() -> None:
         0,
         "the pod asks for no devices; 1 of 1 nodes would take it",
     )
-    held = answer(state(words.node(HOME, taints=[TAINT])), pod | {"spec": {"nodeName": "x"}})
+    held = answer(
+        state(words.node(HOME, taints=[TAINT])), pod | {"spec": {**pod["spec"], "nodeName": "x"}}
+    )
     assert (held.exit_code, held.summary) == (
         3,
         "the pod asks for no devices; no node would take it",
@@ -233,6 +245,44 @@ def test_a_pod_without_claims_asks_for_no_devices() -> None:
             workload("Job", pod=words.pod(nodeSelektor={})),
             "Job train, its pod template: spec has no field nodeSelektor (did you mean nodeSelector?)",
         ),
+        *(
+            (workload(kind, selector=None), "it has no spec.selector: give the labels of")
+            for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+        ),
+        (workload("Deployment", selector={}), "it has no spec.selector"),
+        (
+            workload("Deployment", selector={"matchLabels": {"app": "other"}}),
+            "spec.selector does not match the labels of spec.template.metadata",
+        ),
+        *(
+            (
+                workload("ReplicaSet", selector={"matchExpressions": [expression]}),
+                "spec.selector does not match",
+            )
+            for expression in (
+                {"key": "app", "operator": "In", "values": ["a", "b"]},
+                {"key": "app", "operator": "NotIn", "values": ["train"]},
+                {"key": "app", "operator": "DoesNotExist"},
+                {"key": "tier", "operator": "Exists"},
+            )
+        ),
+        (workload("ReplicationController", selector={"app": "x"}), "spec.selector does not match"),
+        (
+            workload("ReplicationController", selector=None, template={"spec": {}}),
+            "it has neither spec.selector nor labels in spec.template.metadata",
+        ),
+        (
+            workload("Deployment", pod=words.pod(restartPolicy="Never")),
+            "spec.template.spec.restartPolicy is 'Never', but a Deployment takes only Always",
+        ),
+        (
+            workload("Job", pod=words.pod(restartPolicy=None)),
+            "spec.template.spec.restartPolicy is missing: a Job takes OnFailure or Never",
+        ),
+        (
+            workload("CronJob", pod=words.pod(restartPolicy="Always")),
+            "spec.jobTemplate.spec.template.spec.restartPolicy is 'Always': a Job takes OnFailure or Never",
+        ),
     ],
 )
 def test_what_the_api_server_refuses_of_a_workload_is_not_judged(document: Any, said: str) -> None:
@@ -242,9 +292,30 @@ def test_what_the_api_server_refuses_of_a_workload_is_not_judged(document: Any, 
 
 
 def test_fields_that_do_not_count_pods_are_no_typos() -> None:
-    spec = {"strategy": {}, "minReadySeconds": 1, "notYetInvented": 1, "selector": {}}
+    spec = {"strategy": {}, "minReadySeconds": 1, "notYetInvented": 1}
     assert told(answer(state(TWO), workload("Deployment", replicas=1, **spec)))[0] == 0
     assert told(answer(state(TWO), workload("Job", suspend=True, backoffLimit=1)))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"key": "app", "operator": "In", "values": ["train"]},
+        {"key": "app", "operator": "NotIn", "values": ["other"]},
+        {"key": "app", "operator": "Exists"},
+        {"key": "tier", "operator": "DoesNotExist"},
+        {"key": "tier", "operator": "NotIn", "values": ["x"]},
+        {"key": "tier", "operator": "NotYetInvented"},
+    ],
+)
+def test_a_selector_may_be_made_of_expressions(expression: Any) -> None:
+    deployment = workload("Deployment", selector={"matchExpressions": [expression]})
+    assert told(answer(state(TWO), deployment))[0] == 0
+
+
+def test_a_replication_controller_may_leave_its_selector_to_the_api_server() -> None:
+    controller = workload("ReplicationController", selector=None)
+    assert told(answer(state(TWO), controller))[0] == 0
 
 
 def test_one_node_is_asked_for_all_pods() -> None:

@@ -283,8 +283,8 @@ def test_who_meets_a_held_device_is_told_what_to_do(node: LocalNode) -> None:
     assert refused(node) == (
         "device gpu-0 is prepared for claim default/one (uid uid-one) and cannot be given to claim default/two (uid uid-two) as well: "
         "nobody needs it, and it is held since 2027-01-15T08:00:00Z because something may still use it: "
-        "pod pod-one still runs: 3 processes; it is given back when the last process has ended, at the next boot, or by "
-        "`dra-driver release default/one` on this node, for who knows better; "
+        "pod pod-one still runs: 3 processes; end what uses it: it is given back when the last process has ended, or at the "
+        "next boot; `dra-driver release default/one` on this node is for who knows that nothing uses it; "
         "`kubectl get resourceclaim -n default one` shows who uses it"
     )
     event = next(event for event in node.events if isinstance(event, SecondOwnerRefused))

@@ -111,6 +111,29 @@ def asking(**resources: Any) -> Any:
     return made
 
 
+TOLERATIONS = (
+    (
+        {"key": "a", "operator": "Exists", "effect": "NoScheduleeee"},
+        "effect is 'NoScheduleeee', it can be NoSchedule, NoExecute or None",
+    ),
+    ({"key": "a", "effect": "PreferNoSchedule"}, "effect is 'PreferNoSchedule'"),
+    (
+        {"key": "a", "operator": "Exists", "value": "x"},
+        "value is 'x', but operator Exists takes no value",
+    ),
+    ({"key": "a", "operator": "Lt"}, "operator is 'Lt', it can be Equal or Exists"),
+)
+POD_TOLERATIONS = (
+    ({"key": "a", "operator": "Is"}, ".operator is 'Is', it can be Equal, Exists, Lt or Gt"),
+    (
+        {"key": "a", "effect": "None"},
+        ".effect is 'None', it can be NoSchedule, PreferNoSchedule or",
+    ),
+    ({"key": "a", "operator": "Exists", "value": "x"}, ".value is 'x', but operator Exists"),
+    ({"operator": "Equal"}, " has no key: only operator Exists takes none"),
+)
+
+
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
@@ -149,6 +172,25 @@ def asking(**resources: Any) -> Any:
             words.claim(constraints=[{"matchAttribute": f"{GPU}/numa", "requests": ["x"]}]),
             "constraints[0].requests names 'x', and no request has that name",
         ),
+        (
+            words.claim(config=[{"requests": ["zz"]}]),
+            "config[0].requests names 'zz', and no request has that name",
+        ),
+        *(
+            (words.claim(request(tolerations=[toleration])), f"exactly.tolerations[0].{said}")
+            for toleration, said in TOLERATIONS
+        ),
+        (
+            words.claim(
+                {"name": "a", "firstAvailable": [{"name": "b", "tolerations": [{"effect": "x"}]}]}
+            ),
+            "firstAvailable[0].tolerations[0].effect is 'x'",
+        ),
+        *(
+            (words.pod(tolerations=[toleration]), f"spec.tolerations[0]{said}")
+            for toleration, said in POD_TOLERATIONS
+        ),
+        (words.pod(containers=[]), "spec.containers is empty: a pod has at least one container"),
         (words.claim(name=""), "ResourceClaim without a name: it has no metadata.name"),
         (words.claim(name="A"), "metadata.name may have lower case letters, digits, '-' and '.'"),
         (words.claim(name="a" * 254), "metadata.name may have lower case letters"),
@@ -175,6 +217,47 @@ def test_what_the_api_server_refuses_is_not_judged(claim: Any, said: str) -> Non
     assert said in refused(claim)
 
 
+@pytest.mark.parametrize("operator", ["", "Equal", "Exists"])
+@pytest.mark.parametrize("effect", ["", "NoSchedule", "NoExecute", "None"])
+def test_what_a_toleration_may_say_is_judged(operator: str, effect: str) -> None:
+    toleration = {"key": "a", "operator": operator, "effect": effect}
+    claim = words.claim(request(tolerations=[toleration]), config=[{"requests": ["gpu"]}])
+    assert answer(state(ONE), claim).exit_code == 0
+
+
+def test_a_container_asks_for_a_request_that_its_claim_has() -> None:
+    def asks(name: str, of: dict[str, str]) -> Any:
+        pod = words.pod(of=of)
+        container = pod["spec"]["containers"][0]
+        container["resources"]["claims"][0]["request"] = name
+        return pod
+
+    shared, made = {"resourceClaimName": "mine"}, {"resourceClaimTemplateName": "template"}
+    claim = words.claim(name="mine")
+    template = words.template()
+    made = {"resourceClaimTemplateName": template["metadata"]["name"]}
+    for given, of, title in (
+        (claim, shared, "ResourceClaim mine"),
+        (template, made, f"ResourceClaimTemplate {template['metadata']['name']}"),
+    ):
+        said = refused(given, asks("zz", of))
+        assert f"container main asks for the request 'zz' of {title}, which has gpu" in said
+        assert answer(state(ONE), given, asks("gpu", of)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(count=0),
+        {"name": "gpu", "firstAvailable": [{"name": "b", "deviceClassName": "gpu", "count": 0}]},
+    ],
+)
+def test_a_count_of_zero_stands_for_one_as_the_api_server_fills_it_in(asked: Any) -> None:
+    """Of ExactCount; k8s.io/kubernetes pkg/apis/resource/v1/defaults.go."""
+    assert answer(state(ONE), words.claim(asked)).exit_code == 0
+    assert answer(state(), words.claim(asked)).exit_code == 1
+
+
 def test_a_constraint_may_name_alternatives() -> None:
     alternatives = [{"name": name, "deviceClassName": "gpu"} for name in "ab"]
     constraint = {"matchAttribute": f"{GPU}/numa", "requests": ["one", "two/a"]}
@@ -190,7 +273,7 @@ def test_a_name_may_be_left_to_the_api_server() -> None:
     first["metadata"]["generateName"] = second["metadata"]["generateName"] = "c-"
     report = answer(state(TWO), first, second)
     assert [one.name for one in report.claims] == ["ns/(generated)", "ns/(generated)"]
-    spec = {"template": {"spec": words.pod()["spec"]}}
+    spec = {"template": {"spec": words.pod(restartPolicy="Never")["spec"]}}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",

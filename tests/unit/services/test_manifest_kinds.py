@@ -177,7 +177,7 @@ def test_a_namespace_that_is_not_there_is_refused_unless_the_file_brings_it() ->
         assert "there is no namespace ns; create it" in refused(here, *documents)
         assert explain(here, ManifestSubject((*documents, namespace), "ns", "f")).exit_code == 0
     job = of("batch/v1", {"kind": "Job", "metadata": {"name": "j"}})
-    job["spec"] = {"template": {"spec": words.pod()["spec"]}}
+    job["spec"] = {"template": {"spec": words.pod(restartPolicy="Never")["spec"]}}
     assert "would refuse Job ns/j: there is no namespace ns" in refused(here, job)
 
 

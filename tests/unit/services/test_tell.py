@@ -24,7 +24,8 @@ TOLD_HELD = NodeEvent(
     "Warning",
     "DevicesHeld",
     "node-1/gpu-0 of claim default/one (uid uid-one): needed no more since 2027-01-15T08:00:00Z, and given to nobody: "
-    "pod one still runs; end what uses it, or `dra-driver release default/one` on this node",
+    "pod one still runs; end what uses it, and it is given back by itself. `dra-driver release default/one` on this node is for who "
+    "knows that nothing does",
 )
 
 

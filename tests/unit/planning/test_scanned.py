@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backend's device of a wrong shape costs itself only, and is named."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dra_driver.model.cdi import ContainerEdits, DeviceNode, Mount
+from dra_driver.model.device import Device
+from dra_driver.model.health import Health
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.planning.scanned import as_scanned
+from dra_driver.planning.slices import plan_pool
+
+WRONG: Any = 5  # what a type checker forbids and Python does not
+GOOD = Device(
+    DeviceName("gpu-0"),
+    "uuid-0",
+    attributes={"index": 0},
+    edits=ContainerEdits(
+        {"A": "b"}, (DeviceNode("/dev/a", major=1, minor=2),), (Mount("/a", "/b"),)
+    ),
+)
+BAD = replace(GOOD, name=DeviceName("gpu-1"))
+
+
+def of(**edits: Any) -> dict[str, Any]:
+    made = ContainerEdits()
+    for field, value in edits.items():
+        object.__setattr__(made, field, value)
+    return {"edits": made}
+
+
+def test_what_is_right_is_passed_on_as_it_is() -> None:
+    inventory = Inventory((GOOD, BAD))
+    assert as_scanned(inventory) is inventory
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"uuid": None}, "uuid: None is a NoneType, it must be a str"),
+        ({"name": WRONG}, "name: 5 is a int, it must be a str"),
+        ({"attributes": None}, "attributes: None is a NoneType, it must be a Mapping"),
+        ({"attributes": {WRONG: 1}}, "a name in attributes: 5 is a int"),
+        ({"capacity": [WRONG]}, "capacity: [5] is a list"),
+        ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
+        ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
+        ({"edits": {}}, "edits: {} is a dict, it must be a ContainerEdits"),
+        (of(env=None), "edits.env: None is a NoneType"),
+        (of(env={"A": 1}), "edits.env[A]: 1 is a int, it must be a str"),
+        (
+            of(device_nodes=["/dev/a"]),
+            "edits.device_nodes: ['/dev/a'] is a list, it must be a tuple",
+        ),
+        (of(device_nodes=("/dev/a",)), "edits.device_nodes[0]: '/dev/a' is a str"),
+        (
+            of(device_nodes=(DeviceNode("/dev/a", major="1", minor=WRONG),)),
+            "edits.device_nodes[0].major: '1' is a str, it must be a int or NoneType",
+        ),
+        (of(mounts=(Mount(WRONG, "/a"),)), "edits.mounts[0].host_path: 5 is a int"),
+        (of(mounts=(Mount("/a", "/a", (WRONG,)),)), "edits.mounts[0].options: 5 is a int"),
+        (of(mounts=(Mount("/a", "/a", WRONG),)), "edits.mounts[0].options: 5 is a int"),
+    ],
+)
+def test_a_device_of_a_wrong_shape_is_left_out_by_name(fields: Any, said: str) -> None:
+    bad = replace(BAD, **fields)
+    found = as_scanned(Inventory((GOOD, bad)))
+    assert found.devices == (GOOD,)
+    plan = plan_pool(found, kept=())
+    assert list(plan.devices) == ["gpu-0"]
+    (problem,) = map(str, plan.problems)
+    assert problem.startswith(f"device {bad.name}: {said}")
+    assert problem.endswith(
+        "the device was left out, all others are published; correct it in the backend"
+    )
+
+
+def test_a_node_may_have_wrong_devices_only() -> None:
+    found = as_scanned(Inventory((replace(BAD, uuid=WRONG),)))
+    assert (found.devices, found.scanned, len(found.left_out)) == ((), True, 1)
+
+
+@pytest.mark.parametrize("found", [None, [GOOD]])
+def test_what_is_no_inventory_is_refused(found: object) -> None:
+    with pytest.raises(TypeError, match="must answer an Inventory; it answered a"):
+        as_scanned(found)
