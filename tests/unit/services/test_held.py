@@ -638,6 +638,7 @@ def test_a_claim_that_somebody_is_at_work_on_is_looked_at_later(node: LocalNode)
         node.look_at_held()
     assert node.disk().owners == OWNED
     assert [line["event"] for line in lines] == ["held_device_not_freed"]
+    assert node.freed == 0
     node.look_at_held()
     assert node.disk() == Disk()
 
@@ -739,3 +740,10 @@ def test_a_suspect_that_somebody_is_at_work_on_is_looked_at_later(new_node: NewN
     clock.now += 31
     node.look_at_held()
     assert node.disk() == Disk()
+    # It is no suspect any more: nobody asks about it when it is there again.
+    node.add(a_claim("one", sole=False))
+    node.prepare(ref)
+    node.delete(ref)
+    clock.now += 31
+    node.look_at_held()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
