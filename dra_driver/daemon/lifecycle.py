@@ -16,7 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread, current_thread
+from functools import partial
+from threading import Lock, Thread, current_thread
 from threading import enumerate as all_threads
 from types import FrameType
 from typing import NoReturn
@@ -27,6 +28,7 @@ from dra_driver import __version__
 from dra_driver.config import Settings
 from dra_driver.daemon.compose import Daemon, compose
 from dra_driver.daemon.logs import make_logger
+from dra_driver.errors import Fatal
 from dra_driver.node.files import never
 
 GRACE_SECONDS = 5.0
@@ -40,11 +42,16 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     log = make_logger(level=settings.log.level, form=settings.log.format)
     log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
     made: list[Daemon] = []
+    failed: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        failed.append(error)
+        asked.wake()
 
     def start() -> None:
         try:
             made.append(compose(settings, log=log, point=point))
-            startup(made[0], log)
+            startup(made[0], log, fail)
         except BaseException:
             asked.wake()
             raise
@@ -61,12 +68,19 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
             _leave()
     if starting.error is not None:
         raise starting.error
+    if failed:
+        raise failed[0]
     log.info("ended")
     return 0
 
 
-def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
-    """Bring the parts up. What fails here is Fatal, except what the API server or the hardware could cure later."""
+def startup(
+    daemon: Daemon, log: FilteringBoundLogger, fail: Callable[[BaseException], None]
+) -> None:
+    """Bring the parts up. What fails here is Fatal, except what the API server or the hardware could cure later.
+
+    What turns out to be Fatal only after this has returned is given to `fail`, on any thread: it ends the process.
+    """
     # Metrics and liveness first: an operator wants to look at a start that hangs.
     http = daemon.http
     if http is not None:
@@ -82,6 +96,7 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
         log.warning(
             "recovery_takes_long", next_step="served meanwhile; see what its device's driver says"
         )
+        recovery.when_it_fails(partial(_failed_late, daemon, fail))
     elif recovery.error is not None:
         raise recovery.error
     # Devices are known before a claim that names one can arrive, unless the hardware takes its time: then claims can at
@@ -103,6 +118,14 @@ def startup(daemon: Daemon, log: FilteringBoundLogger) -> None:
 def _recover(daemon: Daemon, log: FilteringBoundLogger) -> None:
     for uid, error in daemon.recover().items():
         log.warning("not_recovered", claim_uid=uid, error=str(error))
+
+
+def _failed_late(
+    daemon: Daemon, fail: Callable[[BaseException], None], error: BaseException
+) -> None:
+    daemon.supervisor.tell("recover", error)
+    if isinstance(error, Fatal):
+        fail(error)
 
 
 def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> bool:
@@ -154,6 +177,8 @@ class _Apart:
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.error: BaseException | None = None
         self._act = act
+        self._mutex = Lock()
+        self._failed: Callable[[BaseException], None] | None = None
         self._thread = Thread(target=self._run, name=name)
         self._thread.start()
 
@@ -162,11 +187,23 @@ class _Apart:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    def when_it_fails(self, failed: Callable[[BaseException], None]) -> None:
+        """Give its error to who waits no longer: now, or later on its own thread."""
+        with self._mutex:
+            self._failed = failed
+            error = self.error
+        if error is not None:
+            failed(error)
+
     def _run(self) -> None:
         try:
             self._act()
         except BaseException as error:  # noqa: BLE001  whoever waits for it raises it
-            self.error = error
+            with self._mutex:
+                self.error = error
+                failed = self._failed
+            if failed is not None:
+                failed(error)
 
 
 class _Asked:

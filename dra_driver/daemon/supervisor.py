@@ -61,7 +61,7 @@ class Supervisor:
             except Exception as error:  # noqa: BLE001  the guard of all threads: every error is logged and counted
                 if self._clock() - begun >= SOUND_SECONDS:
                     delay = FIRST_DELAY_SECONDS
-                self._tell(name, error, delay)
+                self.tell(name, error, delay)
                 self._wait(self.stop, delay)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
             else:
@@ -69,7 +69,8 @@ class Supervisor:
                     self._log.info("thread_ended", thread=name)
                 return
 
-    def _tell(self, name: str, error: Exception, delay: float) -> None:
+    def tell(self, name: str, error: BaseException, delay: float = 0.0) -> None:
+        """Log and count what a thread met, which goes on after `delay` seconds; 0 if it does not. Never raises."""
         # Each for itself: a log that cannot be written leaves the metric, and the other way round.
         with suppress(Exception):
             self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))

@@ -179,7 +179,7 @@ class ObjectUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class ThreadFailed:
-    """A long-lived thread met an error that nobody foresaw; it goes on after `delay_seconds`."""
+    """A long-lived thread met an error that nobody foresaw; it goes on after `delay_seconds`, or not at all where that is 0."""
 
     thread: str
     error: str

@@ -5,7 +5,9 @@ Consumers use a pool only when all its slices of the newest generation are there
 generation stays and readers always see a whole pool; as soon as a slice is added or two change, the generation goes up
 and every slice is written: readers see the pool as incomplete for a moment, never half old and half new.
 
-Obsolete slices are deleted first, then present ones updated, then new ones created.
+Obsolete slices are deleted first, then present ones updated, then new ones created. So there is one single change
+with which readers do not see a whole pool: from two slices to one, the second is gone, and until the first is written it says that it
+is one of two. The controller that Kubernetes has for drivers in Go does the same.
 """
 
 import hashlib

@@ -6,8 +6,11 @@ down which device files a container opened and when it was gone. All of it is on
 `misuse` reads it as the hardware would:
 
 * a device that a container has open is in no other claim's hands: nobody else opens it, nobody sets it up for another claim, and
-  nobody resets it under the container;
-* a container opens only what was set up for its claim, and nothing has undone that since.
+  nobody resets it under the container, for whichever claim;
+* a device is reset before it is set up for another claim. What a lost state has forgotten nobody resets, so these are kept apart
+  (`Seen.overridden`), for who knows what was lost;
+* a container opens only what was set up for its claim, and nothing has undone that since: hardware has one setting, so a reset for
+  another claim undoes it as well, and so does what is set up for another claim.
 
 Shares of one device with different IDs live side by side; admin access looks on and counts for nothing. A reboot ends every
 container and every setting.
@@ -52,6 +55,17 @@ class Happened:
     admin: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A device was set up for a claim without a reset of what was set up for another one."""
+
+    use: Use
+    before: Use
+
+    def __str__(self) -> str:
+        return f"{self.use} was set up over what was set up for {self.before}"
+
+
 @dataclass(slots=True)
 class Seen:
     """What the hardware knows after some events: settings, open devices by container, and what should not have happened."""
@@ -59,13 +73,13 @@ class Seen:
     configured: set[Use] = field(default_factory=set)
     open: dict[str, set[Use]] = field(default_factory=dict)
     misuse: list[str] = field(default_factory=list)
+    overridden: list[Overridden] = field(default_factory=list)
 
     def take(self, happened: Happened) -> None:
         """The next event."""
         match happened.event:
             case "configure":
-                self._refuse(happened.use, f"{happened.use} was set up")
-                self.configured.add(happened.use)
+                self._configure(happened.use)
             case "reset":
                 self._reset(happened.use)
             case "open":
@@ -78,11 +92,22 @@ class Seen:
             case other:
                 raise ValueError(f"the journal has an event {other!r} that nobody writes")
 
+    def _configure(self, use: Use) -> None:
+        self._refuse(use, f"{use} was set up")
+        for other in sorted(self._excluded(use)):
+            self.overridden.append(Overridden(use, other))
+            self.configured.discard(other)
+        self.configured.add(use)
+
     def _reset(self, use: Use) -> None:
         for container, uses in self.open.items():
             if use in uses:
                 self.misuse.append(f"{use} was reset while container {container} had it open")
-        self.configured.discard(use)
+        self._refuse(use, f"{use} was reset")
+        self.configured -= {use, *self._excluded(use)}
+
+    def _excluded(self, use: Use) -> set[Use]:
+        return {other for other in self.configured if use.excludes(other)}
 
     def _open(self, happened: Happened) -> None:
         if happened.admin:

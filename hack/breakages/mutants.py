@@ -14,9 +14,17 @@ from pathlib import Path
 
 # The code whose mistakes give a device to two workloads, or to none.
 FILES = (
+    "dra_driver/planning/adopt.py",
+    "dra_driver/planning/allocation.py",
     "dra_driver/planning/prepare.py",
     "dra_driver/planning/unprepare.py",
     "dra_driver/planning/recover.py",
+    "dra_driver/node/cgroups.py",
+    "dra_driver/services/adopt.py",
+    "dra_driver/services/claim_locks.py",
+    "dra_driver/services/conflicts.py",
+    "dra_driver/services/follow.py",
+    "dra_driver/services/held.py",
     "dra_driver/services/prepare.py",
     "dra_driver/services/unprepare.py",
     "dra_driver/services/execute.py",
@@ -24,6 +32,7 @@ FILES = (
     "dra_driver/services/release.py",
     "dra_driver/services/publish.py",
     "dra_driver/services/sweep.py",
+    "dra_driver/services/take_back.py",
 )
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,

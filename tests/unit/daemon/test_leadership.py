@@ -20,6 +20,7 @@ class Candidate:
         self.events: list[DriverEvent] = []
         self.begun = Event()
         self.paused = Event()
+        self.pauses: list[float] = []
         self.again = Event()
         self.stop = Event()
         self.leadership = Leadership(
@@ -31,7 +32,8 @@ class Candidate:
         )
         self.thread = Thread(target=self.leadership.run, args=(self.stop,))
 
-    def wait(self, _stop: Event, _seconds: float) -> bool:
+    def wait(self, _stop: Event, seconds: float) -> bool:
+        self.pauses.append(seconds)
         self.paused.set()
         assert self.again.wait(DEADLINE)
         self.again.clear()
@@ -67,6 +69,7 @@ def test_the_second_stands_by_until_the_first_ends(tmp_path: Path) -> None:
     second.again.set()
     assert second.begun.wait(DEADLINE)
     assert second.events[1:] == [Leading(leads=True)]
+    assert second.pauses == [0.5] * 2  # it leads within a second
     assert not second.leadership.standing_by.is_set()
     second.end()
 

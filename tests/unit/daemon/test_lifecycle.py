@@ -12,12 +12,13 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
+from dra_driver.config import Settings
 from dra_driver.daemon import lifecycle
 from dra_driver.daemon.compose import Daemon
-from dra_driver.daemon.lifecycle import shutdown, startup
+from dra_driver.daemon.lifecycle import _Apart, serve, shutdown, startup
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError, Fatal, Temporary
-from dra_driver.model.events import ignore
+from dra_driver.model.events import DriverEvent, ThreadFailed
 from dra_driver.model.ids import ClaimUid
 
 HANG_SECONDS = 60
@@ -30,7 +31,9 @@ class Parts:
         self.done: list[str] = []
         self.captured = CapturingLogger()
         self.log = structlog.wrap_logger(self.captured, processors=[])
-        self.supervisor = Supervisor(self.log, ignore)
+        self.events: list[DriverEvent] = []
+        self.failed: list[BaseException] = []
+        self.supervisor = Supervisor(self.log, self.events.append)
         self.workers = ThreadPoolExecutor(2, thread_name_prefix="work")
         self.go_on = Event()
 
@@ -73,7 +76,7 @@ class Parts:
             supervisor=self.supervisor,
             threads={},
         )
-        startup(cast("Daemon", cast("Any", daemon)), self.log)
+        startup(cast("Daemon", cast("Any", daemon)), self.log, self.failed.append)
 
     def told(self) -> list[str]:
         return [call.kwargs["event"] for call in self.captured.calls]
@@ -116,6 +119,70 @@ def test_a_recovery_that_hangs_does_not_keep_claims_from_being_released(parts: P
     assert parts.told() == ["recovery_takes_long", "serving"]
     assert not parts.shutdown()
     assert parts.still_running() == ["recover"]
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (Fatal("the state file is gone"), True),
+        (Temporary("the disk hangs"), False),
+        (RuntimeError("nobody foresaw"), False),
+    ],
+)
+@pytest.mark.parametrize("waited_for", ["until it is told", "until it has failed"])
+def test_a_recovery_that_fails_late_is_told_and_ends_the_process_if_that_is_the_only_cure(
+    parts: Parts,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    ends: bool,
+    waited_for: str,
+) -> None:
+    def recover() -> Mapping[ClaimUid, DriverError]:
+        assert parts.go_on.wait(HANG_SECONDS)
+        raise error
+
+    def not_in_time(recovery: _Apart, _seconds: float) -> bool:
+        if waited_for == "until it has failed":  # just after the time was up
+            parts.go_on.set()
+            recovery._thread.join(HANG_SECONDS)
+        else:
+            started.append(recovery)
+        return False
+
+    started: list[_Apart] = []
+    monkeypatch.setattr(_Apart, "ends_within", not_in_time)
+    parts.startup(recover=recover)
+    parts.go_on.set()
+    for recovery in started:
+        recovery._thread.join(HANG_SECONDS)
+    assert parts.events == [ThreadFailed("recover", f"{type(error).__name__}: {error}", 0.0)]
+    assert sorted(parts.told()) == ["recovery_takes_long", "serving", "thread_error"]
+    assert parts.failed == [error] * ends
+
+
+def test_a_process_that_is_ended_by_a_late_error_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = Fatal("the state file is gone")
+    done: list[str] = []
+
+    def started(_daemon: object, _log: object, fail: Callable[[BaseException], None]) -> None:
+        fail(error)
+
+    def ended(_daemon: object, _log: object) -> bool:
+        done.append("shutdown")
+        return True
+
+    monkeypatch.setattr(lifecycle, "compose", lambda _settings, **_parts: object())
+    monkeypatch.setattr(lifecycle, "startup", started)
+    monkeypatch.setattr(lifecycle, "shutdown", ended)
+    settings = SimpleNamespace(
+        log=SimpleNamespace(level="error", format="json"),
+        node=SimpleNamespace(name="node-1", driver="gpu.example.com"),
+    )
+    with pytest.raises(Fatal, match="the state file is gone"):
+        serve(cast("Settings", cast("Any", settings)))
+    assert done == ["shutdown"]
 
 
 def test_a_recovery_that_is_not_possible_ends_the_start(parts: Parts) -> None:

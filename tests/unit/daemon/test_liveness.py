@@ -16,6 +16,7 @@ from dra_driver.daemon.liveness import (
     verdict,
 )
 from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallsSeen
+from dra_driver.kubelet.server import _PROBE_SECONDS
 
 NOW = 10_000.0
 LONG_AGO = NOW - DEAD_SECONDS - 1
@@ -52,6 +53,10 @@ def test_the_limit_is_beyond_every_deadline() -> None:
     assert DEAD_SECONDS > LONGEST_CALL_SECONDS
 
 
+def test_a_look_is_old_only_when_the_one_after_it_hangs() -> None:
+    assert LOOK_SECONDS + 2 * _PROBE_SECONDS < STALE_SECONDS
+
+
 @pytest.mark.parametrize(
     ("look", "wrong"),
     [
@@ -81,7 +86,7 @@ def test_it_looks_at_once_and_then_every_few_seconds_and_who_asks_reads_the_last
     liveness = Liveness(lambda: socket[0], lambda: calls, clock=lambda: now[0], wait=wait)
     assert liveness.wrong() == (NOT_YET,)
     liveness.run(Event())
-    assert pauses == [LOOK_SECONDS] * 2
+    assert pauses == [10.0] * 2
     assert answers == [
         (),
         ("socket x does not answer", dead_calls(seen(working=4, waiting=2), NOW)),

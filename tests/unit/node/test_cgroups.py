@@ -82,6 +82,13 @@ def test_a_pod_is_alive_while_its_cgroup_has_processes_and_gone_when_it_has_none
     assert pods.presence([POD]) == {POD: Gone()}
 
 
+@pytest.mark.parametrize("name", ["pids", "unified"])
+def test_a_cgroup_of_version_2_may_have_the_name_of_a_hierarchy(root: Path, name: str) -> None:
+    folder = _cgroup(_unified(root) / f"pod{POD}", processes=True)
+    _cgroup(root / name, processes=True)
+    assert PodCgroups(root).presence([POD]) == {POD: Alive(f"its cgroup {folder} has processes")}
+
+
 def test_each_pod_has_an_answer_of_its_own(root: Path) -> None:
     kubepods = _unified(root)
     alive = _cgroup(kubepods / "burstable" / f"pod{POD}", processes=True)

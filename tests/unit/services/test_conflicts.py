@@ -10,8 +10,10 @@ from threading import Event
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.plan import Plan, Refusal
+from dra_driver.model.presence import Alive
+from dra_driver.services.conflicts import WAITING_CALLS
 from dra_driver.services.execute import Late
-from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.builders import a_claim, a_pod, a_result
 from dra_driver.testing.local_node import LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
@@ -61,3 +63,18 @@ def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
     finally:
         done.set()
         node.workers.shutdown(wait=True)
+
+
+def test_who_has_waited_leaves_a_seat_for_the_next_call(new_node: NewNode) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    owner, *others = node.add(
+        a_claim("owner"), *(a_claim(f"waiting-{number}") for number in range(WAITING_CALLS + 1))
+    )
+    node.prepare(owner)
+    node.presences[a_pod("owner")] = Alive("3 processes")
+    assert node.unprepare(owner) == {owner.uid: None}
+    for ref in others:
+        begun = len(clock.pauses)
+        assert isinstance(node.prepare(ref)[ref.uid], Refusal)
+        assert len(clock.pauses) > begun + 1, f"{ref} did not wait"

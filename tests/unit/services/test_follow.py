@@ -6,6 +6,7 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import ClaimEvent, Expired, Malformed, NotServed, TooLarge
@@ -394,6 +395,7 @@ def test_the_follower_looks_when_a_claim_came_or_went_and_now_and_then(bench: Be
         [
             lambda: bench.follower(Leading(leads=True)),  # not its business
             lambda: bench.follower(ClaimPrepared(SHARED.ref, 0.1)),
+            lambda: None,
             lambda: bench.clock.sleep(follow.LOOK_SECONDS),
             stop.set,
         ]
@@ -409,7 +411,7 @@ def test_the_follower_looks_when_a_claim_came_or_went_and_now_and_then(bench: Be
     real = bench.follower.once
     bench.follower.once = lambda: (bench.begun.append(lambda: None), real())[1]  # type: ignore[method-assign]
     bench.follower.run(stop, wait=wait)
-    assert looks == [1, 1, 2, 3]
+    assert looks == [1, 1, 2, 2, 3]  # one look for each news
 
 
 def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> None:
@@ -429,7 +431,11 @@ def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> N
         return True
 
     bench.follower.once = once  # type: ignore[method-assign]
-    bench.follower.run(stop, wait=wait)
+    with capture_logs() as lines:
+        bench.follower.run(stop, wait=wait)
+    assert [(line["event"], line["error"]) for line in lines] == [
+        ("claims_not_followed", "the state is locked")
+    ]
     # At the end every watch is ended too.
     assert len(bench.begun) == 1
     assert bench.joined == [follow.END_SECONDS]

@@ -86,6 +86,7 @@ def test_an_unprepared_claim_keeps_its_devices_while_a_pod_of_it_runs(node: Loca
     ]
     node.look_at_held()
     assert node.disk().owners == OWNED
+    assert node.freed == 0
     end_pods(node)
     node.look_at_held()
     assert node.disk() == Disk()
@@ -231,6 +232,28 @@ def test_an_api_server_that_says_nothing_holds_the_device_until_it_does(new_node
     end_pods(node)
     node.look_at_held()
     assert node.disk() == Disk()
+
+
+def test_who_used_a_held_claim_is_asked_once(new_node: NewNode) -> None:
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    asked: list[ClaimRef] = []
+
+    def fetch(wanted: ClaimRef) -> Claim:
+        asked.append(wanted)
+        return node.stored(wanted)
+
+    (ref,) = node.add(a_claim("one", sole=False, pods=["one"]))
+    node.prepare(ref)
+    node.presences[a_pod("one")] = node.presences["one"] = RUNS
+    node.fetch = fetch
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert asked == [ref]
+    for _ in range(10):  # seconds
+        node.look_at_held()
+        clock.now += LOOK_SECONDS
+    assert asked == [ref]
+    assert node.disk().owners == OWNED
 
 
 @pytest.mark.parametrize(
@@ -615,6 +638,7 @@ def test_a_claim_that_somebody_is_at_work_on_is_looked_at_later(node: LocalNode)
         node.look_at_held()
     assert node.disk().owners == OWNED
     assert [line["event"] for line in lines] == ["held_device_not_freed"]
+    assert node.freed == 0
     node.look_at_held()
     assert node.disk() == Disk()
 
@@ -716,3 +740,10 @@ def test_a_suspect_that_somebody_is_at_work_on_is_looked_at_later(new_node: NewN
     clock.now += 31
     node.look_at_held()
     assert node.disk() == Disk()
+    # It is no suspect any more: nobody asks about it when it is there again.
+    node.add(a_claim("one", sole=False))
+    node.prepare(ref)
+    node.delete(ref)
+    clock.now += 31
+    node.look_at_held()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}

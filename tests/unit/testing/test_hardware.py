@@ -7,7 +7,7 @@ import pytest
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
-from dra_driver.testing.hardware import Runtime, Seen, Use, Witness, seen
+from dra_driver.testing.hardware import Overridden, Runtime, Seen, Use, Witness, seen
 
 GPU, ONE, TWO = DeviceName("gpu-0"), ClaimUid("one"), ClaimUid("two")
 LEFT, RIGHT = ShareId("left"), ShareId("right")
@@ -59,6 +59,62 @@ def test_a_device_that_is_reset_under_a_container_is_misused(story: Story) -> No
     assert story.seen().misuse == ["gpu-0 of claim one was reset while container a had it open"]
 
 
+def test_a_device_that_is_reset_for_another_claim_under_a_container_is_misused(
+    story: Story,
+) -> None:
+    story.configure(ONE)
+    story.open("a", ONE)
+    story.reset(TWO)
+    assert story.seen() == Seen(
+        open={"a": {Use(GPU, ONE)}},
+        misuse=["gpu-0 of claim two was reset while container a had gpu-0 of claim one open"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("reset", "used", "misused"),
+    [
+        (RIGHT, LEFT, False),
+        (LEFT, LEFT, True),
+        (NO_SHARE, LEFT, True),
+        (LEFT, NO_SHARE, True),
+    ],
+)
+def test_a_reset_of_one_share_reaches_no_other(
+    story: Story, reset: ShareId, used: ShareId, misused: bool
+) -> None:
+    story.configure(ONE, used)
+    story.open("a", ONE, used)
+    story.reset(TWO, reset)
+    assert len(story.seen().misuse) == misused
+    assert (Use(GPU, ONE, used) in story.seen().configured) == (not misused)
+
+
+def test_a_reset_for_another_claim_undoes_what_was_set_up(story: Story) -> None:
+    story.configure(ONE)
+    story.reset(TWO)
+    assert story.seen() == Seen()
+    story.open("a", ONE)
+    assert story.seen().misuse == [
+        "container a opened gpu-0 of claim one, which was not set up for it"
+    ]
+
+
+def test_a_device_that_is_set_up_for_another_claim_without_a_reset_is_misused(
+    story: Story,
+) -> None:
+    story.configure(ONE)
+    story.configure(ONE)  # again, as after a crash
+    story.runtime.opened("monitor", [Use(GPU, TWO)], admin=True)
+    assert story.seen() == Seen(configured={Use(GPU, ONE)})
+    story.configure(TWO)
+    assert story.seen() == Seen(
+        configured={Use(GPU, TWO)}, overridden=[Overridden(Use(GPU, TWO), Use(GPU, ONE))]
+    )
+    story.open("a", ONE)  # its settings are gone
+    assert len(story.seen().misuse) == 1
+
+
 def test_a_device_that_is_set_up_or_opened_for_another_claim_is_misused(story: Story) -> None:
     story.configure(ONE)
     story.open("a", ONE)
@@ -95,13 +151,16 @@ def test_shares_live_side_by_side_but_not_beside_the_whole(story: Story) -> None
     assert story.seen().misuse == [
         "gpu-0 of claim two was set up while container a had gpu-0 of claim one, share left open"
     ]
+    assert [str(one) for one in story.seen().overridden] == [
+        "gpu-0 of claim two was set up over what was set up for gpu-0 of claim one, share left"
+    ]
 
 
 def test_one_share_in_two_claims_is_misuse(story: Story) -> None:
     story.configure(ONE, LEFT)
     story.open("a", ONE, LEFT)
     story.configure(TWO, LEFT)
-    assert len(story.seen().misuse) == 1
+    assert len(story.seen().misuse) == len(story.seen().overridden) == 1
 
 
 def test_admin_access_looks_on(story: Story) -> None:
