@@ -681,7 +681,9 @@ class Walk:
 
     def _check(self) -> None:
         """Nobody has two owners at any moment; the rest may take a background thread of the driver a moment."""
-        if misuse := self.witness.look().misuse:
+        seen = self.witness.look()
+        over = [str(one) for one in seen.overridden if one.before not in self.leftover]
+        if misuse := [*seen.misuse, *over]:
             raise AssertionError("\n".join(misuse))
         end = time.monotonic() + CALM_SECONDS
         while wrong := self._wrong(slices=False):
