@@ -69,7 +69,8 @@ class Breakage:
     what: str
     files: tuple[str, ...]
     apply: Callable[[Path], None]
-    nearest: tuple[str, ...]
+    nearest: tuple[str, ...]  # files or single tests
+    rooms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ def patches() -> Iterator[Breakage]:
         what = " ".join(line for line in words if line and not line.startswith("tests:"))
         files = re.findall(r"^\+\+\+ b/(\S+)$", text, re.MULTILINE)
         tests = [test for group in named for test in group]
-        nearest = _nearest([*tests, *map(_tests_of, files)])
-        yield Breakage(path.stem, what, tuple(files), _patch(path), nearest)
+        near = _near([*tests, *map(_tests_of, files)])
+        yield Breakage(path.stem, what, tuple(files), _patch(path), *near)
 
 
 def mutants(count: int, seed: int) -> Iterator[Breakage]:
@@ -109,7 +110,7 @@ def mutants(count: int, seed: int) -> Iterator[Breakage]:
                 f"{mutant.file}:{mutant.line} {mutant.key.partition(':')[2]}",
                 (mutant.file,),
                 _write(mutant),
-                _nearest([_tests_of(mutant.file)]),
+                *_near([_tests_of(mutant.file)]),
             )
 
 
@@ -141,10 +142,11 @@ def _tests_of(file: str) -> str:
     return str(Path("tests/unit", *path.parts[1:-1], f"test_{path.stem}.py"))
 
 
-def _nearest(tests: Sequence[str]) -> tuple[str, ...]:
-    there = [test for test in tests if (ROOT / test.partition("::")[0]).exists()]
+def _near(tests: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those that are there, and the rooms around them."""
+    there = tuple(dict.fromkeys(one for one in tests if (ROOT / one.partition("::")[0]).exists()))
     rooms = [str(Path(test).parent) for test in there if test.startswith("tests/unit/")]
-    return tuple(dict.fromkeys([*there, *rooms, "tests/unit/services", "tests/unit/planning"]))
+    return there, tuple(dict.fromkeys([*rooms, "tests/unit/services", "tests/unit/planning"]))
 
 
 @contextmanager
@@ -176,7 +178,7 @@ class Room:
     def _noticed(self, breakage: Breakage) -> str:
         if not self._is_imported(breakage.files):
             return NOT_IMPORTED
-        for tests in (breakage.nearest, WITH_PROCESSES):
+        for tests in filter(None, (breakage.nearest, breakage.rooms, WITH_PROCESSES)):
             by, again = self._pytest(tests)
             if by and self._is_sound(breakage, again):
                 return by
