@@ -634,7 +634,8 @@ class Walk:
         while self.terminating:
             self.release_in_api(self.terminating.pop())
         self.idle = []
-        if self.tampered or self.lost or "state" in self.unsettled or self.chance.random() < 0.5:
+        broken = self.tampered | self.lost | self.vanished | self.missed | self.unsettled
+        if broken or self.chance.random() < 0.5:
             self._end_process()
             self._start()
         self.vanished.clear()
