@@ -33,6 +33,8 @@ from dra_driver.planning.allocation import (
 from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
 from dra_driver.planning.prepare import NodePlace, users_of
 
+_SHARE = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
 
 def plan_adoption(
     ref: ClaimRef, held: Collection[HeldDevice], text: str, *, boot_id: str
@@ -110,19 +112,19 @@ def plan_reservation(
     return Plan(ref, (MarkStarted(row),), devices)
 
 
-def plan_hold(
+def plan_described(
     uid: ClaimUid,
     text: str,
-    held: Held,
+    held: Held | None,
     *,
     place: NodePlace,
     inventory: Inventory,
     state: NodeState,
 ) -> Plan | None:
-    """The row of a claim that is gone and of which a CDI document is all that is left: its containers may run on.
+    """The row of a claim of which a CDI document is all that is left: its containers may run on. None where it describes nothing.
 
-    Kubelet and API server forget a pod whose containers still run. So the devices that the document describes stay held, but those that
-    `state` gives an owner; None where none is left. Nobody knows the claim's name any more.
+    Its devices are reserved, but those that `state` gives an owner, and `held` once it is known that the claim is gone: kubelet and
+    API server forget a pod whose containers still run. Nobody knows the claim's name any more.
     """
     ref = ClaimRef("", "", uid)
     devices = tuple(
@@ -132,8 +134,11 @@ def plan_hold(
         if variables.get(ADMIN_VARIABLE) != "true"
         and state.owners.get(DeviceKey(place.pool, device, share), ref) == ref
     )
-    row = PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, "")
-    return Plan(ref, (MarkStarted(row), MarkHeld(uid, held)), devices) if devices else None
+    if not devices:
+        return None
+    started = MarkStarted(PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, ""))
+    steps = (started,) if held is None else (started, MarkHeld(uid, held))
+    return Plan(ref, steps, devices)
 
 
 def described_keys(
@@ -150,14 +155,13 @@ def described_keys(
 def _described(
     uid: ClaimUid, name: str, inventory: Inventory
 ) -> Iterator[tuple[DeviceName, ShareId]]:
-    """Device and share of a full CDI name. The hardware tells where the device's name ends, if it still has it."""
+    """Device and share of a full CDI name. The hardware tells where the device's name ends, if it is known; else share IDs are UUIDs."""
     found = re.fullmatch(rf"[^=]+={re.escape(uid)}(?:-[0-9a-f]{{8}})?-(.+)", name)
     if found:
-        fitting = [one for one in inventory.by_name if found[1].startswith(f"{one}-")]
-        device = max(fitting, key=len, default=found[1])
-        if found[1] in inventory.by_name:
-            device = found[1]
-        yield DeviceName(device), ShareId(found[1].removeprefix(device).removeprefix("-"))
+        rest = found[1]
+        names = [one for one in inventory.by_name if f"{rest}-".startswith(f"{one}-")]
+        device = max(names, key=len, default=_SHARE.sub("", rest))
+        yield DeviceName(device), ShareId(rest.removeprefix(device).removeprefix("-"))
 
 
 def _named_devices(held: Collection[HeldDevice]) -> tuple[PreparedDevice, ...]:

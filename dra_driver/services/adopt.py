@@ -6,6 +6,7 @@ of the requests, is filled in when it knows the claim.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
@@ -23,7 +24,7 @@ from dra_driver.planning.adopt import (
     described_keys,
     plan_adoption,
     plan_adoption_of,
-    plan_hold,
+    plan_described,
     plan_reservation,
 )
 from dra_driver.planning.allocation import claim_uid_of, is_allocation_of
@@ -46,8 +47,9 @@ def take_up_held(
 ) -> Mapping[ClaimUid, str]:
     """Take up the claims of CDI files that no row knows and a pod holds; answers what failed, claim by claim.
 
-    A start that finds no row, or held ones alone, also reserves what the kubelet names and no file describes; later the kubelet may just not have
-    written down yet that it unprepared it. The kubelet is asked only if there is something to take up.
+    A start reserves what such files describe, whoever they may belong to, before it asks. One that finds no row, or held ones alone,
+    also reserves what the kubelet names and no file describes; later the kubelet may just not have written down yet that it
+    unprepared it. The kubelet is asked only if there is something to take up.
     """
     # Files before rows: whoever writes a file has committed its row before.
     files = documents()
@@ -56,6 +58,8 @@ def take_up_held(
     orphans = files.keys() - rows.keys()
     is_lost = at_start and all(row.held is not None for row in rows.values())
     devices = held() if orphans or is_lost else frozenset()
+    if at_start:
+        _reserve_all_described(parts, orphans)
     if isinstance(devices, Unknown):
         return {}
     driver = parts.place.driver
@@ -75,6 +79,15 @@ def take_up_held(
     return failures
 
 
+def _reserve_all_described(parts: NodeParts, orphans: Collection[ClaimUid]) -> None:
+    """Nobody gets what these files describe before it is known whose they are."""
+    for uid in sorted(orphans):
+        until = parts.clock() + CALL_SECONDS
+        # What cannot be reserved now is looked at again by the first sweep, which says what is wrong.
+        with suppress(DriverError), parts.lock([f"claim-{uid}"], until, "reserving its devices"):
+            _reserve_described(parts, uid, None)
+
+
 def _named(devices: Collection[HeldDevice], driver: DriverName) -> set[ClaimUid]:
     found = (claim_uid_of(device) for device in devices if device.driver == driver)
     return {uid for uid in found if uid is not None}
@@ -90,7 +103,8 @@ def _take_up(
     ):
         text = parts.cdi.read(ref.uid)
         state = transaction.read(uids=[ref.uid], keys=[device.key for device in held])
-        if ref.uid in state.claims or (text is None and not reserve):
+        row = state.claims.get(ref.uid)
+        if (row is not None and not is_nameless(row)) or (text is None and not reserve):
             return ""  # the kubelet unprepared it, or prepared it, meanwhile
         plan: Plan | Refusal | None = (
             Refusal("its CDI file is gone; it is written again when the API server knows the claim")
@@ -112,20 +126,30 @@ def hold_described(parts: NodeParts, uid: ClaimUid) -> bool:
     """
     until = parts.clock() + CALL_SECONDS
     with parts.lock([f"claim-{uid}"], until, "removing its CDI file"):
-        inventory = parts.inventory()
-        place = parts.place
-        with parts.store.transaction("recovered") as transaction:
-            text = parts.cdi.read(uid) or ""
-            keys = described_keys(uid, text, place=place, inventory=inventory)
-            state = transaction.read(uids=[uid], keys=keys)
-            if uid in state.claims:
-                return False  # the kubelet prepared it meanwhile
-            held = Held(FORGOTTEN, parts.now())
-            plan = plan_hold(uid, text, held, place=place, inventory=inventory, state=state)
-            if plan is not None:
-                parts.executor.mark(transaction, plan.steps)
+        if not _reserve_described(parts, uid, Held(FORGOTTEN, parts.now())):
+            return False  # the kubelet prepared it meanwhile
         parts.cdi.remove(uid)
     return True
+
+
+def _reserve_described(parts: NodeParts, uid: ClaimUid, held: Held | None) -> bool:
+    inventory, place = parts.inventory(), parts.place
+    with parts.store.transaction("recovered") as transaction:
+        text = parts.cdi.read(uid) or ""
+        keys = described_keys(uid, text, place=place, inventory=inventory)
+        state = transaction.read(uids=[uid], keys=keys)
+        row = state.claims.get(uid)
+        if row is not None and not is_nameless(row):
+            return False
+        plan = plan_described(uid, text, held, place=place, inventory=inventory, state=state)
+        if plan is not None:
+            parts.executor.mark(transaction, plan.steps)
+    return True
+
+
+def is_nameless(claim: PreparedClaim) -> bool:
+    """Whether the claim was reserved at a start for its CDI file alone, and nobody has said yet whose it is."""
+    return not claim.ref.name and claim.held is None
 
 
 def lacks_document(claim: PreparedClaim) -> bool:

@@ -118,9 +118,10 @@ class Conflicts:
     def _refuse(self, conflict: Conflict, reason: str) -> Refusal:
         owner = conflict.owner
         self._parts.observe(SecondOwnerRefused(conflict.claim, owner, conflict.device, reason))
+        look = f"kubectl get resourceclaim -n {owner.namespace} {owner.name}"
+        tail = f"; `{look}` shows who uses it" if owner.name else ""
         return Refusal(
-            f"device {conflict.device} is prepared for claim {owner} and cannot be given to claim {conflict.claim} as well: "
-            f"{reason}; `kubectl get resourceclaim -n {owner.namespace} {owner.name}` shows who uses it"
+            f"device {conflict.device} is prepared for claim {owner} and cannot be given to claim {conflict.claim} as well: {reason}{tail}"
         )
 
 

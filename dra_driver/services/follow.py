@@ -220,7 +220,9 @@ class ClaimFollower:
 
     def _counts(self, row: PreparedClaim) -> bool:
         """Of another boot nobody runs any more, and who is held is asked about by its keeper."""
-        return bool(row.owned) and row.held is None and row.boot_id == self._store.boot_id
+        if not row.ref.name or row.held is not None:
+            return False
+        return bool(row.owned) and row.boot_id == self._store.boot_id
 
     def _begin(self, ref: ClaimRef) -> None:
         def take(claim: Claim | None) -> bool:

@@ -21,6 +21,7 @@ from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import NodePlace
 
 STILL_EXISTS = "it still exists"
+NAMELESS = "its CDI file stands on this node, and nobody has said yet whose it is"
 
 
 class Silence(str):
@@ -50,16 +51,20 @@ class Releasable:
             )
         if any(is_of(device, ref, self.place.driver) for device in held):
             return "a pod on this node holds it, the kubelet says"
+        return self._why_needed(row) if ref.name else NAMELESS
+
+    def _why_needed(self, row: PreparedClaim) -> str:
         try:
-            claim = self.get_claim(ref)
+            claim = self.get_claim(row.ref)
         except NotFound:
             return ""
         except DriverError as error:
             return _unanswered(error)
-        if claim.ref.uid != ref.uid:
-            return ""
         place = self.place
-        return STILL_EXISTS if is_allocation_of(row, claim, place.driver, place.cdi_kind) else ""
+        same = claim.ref.uid == row.ref.uid
+        if same and is_allocation_of(row, claim, place.driver, place.cdi_kind):
+            return STILL_EXISTS
+        return ""
 
 
 def _unanswered(error: DriverError) -> str:

@@ -25,6 +25,7 @@ from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.adopt import (
     hold_described,
+    is_nameless,
     lacks_document,
     lacks_requests,
     name_requests,
@@ -95,7 +96,8 @@ class Sweep:
             elif uid in unknown_users:
                 self._name_users(claims[uid], claim)
         removed = 0
-        for uid in sorted(orphans - allocated.keys()):
+        nobodys = orphans | {uid for uid, claim in claims.items() if is_nameless(claim)}
+        for uid in sorted(nobodys - allocated.keys()):
             if isinstance(held, Unknown):
                 unresolved.append(
                     f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
@@ -150,7 +152,7 @@ class Sweep:
         unresolved: list[str] = []
         released = 0
         for claim in claims:
-            if claim.held is not None or self._is_held(claim.ref, held):
+            if claim.held is not None or is_nameless(claim) or self._is_held(claim.ref, held):
                 continue
             try:
                 # First without its lock: an API server that is away answers after seconds, and the kubelet may ask for it.

@@ -135,7 +135,9 @@ def _ask_who_used_them(
 def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
     held = row.held
     asked = held is not None and (held.by_admin or not held.unasked)
-    return not asked and parts.usage.must_ask(row) and not parts.followed(row.ref)
+    if asked or not row.ref.name:
+        return False
+    return parts.usage.must_ask(row) and not parts.followed(row.ref)
 
 
 def _told(parts: NodeParts, row: PreparedClaim, answer: Claim | DriverError) -> tuple[Users, bool]:

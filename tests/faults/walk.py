@@ -634,6 +634,7 @@ class Walk:
         while self.terminating:
             self.release_in_api(self.terminating.pop())
         self.idle = []
+        self._free_orphans()
         broken = self.tampered | self.lost | self.vanished | self.missed | self.unsettled
         if broken or self.chance.random() < 0.5:
             self._end_process()

@@ -44,7 +44,7 @@ EXCUSES = {
     "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
     "held": "nobody needs it, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
-    "conflict": r"is prepared for claim \S+ \(uid ([^)]+)\)",
+    "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }
 ALSO_UNPREPARE = ("crash", "sockets", "disk")
 

@@ -25,7 +25,7 @@ from dra_driver.planning.adopt import (
     described_keys,
     plan_adoption,
     plan_adoption_of,
-    plan_hold,
+    plan_described,
     plan_reservation,
 )
 from dra_driver.planning.edits import device_variable
@@ -189,43 +189,49 @@ def test_what_somebody_has_by_now_is_not_reserved() -> None:
 
 
 GONE = Held("it is gone", "2026-01-02T03:04:05Z")
+SHARE = "5f0c1d2e-0000-4000-8000-0123456789ab"
 
 
+@pytest.mark.parametrize("share", ["s1", SHARE])
 @pytest.mark.parametrize("hardware", [an_inventory(2), an_inventory(0)])
-def test_what_a_document_of_a_claim_that_is_gone_describes_is_held(hardware: Inventory) -> None:
-    devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
+@pytest.mark.parametrize("mark", [GONE, None])
+def test_what_a_document_of_a_claim_that_nobody_knows_describes_stays_its_own(
+    hardware: Inventory, share: str, mark: Held | None
+) -> None:
+    devices = held("gpu-1"), held("gpu-0", share=share), held("gpu-9")
     text = document(*devices, admin=("gpu-9",))
-    plan = plan_hold(REF.uid, text, GONE, place=A_PLACE, inventory=hardware, state=a_state())
+    place, state = A_PLACE, a_state()
+    plan = plan_described(REF.uid, text, mark, place=place, inventory=hardware, state=state)
     assert plan is not None
-    started, marked = plan.steps
+    started, *marked = plan.steps
     assert isinstance(started, MarkStarted)
-    assert marked == MarkHeld(REF.uid, GONE)
+    assert marked == ([] if mark is None else [MarkHeld(REF.uid, mark)])
     assert started.claim.ref.word == REF.uid
     keys = [(key.device, key.share) for key in started.claim.owned]
-    # Where its name ends only the hardware tells.
-    assert keys == [("gpu-1", ""), ("gpu-0", "s1") if hardware.devices else ("gpu-0-s1", "")]
-    described = described_keys(REF.uid, text, place=A_PLACE, inventory=hardware)
+    # Where its name ends the hardware tells; of hardware that nobody has read yet only UUIDs can be told apart.
+    known = hardware.devices or share == SHARE
+    assert keys == [("gpu-1", ""), ("gpu-0", share) if known else (f"gpu-0-{share}", "")]
+    described = described_keys(REF.uid, text, place=place, inventory=hardware)
     assert set(started.claim.owned) < set(described)
 
 
 @pytest.mark.parametrize(
     "text", ["", "{}", document(held("gpu-0")).replace("uid-claim", "another")]
 )
-def test_nothing_is_held_for_a_document_of_nothing(text: str) -> None:
+def test_nothing_stays_for_a_document_of_nothing(text: str) -> None:
     hardware = an_inventory(2)
     place, state = A_PLACE, a_state()
-    assert plan_hold(REF.uid, text, GONE, place=place, inventory=hardware, state=state) is None
+    found = plan_described(REF.uid, text, GONE, place=place, inventory=hardware, state=state)
+    assert found is None
     assert described_keys(REF.uid, text, place=place, inventory=hardware) == []
 
 
-def test_what_somebody_has_by_now_is_not_held() -> None:
-    text = document(held("gpu-0"))
-    (key,) = described_keys(REF.uid, text, place=A_PLACE, inventory=an_inventory(2))
+def test_what_somebody_has_by_now_does_not_stay() -> None:
+    text, hardware = document(held("gpu-0")), an_inventory(2)
+    (key,) = described_keys(REF.uid, text, place=A_PLACE, inventory=hardware)
     taken = replace(a_state(), owners={key: a_ref("another")})
-    assert (
-        plan_hold(REF.uid, text, GONE, place=A_PLACE, inventory=an_inventory(2), state=taken)
-        is None
-    )
+    found = plan_described(REF.uid, text, GONE, place=A_PLACE, inventory=hardware, state=taken)
+    assert found is None
 
 
 def test_the_row_is_told_from_what_stands_on_the_node() -> None:

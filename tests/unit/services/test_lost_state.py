@@ -185,6 +185,70 @@ def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
     assert isinstance(node.prepare(other)[other.uid], Refusal)
 
 
+@pytest.mark.parametrize("kubelet", [frozenset(), Unknown("no socket")])
+def test_what_a_file_describes_is_given_to_nobody_before_it_is_known_whose_it_is(
+    new_node: NewNode, kubelet: frozenset[HeldDevice] | Unknown
+) -> None:
+    """A kubelet without its checkpoint names nobody, and the first sweep comes after the first call."""
+    node = new_node(clock=ManualClock())
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    answer = node.prepare(ref)
+    before = node.disk()
+    let_run(node, claim)
+    lose_state(node)
+    node.held = kubelet
+    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.recover()
+    (other,) = node.add(a_claim("other"))
+    refused = node.prepare(other)[other.uid]
+    assert isinstance(refused, Refusal)
+    assert "nobody has said yet whose it is" in refused.reason or isinstance(kubelet, Unknown)
+    assert node.disk().files == before.files
+    # The API server says whose it is.
+    node.sweep()
+    assert node.disk() == before
+    assert node.prepare(ref) == answer
+
+
+def test_what_a_file_describes_is_held_once_its_claim_is_known_to_be_gone(
+    new_node: NewNode,
+) -> None:
+    node = new_node(clock=ManualClock())
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    let_run(node, claim)
+    lose_state(node)
+    node.held = frozenset()
+    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.delete(ref)
+    assert node.sweep() == ()
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+    assert node.disk().files == {}
+    assert node.sweep() == ()
+    (other,) = node.add(a_claim("other"))
+    refused = node.prepare(other)[other.uid]
+    assert isinstance(refused, Refusal)
+    assert f"`dra-driver release {ref.uid}`" in refused.reason
+
+
+def test_the_kubelet_may_unprepare_what_is_only_reserved_for_its_file(node: LocalNode) -> None:
+    claim = a_claim("shared", sole=False)
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    let_run(node, claim)
+    lose_state(node)
+    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.fetch = None  # nobody knows its name
+    assert node.unprepare(ref) == {ref.uid: None}
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+
+
 def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: NewNode) -> None:
     """`--release-proof unprepare` believes the kubelet's unprepare; it has not come."""
     node = new_node()
