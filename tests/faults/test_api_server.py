@@ -144,7 +144,12 @@ def test_a_slow_api_server_delays_only_who_needs_it(bed: Bed) -> None:
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(bed.kubelet.prepare, DRIVER, [waiting], pod="default/two")
         wait_for(
-            lambda: sum(one.resource == "resourceclaims" for one in bed.api.requests) == 2,
+            lambda: (
+                [one.verb for one in bed.api.requests if one.resource == "resourceclaims"].count(
+                    "get"
+                )
+                == 2
+            ),
             "the slow request",
         )
         bed.kubelet.unprepare(DRIVER, [prepared], pod="default/one")
