@@ -347,8 +347,9 @@ def test_what_is_done_to_a_device_stands_in_the_journal(tmp_path: Path):
     (device, *_) = made.scan().devices
     one, two = a_uid("one"), a_uid("two")
     made.configure(device, DeviceConfig(), claim_uid=one, share_id=NO_SHARE)
-    made.configure(device, DeviceConfig(), claim_uid=two, share_id=NO_SHARE)
+    assert seen(journal) == Seen(configured={Use(device.name, one)})
     made.reset(device.name, claim_uid=one, share_id=NO_SHARE)
+    made.configure(device, DeviceConfig(), claim_uid=two, share_id=NO_SHARE)
     assert seen(journal) == Seen(configured={Use(device.name, two)})
 
 
