@@ -27,6 +27,7 @@ from dra_driver.model.slices import (
 
 NAME_LIMIT = 253
 _DIGEST_LENGTH = 16
+_LAST_GENERATION = 2**63 - 1  # int64
 NAME_VARIANTS = 16
 """Names that a slice can have. The admission policy of the chart lets pass these and no others."""
 
@@ -87,7 +88,9 @@ def plan_changes(
                 for index in changed
             ),
         )
-    return (*deletions, *_all(wanted, good, pool=pool, generation=newest + 1, names=names))
+    # Whoever wrote the last generation there is into a slice must not end publication: it begins anew.
+    generation = newest + 1 if newest < _LAST_GENERATION else 1
+    return (*deletions, *_all(wanted, good, pool=pool, generation=generation, names=names))
 
 
 def _all(

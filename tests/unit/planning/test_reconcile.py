@@ -112,6 +112,15 @@ def test_a_missing_slice_raises_the_generation_of_all():
     )
 
 
+def test_after_the_last_generation_that_somebody_can_write_comes_the_first():
+    first, second = stored(NAMES[0], spec(2**63 - 1, 2, A)), stored(NAMES[1], spec(3, 2, B))
+    assert changes([A, B], first, second) == (
+        DeleteSlice(second),
+        UpdateSlice(first, spec(1, 2, A)),
+        CreateSlice(NAMES[1], spec(1, 2, B)),
+    )
+
+
 def test_a_slice_too_many_is_deleted_before_the_count_is_corrected():
     first, second = stored(NAMES[0], spec(3, 2, A)), stored(NAMES[1], spec(3, 2, B))
     assert changes([A], first, second) == (DeleteSlice(second), UpdateSlice(first, spec(3, 1, A)))
