@@ -198,7 +198,8 @@ class Room:
     def _pytest(self, tests: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Who noticed, and how to ask it again."""
         ends, output = self._output((*PYTEST, *tests))
-        found = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        # Without what stands in brackets: a test's parameters may be words, with spaces between them.
+        found = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", output, re.MULTILINE)
         if found:
             return found[1], (*PYTEST, found[1])
         return ("" if ends == 0 else f"pytest ends with {ends}"), (*PYTEST, *tests)

@@ -29,8 +29,10 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "dra_driver" / "__init__.py").write_text("")
     (tmp_path / "dra_driver" / "one.py").write_text("ONE = 1\n")
     (tmp_path / "tests" / "test_one.py").write_text(
-        "import time\nfrom dra_driver.one import ONE\n\n\ndef test_one():\n    assert ONE == 1\n"
+        "import pytest\nfrom dra_driver.one import ONE\n\n\ndef test_one():\n    assert ONE == 1\n"
         "\n\ndef test_never():\n    assert False\n"
+        "\n\n@pytest.mark.parametrize('one', [1], ids=['in words - of its own'])"
+        "\ndef test_words(one):\n    assert ONE == one\n"
     )
     for command in (
         ("init", "-q"),
@@ -88,6 +90,11 @@ def test_a_test_that_fails_on_the_broken_copy_alone_has_noticed(tree: Path) -> N
         "tests/test_one.py::test_one"
     )
     assert (tree / "dra_driver" / "one.py").read_text() == "ONE = 1\n"
+
+
+def test_a_test_whose_parameters_are_words_has_noticed(tree: Path) -> None:
+    found = Room(tree).replay(breakage("ONE = 2\n", "tests/test_one.py::test_words"))
+    assert found.noticed_by == "tests/test_one.py::test_words"
 
 
 def test_a_test_that_fails_anyway_has_not_noticed(tree: Path) -> None:
