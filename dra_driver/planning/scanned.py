@@ -33,11 +33,9 @@ def as_scanned(found: object) -> Inventory:
     return replace(found, devices=tuple(good), left_out=tuple(problems.values()))
 
 
-def _wrong(device: object) -> Iterator[tuple[str, str]]:
+def _wrong(device: Device) -> Iterator[tuple[str, str]]:
     """What of a device has a wrong type: the field, and what stands there."""
-    if not isinstance(device, Device):
-        yield "device", f"a {type(device).__name__} is no Device"
-        return
+    yield from _unlike("device", device, Device)
     yield from _unlike("name", device.name, str)
     yield from _unlike("uuid", device.uuid, str)
     for field in ("attributes", "capacity"):
@@ -72,13 +70,14 @@ def _entry(entry: DeviceNode | Mount, path: str) -> Iterator[tuple[str, str]]:
         yield from _unlike(f"{path}.{text}", getattr(entry, text), str)
 
 
-def _named(field: str, values: object, *, of_texts: bool = False) -> Iterator[tuple[str, str]]:
+def _named(
+    field: str, values: Mapping[str, object], *, of_texts: bool = False
+) -> Iterator[tuple[str, str]]:
     yield from _unlike(field, values, Mapping)
-    if isinstance(values, Mapping):
-        for name, value in values.items():
-            yield from _unlike(f"a name in {field}", name, str)
-            if of_texts:
-                yield from _unlike(f"{field}[{name}]", value, str)
+    for name, value in values.items():
+        yield from _unlike(f"a name in {field}", name, str)
+        if of_texts:
+            yield from _unlike(f"{field}[{name}]", value, str)
 
 
 def _unlike(field: str, value: object, kind: type | tuple[type, ...]) -> Iterator[tuple[str, str]]:

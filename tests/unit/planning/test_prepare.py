@@ -17,8 +17,14 @@ from dra_driver.model.plan import (
     Refusal,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_of
+from dra_driver.model.state import NOBODY_KNOWN, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.planning.prepare import (
+    is_safe_uid,
+    own_keys,
+    plan_prepare,
+    users_for,
+    users_of,
+)
 from dra_driver.testing.builders import (
     A_PLACE,
     A_POOL,
@@ -192,6 +198,35 @@ def test_users_are_the_pod_that_it_was_made_for_and_those_that_it_is_reserved_fo
     assert users_of(replace(claim, sole_pod="three")) == Users(("three", "one", "two"), True, True)
     nameless = replace(a_claim(pods=(), sole=False), unnamed_users=True)
     assert isinstance(decide(nameless), Plan)
+
+
+@pytest.mark.parametrize(
+    ("claim", "users"),
+    [
+        (a_claim("wine", pods=["one"], sole=False), Users(("one",))),
+        (a_claim("wine", pods=(), sole=False), Users((), unnamed=True)),
+        (
+            a_claim("wine", pods=["two"], sole=False, results=[a_result("gpu-1")]),
+            Users(("two",), unnamed=True),
+        ),
+        (a_claim("wine", pods=["one"]), Users(("one",), sole=True)),
+    ],
+    ids=["still-reserved", "reserved-no-more", "allocated-anew", "of-a-template"],
+)
+def test_whoever_used_a_lost_claim_before_its_reservation_ended_has_no_name(
+    claim: Claim, users: Users
+) -> None:
+    first = decide(a_claim("wine", sole=False))
+    assert isinstance(first, Plan)
+    lost = replace(first.steps[0].claim, users=NOBODY_KNOWN)
+    assert users_for(lost, claim, A_PLACE) == users
+
+
+def test_users_of_a_row_that_knows_some_are_those_that_the_claim_names_now() -> None:
+    first = decide(a_claim("wine", sole=False, pods=["one"]))
+    assert isinstance(first, Plan)
+    claim = a_claim("wine", pods=(), sole=False)
+    assert users_for(first.steps[0].claim, claim, A_PLACE) == Users(())
 
 
 def test_results_and_configuration_of_other_drivers_are_not_looked_at() -> None:

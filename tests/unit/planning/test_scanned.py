@@ -2,7 +2,8 @@
 """A backend's device of a wrong shape costs itself only, and is named."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -76,6 +77,14 @@ def test_a_device_of_a_wrong_shape_is_left_out_by_name(fields: Any, said: str) -
     assert problem.endswith(
         "the device was left out, all others are published; correct it in the backend"
     )
+
+
+def test_what_only_looks_like_a_device_is_left_out() -> None:
+    alike = cast("Any", SimpleNamespace(name="gpu-1", uuid="uuid-1"))
+    found = as_scanned(Inventory((GOOD, alike)))
+    assert found.devices == (GOOD,)
+    (problem,) = map(str, found.left_out)
+    assert problem.startswith("device gpu-1: device: namespace(name='gpu-1'")
 
 
 def test_a_node_may_have_wrong_devices_only() -> None:
