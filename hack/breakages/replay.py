@@ -143,10 +143,14 @@ def _tests_of(file: str) -> str:
 
 
 def _near(tests: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those that are there, and the rooms around them."""
-    there = tuple(dict.fromkeys(one for one in tests if (ROOT / one.partition("::")[0]).exists()))
-    rooms = [str(Path(test).parent) for test in there if test.startswith("tests/unit/")]
-    return there, tuple(dict.fromkeys([*rooms, "tests/unit/services", "tests/unit/planning"]))
+    """Those that are there, and the rooms in which they would stand."""
+    files = [test.partition("::")[0] for test in tests]
+    rooms = [str(Path(*Path(file).parts[:3])) for file in files if file.startswith("tests/unit/")]
+    rooms = [*rooms, "tests/unit/services", "tests/unit/planning"]
+    there = [test for test, file in zip(tests, files, strict=True) if (ROOT / file).exists()]
+    return tuple(dict.fromkeys(there)), tuple(
+        dict.fromkeys(room for room in rooms if (ROOT / room).is_dir())
+    )
 
 
 @contextmanager
