@@ -337,8 +337,9 @@ def lacking(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterat
         return
     if available or not counted:
         yield NotEnoughDevices(needed, available)
-    for reason, _ in counted.most_common(SHOWN_REASONS):
-        yield reason
+    yield from sorted(counted, key=lambda one: (isinstance(one, SelectorFalse), -counted[one]))[
+        :SHOWN_REASONS
+    ]
 
 
 def _all(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:

@@ -80,6 +80,18 @@ def test_a_device_of_the_network_is_looked_at_once_for_all_nodes_that_reach_it()
     assert group.devices == (HeldByClaim("ns/holder"), HeldByClaim("ns/other"))
 
 
+def test_devices_that_match_are_told_before_those_that_do_not() -> None:
+    """However many of these there are, and of however many kinds."""
+    profiles = ("1g", "1g", "2g", "2g", "7g")
+    several = [
+        device(f"gpu-{index}", attributes={"profile": {"string": profile}})
+        for index, profile in enumerate(profiles)
+    ]
+    cluster = state(*NODES, resource_slice(several), holder("gpu-4"))
+    report = asking(cluster, request(cel=f'device.attributes["{GPU}"].profile == "7g"'))
+    assert by_node(report)[HOME][0] == HeldByClaim("ns/holder")
+
+
 def test_more_holders_than_are_read_are_cut() -> None:
     names = [*FLEET, "fleet-3", "fleet-4"]
     slices = [resource_slice(devices(1), pool=name) for name in names]
