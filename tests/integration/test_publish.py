@@ -46,7 +46,7 @@ class Parts:
     @contextmanager
     def running(self) -> Iterator["Parts"]:
         stop = Event()
-        threads = [Thread(target=run, args=(stop,)) for run in self.runs]
+        threads = [Thread(target=run, args=(stop,), daemon=True) for run in self.runs]
         for thread in threads:
             thread.start()
         try:

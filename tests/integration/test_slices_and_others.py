@@ -47,7 +47,7 @@ class Node:
     @contextmanager
     def watching(self) -> Iterator["Node"]:
         stop = Event()
-        thread = Thread(target=self.publisher.watch, args=(stop,))
+        thread = Thread(target=self.publisher.watch, args=(stop,), daemon=True)
         thread.start()
         try:
             yield self

@@ -271,7 +271,7 @@ def test_long_is_not_deep(expression):
 )
 def test_ten_kibibytes_of_anything_are_an_error_in_every_thread(expression):
     errors: list[CompileError] = []
-    thread = threading.Thread(target=lambda: errors.append(refusal(expression)))
+    thread = threading.Thread(target=lambda: errors.append(refusal(expression)), daemon=True)
     thread.start()
     thread.join()
     assert [type(error) for error in errors] == [CompileError]

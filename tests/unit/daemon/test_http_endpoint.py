@@ -29,7 +29,7 @@ def serving(
     checks: Mapping[str, Check], *, host: str = "127.0.0.1", registry=None, clock=time.monotonic
 ) -> Iterator[HttpEndpoint]:
     endpoint = HttpEndpoint((host, 0), registry or CollectorRegistry(), checks, clock=clock)
-    thread = Thread(target=endpoint.serve)
+    thread = Thread(target=endpoint.serve, daemon=True)
     thread.start()
     try:
         yield endpoint
@@ -257,7 +257,7 @@ def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatc
     endpoint._selector.unregister(endpoint._listening)
     monkeypatch.setattr(endpoint, "_listening", Exhausted(endpoint._listening))
     endpoint._selector.register(endpoint._listening, 1)
-    thread = Thread(target=endpoint.serve)
+    thread = Thread(target=endpoint.serve, daemon=True)
     thread.start()
     assert get(endpoint, "/livez")[0] == 200
     assert len(tries) <= 6  # not once for each turn of a loop

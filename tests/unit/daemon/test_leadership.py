@@ -30,7 +30,7 @@ class Candidate:
             log=structlog.get_logger(),
             wait=self.wait,
         )
-        self.thread = Thread(target=self.leadership.run, args=(self.stop,))
+        self.thread = Thread(target=self.leadership.run, args=(self.stop,), daemon=True)
 
     def wait(self, _stop: Event, seconds: float) -> bool:
         self.pauses.append(seconds)

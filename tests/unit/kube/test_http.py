@@ -424,7 +424,9 @@ def test_a_stopped_watch_ends_although_nothing_arrives(kube: HttpKubeApi, api: F
     stop = threading.Event()
     version = kube.list_slices().resource_version
     seen: list[SliceEvent] = []
-    reader = threading.Thread(target=lambda: seen.extend(kube.watch_slices(version, stop)))
+    reader = threading.Thread(
+        target=lambda: seen.extend(kube.watch_slices(version, stop)), daemon=True
+    )
     reader.start()
     while ("watch", "resourceslices") not in asked(api):
         reader.join(0.01)

@@ -213,7 +213,7 @@ def test_an_answer_that_trickles_is_given_up_at_the_deadline(time: Time) -> None
                         connection.sendall(b" ")
                     done.wait(0.01)
 
-        server = threading.Thread(target=trickle)
+        server = threading.Thread(target=trickle, daemon=True)
         server.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         transport = Transport(Connection(url), sleep=time.sleep, clock=time.clock)
@@ -436,7 +436,7 @@ class ProxiedConnection(socketserver.BaseRequestHandler):
                 self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 upstream.sendall(head)
-            backwards = threading.Thread(target=copy, args=(upstream, self.request))
+            backwards = threading.Thread(target=copy, args=(upstream, self.request), daemon=True)
             backwards.start()
             copy(self.request, upstream)
             backwards.join()
@@ -445,7 +445,7 @@ class ProxiedConnection(socketserver.BaseRequestHandler):
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
     with Proxy() as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield running
         running.shutdown()

@@ -330,7 +330,7 @@ def test_two_threads_may_look_at_once(root: Path) -> None:
             if not isinstance(answers[POD], Alive) or answers[OTHER] != Gone():
                 wrong.append(answers)
 
-    threads = [threading.Thread(target=look) for _ in range(4)]
+    threads = [threading.Thread(target=look, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -76,7 +76,9 @@ def test_two_callers_with_names_in_different_order_never_wait_for_each_other(
             with locks.held(names, until=1e12, purpose="x"):
                 done.append(names)
 
-    threads = [Thread(target=work, args=(names,)) for names in (["a", "b"], ["b", "a"])]
+    threads = [
+        Thread(target=work, args=(names,), daemon=True) for names in (["a", "b"], ["b", "a"])
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,7 +96,7 @@ def test_many_threads_never_hold_one_lock_together(tmp_path: Path) -> None:
                 worst.append(inside[0])
                 inside[0] -= 1
 
-    threads = [Thread(target=work) for _ in range(4)]
+    threads = [Thread(target=work, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -137,7 +139,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
             entered.set()
             assert leave.wait(DEADLINE)
 
-    holder = Thread(target=hold)
+    holder = Thread(target=hold, daemon=True)
     holder.start()
     assert entered.wait(DEADLINE)
     stale = os.open(path, os.O_RDWR)

@@ -399,7 +399,8 @@ def test_no_more_than_eight_calls_wait_at_a_time(
     parts = replace(node.parts, sleep=sleep)
     prepare = PrepareClaims(parts, node.stored, node.workers)
     threads = [
-        Thread(target=lambda ref=ref: answers.extend(prepare([ref]).values())) for ref in refs
+        Thread(target=lambda ref=ref: answers.extend(prepare([ref]).values()), daemon=True)
+        for ref in refs
     ]
     for thread in threads:
         thread.start()

@@ -216,7 +216,7 @@ def test_a_backend_is_asked_once_at_a_time():
             return ONE
 
     feed = InventoryFeed(Hanging())
-    threads = [Thread(target=feed.scan) for _ in range(2)]
+    threads = [Thread(target=feed.scan, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert inside.wait(60)

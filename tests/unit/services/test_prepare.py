@@ -610,7 +610,7 @@ def test_calls_for_one_claim_from_two_threads_configure_it_once(node: LocalNode)
         with mutex:
             answers.append(answer)
 
-    threads = [Thread(target=call) for _ in range(4)]
+    threads = [Thread(target=call, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -188,7 +188,7 @@ def test_unprepare_waits_for_work_that_outlived_its_call(node: LocalNode) -> Non
     assert "takes longer than a call may take and goes on" in answer.reason
     assert begun.wait(DEADLINE)
     answers: list[object] = []
-    thread = Thread(target=lambda: answers.append(node.unprepare(ref)))
+    thread = Thread(target=lambda: answers.append(node.unprepare(ref)), daemon=True)
     thread.start()
     go_on.set()
     thread.join(DEADLINE)

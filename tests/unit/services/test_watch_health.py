@@ -86,7 +86,7 @@ def test_only_a_change_wakes_the_streams():
 def test_a_waiting_stream_is_woken():
     health = feed()
     answers: list[bool] = []
-    stream = Thread(target=lambda: answers.append(health.wait(0, 60.0)))
+    stream = Thread(target=lambda: answers.append(health.wait(0, 60.0)), daemon=True)
     stream.start()
     health.wake()
     stream.join(60.0)

@@ -382,7 +382,7 @@ def test_a_held_request_goes_on_when_it_is_let_go(api: FakeApi, ask: Client) -> 
     let_go = threading.Event()
     api.faults.add(Hold(let_go))
     answers: list[int] = []
-    held = threading.Thread(target=lambda: answers.append(ask("GET", NODES)[0]))
+    held = threading.Thread(target=lambda: answers.append(ask("GET", NODES)[0]), daemon=True)
     held.start()
     held.join(0.05)
     assert held.is_alive()
@@ -440,7 +440,7 @@ def test_stopping_ends_open_watches() -> None:
             raw(api, f"{NODES}?watch=1")
 
     with FakeApi() as api:
-        watch = threading.Thread(target=read, args=(api,))
+        watch = threading.Thread(target=read, args=(api,), daemon=True)
         watch.start()
         while not api.requests:
             watch.join(0.01)
