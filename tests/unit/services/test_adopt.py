@@ -8,8 +8,10 @@ import pytest
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.plan import Refusal
+from dra_driver.model.presence import Alive
 from dra_driver.model.state import HeldDevice, Unknown
-from dra_driver.services.adopt import name_requests, take_up_held
+from dra_driver.planning.prepare import users_of
+from dra_driver.services.adopt import name_requests, take_up_allocated, take_up_held
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_POOL,
@@ -111,6 +113,20 @@ def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> No
 
     assert take_up_held(node.parts, node.store, node.cdi.documents, held) == {}
     assert node.disk() == (before if verb == "prepare" else Disk())
+
+
+def test_a_claim_that_was_prepared_and_released_meanwhile_stays_as_it_is(node: LocalNode) -> None:
+    """It is held for a pod that runs on; its file, which is gone, must not come back."""
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    node.presences = {pod: Alive("3 processes") for pod in users_of(claim).pods or ()}
+    node.unprepare(ref)
+    before = node.disk()
+    assert (before.claims.keys(), before.files) == ({ref.uid}, {})
+    named = frozenset({held_by(ref)})
+    assert take_up_allocated(node.parts, claim, lambda: named) == ""
+    assert node.disk() == before
 
 
 @pytest.mark.parametrize("text", [None, "{}"])
