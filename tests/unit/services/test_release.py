@@ -10,6 +10,7 @@ from dra_driver.kube.base import Malformed, NotFound, TooLarge
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.release import Releasable, Silence, is_of
+from dra_driver.services.take_back import release_if_unneeded
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_PLACE,
@@ -19,6 +20,7 @@ from dra_driver.testing.builders import (
     a_ref,
     a_result,
 )
+from dra_driver.testing.local_node import LocalNode
 
 REF = a_ref("wine")
 ROW = PreparedClaim(
@@ -127,3 +129,11 @@ def test_the_api_server_is_not_asked_about_a_claim_that_a_pod_holds() -> None:
 )
 def test_an_entry_is_a_claims_by_the_uid_in_its_cdi_ids_else_by_name(device, same: bool) -> None:
     assert is_of(device, REF, A_DRIVER) is same
+
+
+def test_a_claim_that_was_unprepared_by_the_time_its_lock_is_free_needs_no_release(
+    node: LocalNode,
+) -> None:
+    now = node.parts.clock()
+    assert release_if_unneeded(node.parts, REF, lock_until=now, until=now + 1) == ""
+    assert node.events == []
