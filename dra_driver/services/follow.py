@@ -46,6 +46,9 @@ FRESH_SECONDS = 1.0
 END_SECONDS = 2.0
 EARLY_END_SECONDS = 1.0
 WATCH_NAME = "watch of a claim"
+# A look may cost a tenth of the time, however many claims come and go: so much longer than it took nobody looks again.
+REST_RATIO = 10
+MOST_REST_SECONDS = 1.0
 _WAKE_SECONDS = 1.0
 
 Wait = Callable[[Event, float], bool]
@@ -190,10 +193,15 @@ class ClaimFollower:
         look_at = self._clock()
         try:
             while not stop.is_set():
-                if self._woken.is_set() or self._clock() >= look_at:
+                begun = self._clock()
+                if self._woken.is_set() or begun >= look_at:
                     self._woken.clear()
-                    look_at = self._clock() + LOOK_SECONDS
+                    look_at = begun + LOOK_SECONDS
                     self._look()
+                    # A look reads every row, and each claim that comes or goes asks for one.
+                    rest = min(REST_RATIO * (self._clock() - begun), MOST_REST_SECONDS)
+                    if rest > 0:
+                        wait(stop, rest)
                 wait(self._woken, _WAKE_SECONDS)
         finally:
             self._end(list(self._watches))

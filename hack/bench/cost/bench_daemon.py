@@ -23,6 +23,7 @@ from dra_driver.daemon import compose, ground, lifecycle
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
+from dra_driver.model.events import Observer
 from dra_driver.model.ids import (
     NO_SHARE,
     DeviceName,
@@ -127,7 +128,10 @@ def main() -> int:
     marks = Marks()
     point = marks if chosen.marks else never
 
-    def instant_api(_connection: object, *, driver: DriverName, node: NodeName) -> KubeApi:
+    def instant_api(
+        _connection: object, *, driver: DriverName, node: NodeName, observe: Observer
+    ) -> KubeApi:
+        del observe  # every answer can be read
         return InstantApi(driver, node, point)
 
     def with_empty_method(*arguments: Any, **named: Any) -> compose.Daemon:

@@ -414,6 +414,25 @@ def test_the_follower_looks_when_a_claim_came_or_went_and_now_and_then(bench: Be
     assert looks == [1, 1, 2, 2, 3]  # one look for each news
 
 
+@pytest.mark.parametrize(("takes", "rests"), [(0.02, 0.2), (60, follow.MOST_REST_SECONDS)])
+def test_after_a_look_at_many_claims_nobody_looks_for_ten_times_as_long(
+    bench: Bench, takes: float, rests: float
+) -> None:
+    """A look reads every row, and each claim that is prepared or released asks for one."""
+    stop = Event()
+    waits: list[tuple[bool, float]] = []
+
+    def wait(event: Event, seconds: float) -> bool:
+        waits.append((event is stop, seconds))
+        if event is not stop:
+            stop.set()
+        return False
+
+    bench.follower.once = lambda: bench.clock.sleep(takes)  # type: ignore[method-assign]
+    bench.follower.run(stop, wait=wait)
+    assert [(own, pytest.approx(seconds)) for own, seconds in waits][:1] == [(True, rests)]
+
+
 def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> None:
     bench.prepare(SHARED)
     stop = Event()
