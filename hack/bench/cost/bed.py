@@ -58,6 +58,7 @@ def driver_command(cluster: Cluster) -> list[str]:
     """The driver's command line on the node."""
     return [
         *(installed.python(), "-m", "dra_driver", "run"),
+        *("--backend", "simulated"),
         *("--kubeconfig", str(cluster.admin_kubeconfig), "--node-name", NODE),
         *("--boot-id-file", str(cluster.boot_id_file)),
     ]

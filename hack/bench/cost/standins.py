@@ -39,6 +39,7 @@ class StandIns:
         """Start the driver; answers its process number."""
         flags = {
             "node-name": NODE,
+            "backend": "simulated",
             "kubeconfig": self.root / "kubeconfig",
             "plugins-dir": self.kubelet.plugins_dir,
             "registry-dir": self.kubelet.registry_dir,
