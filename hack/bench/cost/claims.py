@@ -22,7 +22,8 @@ def make(cluster: Cluster, name: str, device: str) -> pb.Claim:
         }
     )
     result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
-    status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+    pod = {"resource": "pods", "name": name, "uid": f"uid-of-{name}"}
+    status = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [pod]}}
     claim = ("resourceclaim", name, "--namespace", "default")
     cluster.kubectl(
         "patch", *claim, "--subresource=status", "--type=merge", "--patch", json.dumps(status)
