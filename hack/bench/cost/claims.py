@@ -22,7 +22,7 @@ def make(cluster: Cluster, name: str, device: str) -> pb.Claim:
         }
     )
     result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
-    pod = {"resource": "pods", "name": name, "uid": f"uid-of-{name}"}
+    pod = {"resource": "pods", "name": name, "uid": _waiting_pod(cluster, name)}
     status = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [pod]}}
     claim = ("resourceclaim", name, "--namespace", "default")
     cluster.kubectl(
@@ -30,3 +30,21 @@ def make(cluster: Cluster, name: str, device: str) -> pb.Claim:
     )
     found = cluster.get(*claim)
     return pb.Claim(namespace="default", name=name, uid=found["metadata"]["uid"])
+
+
+def _waiting_pod(cluster: Cluster, claim: str) -> str:
+    """The UID of a pod for which the claim can be reserved, and which nobody schedules."""
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": claim, "namespace": "default"},
+            "spec": {
+                "schedulerName": "nobody",
+                "containers": [{"name": "main", "image": "none"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}],
+            },
+        }
+    )
+    uid: str = cluster.get("pod", claim, "--namespace", "default")["metadata"]["uid"]
+    return uid
