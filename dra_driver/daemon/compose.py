@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.config import Settings
 from dra_driver.daemon.duties import Duty, leaders_duties
-from dra_driver.daemon.ground import PEER_DIRECTORY, Ground, Point, lay_ground
+from dra_driver.daemon.ground import PEER_DIRECTORY, Ground, Point, lay_ground, pod_cgroups
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
 from dra_driver.daemon.leadership import Leadership
 from dra_driver.daemon.liveness import Liveness
@@ -25,9 +25,8 @@ from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import CgroupsNotFound, DriverEvent, Observer
-from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
+from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
-from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_held
@@ -216,8 +215,7 @@ def _presence(ground: Ground) -> PresenceOf | None:
             consequence="a device can reach its next pod while containers of a pod that was deleted by force still use it",
         )
         return None
-    own = settings.kubelet.pod_uid
-    cgroups = PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
+    cgroups = pod_cgroups(settings)
     if reason := cgroups.blind():
         ground.observe(CgroupsNotFound(reason))
     return cgroups.presence

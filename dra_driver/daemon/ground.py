@@ -13,9 +13,10 @@ from dra_driver.config import Settings
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.events import Observer
-from dra_driver.model.ids import PoolName
+from dra_driver.model.ids import PodUid, PoolName
 from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.lock import Locks
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
@@ -33,6 +34,12 @@ def make_backend(settings: Settings) -> Backend:
     """The chosen backend, told this node's name and its options."""
     context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
     return load_backend(settings.backend.name, context)
+
+
+def pod_cgroups(settings: Settings) -> PodCgroups:
+    """Where the cgroups of pods are looked for; the driver's own pod, if it runs in one, has to be among them."""
+    own = settings.kubelet.pod_uid
+    return PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dra_driver.config import Settings
-from dra_driver.daemon.ground import LOCK_DIRECTORY, PEER_DIRECTORY, STATE_FILE, make_backend
+from dra_driver.daemon.ground import (
+    LOCK_DIRECTORY,
+    PEER_DIRECTORY,
+    STATE_FILE,
+    make_backend,
+    pod_cgroups,
+)
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
-from dra_driver.model.ids import ClaimUid, PodUid, PoolName
+from dra_driver.model.ids import ClaimUid, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.presence import Alive
 from dra_driver.model.slices import Problem
@@ -97,7 +103,8 @@ def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouch
             f"waiting claim names it, and run this on the node of that pod"
         )
     boot_id = read_boot_id(settings.node.boot_id_file)
-    used = {row.ref.uid: _used(settings, row, boot_id) for row in found if row.held is not None}
+    cgroups = pod_cgroups(settings)
+    used = {row.ref.uid: _used(cgroups, row, boot_id) for row in found if row.held is not None}
     running = "; ".join(why for why, runs in used.values() if runs)
     if running and not force:
         raise Permanent(
@@ -120,10 +127,8 @@ def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouch
     return tuple(Vouched(row, now, used[row.ref.uid][0]) for row, now in held)
 
 
-def _used(settings: Settings, row: PreparedClaim, boot_id: str) -> tuple[str, bool]:
+def _used(cgroups: PodCgroups, row: PreparedClaim, boot_id: str) -> tuple[str, bool]:
     """Why a held claim's devices cannot be given to others, and whether that is a pod which is shown to run."""
-    own = settings.kubelet.pod_uid
-    cgroups = PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
     presence = cgroups.presence(row.users.pods or ())
     runs = row.boot_id == boot_id and any(isinstance(one, Alive) for one in presence.values())
     if not runs:
