@@ -129,7 +129,7 @@ def test_ten_seconds_of_taken_names_cost_few_requests(api: FakeApi, node: Node, 
     for variant in range(NAME_VARIANTS):
         name = slice_name(0, A_DRIVER, A_NODE, variant=variant)
         api.put("resourceslices", a_strangers_slice(name))
-    node.until(lambda: node.publisher._mirror.present() is not None)
+    node.until(lambda: asked(api, "create") > 0)  # the first list is there, and woke the publisher
     node.passes(10.0, woken=woken)
     assert not node.publisher.published_once.is_set()
     assert 4 <= asked(api, "create") <= 12
@@ -142,7 +142,7 @@ def test_ten_seconds_of_any_error_cost_few_requests(
     api: FakeApi, node: Node, code: int, woken: bool
 ):
     api.faults.status(code, verb="create", resource="resourceslices", times=10**6)
-    node.until(lambda: node.publisher._mirror.present() is not None)
+    node.until(lambda: asked(api, "create") > 0)  # the first list is there, and woke the publisher
     node.passes(10.0, woken=woken)
     assert 2 <= asked(api, "create") <= 12
     assert len(api.requests) <= 60
