@@ -22,10 +22,10 @@ import yaml
 
 from dra_driver.cli import render, render_explain
 from dra_driver.errors import Permanent
+from dra_driver.explain.report import PodSubject, explain
 from dra_driver.kube.cluster import read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.model.quantity import Quantity
-from dra_driver.services.explain import PodSubject, explain
 from dra_driver.testing import oci
 from dra_driver.testing.fake_scheduler import Placed, Unschedulable, results
 from dra_driver.testing.plain_client import Object

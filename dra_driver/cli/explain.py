@@ -18,10 +18,8 @@ from dra_driver.cli import cluster, inputs, render, render_explain
 from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.main import WRONG_USAGE_OF
 from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.cluster import ClusterState
-from dra_driver.model.report import Report
-from dra_driver.model.verdict import CouldNotTell
-from dra_driver.services.explain import (
+from dra_driver.explain.outcome import Report
+from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
     PodSubject,
@@ -29,6 +27,8 @@ from dra_driver.services.explain import (
     TemplateSubject,
     explain,
 )
+from dra_driver.explain.verdict import CouldNotTell
+from dra_driver.model.cluster import ClusterState
 
 COULD_NOT_TELL = 2
 WIDEST = 120

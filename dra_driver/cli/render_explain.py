@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from dra_driver.cli.render import plain
-from dra_driver.model.cluster import GATES_PATH
-from dra_driver.model.remedy import about, fix
-from dra_driver.model.report import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
-from dra_driver.model.verdict import (
+from dra_driver.explain.outcome import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
+from dra_driver.explain.remedy import about, fix
+from dra_driver.explain.verdict import (
     CapacityConsumed,
     CompileError,
     ConstraintConflict,
@@ -20,6 +19,7 @@ from dra_driver.model.verdict import (
     Tainted,
     Verdict,
 )
+from dra_driver.model.cluster import GATES_PATH
 
 LONGEST_ASK = 240
 SHOWN_GROUPS = 12

@@ -8,7 +8,7 @@ after. The fleet of tests/e2e/fleet.py is always there: three nodes, on each of 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dra_driver.model import verdict
+from dra_driver.explain import verdict
 from tests.e2e.fleet import (
     CLASS,
     FLEET,

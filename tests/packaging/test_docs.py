@@ -18,11 +18,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import parse_faults
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.registry import load_backend
-from dra_driver.kube.wire import v1
-from dra_driver.model.claim import DeviceConfig, OpaqueConfig
-from dra_driver.model.cluster import NotRead
-from dra_driver.model.ids import DriverName, NodeName, PoolName
-from dra_driver.model.report import (
+from dra_driver.explain.outcome import (
     Change,
     ClaimReport,
     DeviceGroup,
@@ -31,8 +27,12 @@ from dra_driver.model.report import (
     Report,
     RequestReport,
 )
+from dra_driver.explain.verdict import Tainted
+from dra_driver.kube.wire import v1
+from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.cluster import NotRead
+from dra_driver.model.ids import DriverName, NodeName, PoolName
 from dra_driver.model.slices import SliceSpec
-from dra_driver.model.verdict import Tainted
 from dra_driver.planning.config import config_for
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cli.render_explain import document, text
 from dra_driver.errors import DriverError
-from dra_driver.model.cluster import FORMAT, FORMAT_VERSION, decode
-from dra_driver.model.report import EXIT_CODES
-from dra_driver.services.explain import (
+from dra_driver.explain.outcome import EXIT_CODES
+from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
     PodSubject,
@@ -23,9 +22,10 @@ from dra_driver.services.explain import (
     TemplateSubject,
     explain,
 )
+from dra_driver.model.cluster import FORMAT, FORMAT_VERSION, decode
 from tests.e2e import fleet
 from tests.examples import examples
-from tests.unit.allocator.clusters import holder
+from tests.unit.explain.clusters import holder
 
 Tree = Any
 Path = tuple[str | int, ...]

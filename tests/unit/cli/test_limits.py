@@ -16,7 +16,7 @@ from dra_driver.cli.limits import at_most
 from dra_driver.cli.main import main
 from dra_driver.model.cluster import encode
 from tests.e2e import fleet as words
-from tests.unit.allocator.clusters import state
+from tests.unit.explain.clusters import state
 
 MOST_KIB = 64 * 1024
 DEADLINE_SECONDS = 120  # against hanging only

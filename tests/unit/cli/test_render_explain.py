@@ -5,9 +5,7 @@ import json
 from typing import Any
 
 from dra_driver.cli.render_explain import document, text
-from dra_driver.model.cluster import NotRead
-from dra_driver.model.remedy import fix
-from dra_driver.model.report import (
+from dra_driver.explain.outcome import (
     Change,
     ClaimReport,
     DeviceGroup,
@@ -16,7 +14,8 @@ from dra_driver.model.report import (
     Report,
     RequestReport,
 )
-from dra_driver.model.verdict import (
+from dra_driver.explain.remedy import fix
+from dra_driver.explain.verdict import (
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClassMissing,
@@ -32,6 +31,7 @@ from dra_driver.model.verdict import (
     SelectorFalse,
     Tainted,
 )
+from dra_driver.model.cluster import NotRead
 
 SMALL = SelectorFalse("request", 0, "p", "memory 40Gi < 80Gi")
 TAINTED = Tainted("k:NoSchedule")

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why is a pod or claim pending, and what would help? Pure: a value of the cluster goes in, a report comes out."""

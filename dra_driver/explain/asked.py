@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request of a claim, or one alternative of it, in the same shape; and how to change it.
+
+The allocator has its own view of requests, made for searching. This one is for telling people what is asked for, and for
+trying what a changed request would get.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from dra_driver.explain.facts.claim_state import full_name
+from dra_driver.model.api.resource_claim import (
+    DeviceClaim,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+
+ALL = "All"
+Body = ExactDeviceRequest | DeviceSubRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """`name` is "main" or "main/sub"; `indices` where it stands in the claim (request, alternative or None)."""
+
+    claim: ResourceClaim
+    name: str
+    body: Body
+    indices: tuple[int, int | None]
+
+    @property
+    def main(self) -> tuple[str, int]:
+        """The same for all alternatives of one request: its claim, and where it stands there."""
+        return full_name(self.claim), self.indices[0]
+
+    @property
+    def all_devices(self) -> bool:
+        """Whether every matching device of the node is wanted."""
+        return self.body.allocation_mode == ALL
+
+    @property
+    def admin_access(self) -> bool:
+        """Whether the request looks at devices that others hold."""
+        return isinstance(self.body, ExactDeviceRequest) and bool(self.body.admin_access)
+
+    def __str__(self) -> str:
+        count = "all" if self.all_devices else f"{self.body.count} x"
+        text = f"{count} {self.body.device_class_name or 'no class'}"
+        selectors = [s.cel.expression for s in self.body.selectors or () if s.cel]
+        if selectors:
+            text += f" where {' and '.join(selectors)}"
+        capacity = self.body.capacity.requests if self.body.capacity else None
+        if capacity:
+            amounts = (f"{name} {quantity}" for name, quantity in capacity.items())
+            text += f" with {', '.join(amounts)}"
+        return text + (", admin access" if self.admin_access else "")
+
+
+def asked_of(claim: ResourceClaim) -> Iterator[Asked]:
+    """Every request of a claim, alternatives one by one."""
+    for index, request in enumerate(claim.spec.devices.requests or ()):
+        if request.exactly is not None:
+            yield Asked(claim, request.name, request.exactly, (index, None))
+        for place, alternative in enumerate(request.first_available or ()):
+            yield Asked(claim, f"{request.name}/{alternative.name}", alternative, (index, place))
+
+
+def alone(asked: Asked) -> ResourceClaim:
+    """A claim with only this request, without alternatives and constraints."""
+    index, place = asked.indices
+    requests = list(asked.claim.spec.devices.requests or ())
+    request = requests[index]
+    if place is not None:
+        request = msgspec.structs.replace(request, first_available=[asked.body])
+    return with_devices(asked.claim, DeviceClaim(requests=[request]))
+
+
+def changed(asked: Asked, change: Callable[[Body], Body]) -> ResourceClaim:
+    """The claim with this request changed."""
+    index, place = asked.indices
+    requests: list[DeviceRequest] = list(asked.claim.spec.devices.requests or ())
+    body = change(asked.body)
+    if place is None:
+        requests[index] = msgspec.structs.replace(requests[index], exactly=body)
+    else:
+        alternatives = list(requests[index].first_available or ())
+        alternatives[place : place + 1] = [body] if isinstance(body, DeviceSubRequest) else []
+        requests[index] = msgspec.structs.replace(requests[index], first_available=alternatives)
+    devices = msgspec.structs.replace(asked.claim.spec.devices, requests=requests)
+    return with_devices(asked.claim, devices)
+
+
+def with_devices(claim: ResourceClaim, devices: DeviceClaim) -> ResourceClaim:
+    """The claim with another spec."""
+    return msgspec.structs.replace(claim, spec=ResourceClaimSpec(devices=devices))

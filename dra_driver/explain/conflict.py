@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every request alone would fit: what is it that cannot be had together?
+
+Requests and constraints are left out one by one. What can be left out without making the rest fit has no part in the
+conflict; what remains is the smallest set that cannot be had at once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.conditions import shown
+from dra_driver.cel.similar import likely, question
+from dra_driver.explain.asked import asked_of, with_devices
+from dra_driver.explain.verdict import ConstraintConflict
+from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
+
+Fits = Callable[[Sequence[ResourceClaim]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request or one constraint of one of the claims."""
+
+    claim: int
+    kind: str
+    index: int
+
+
+def parts_of(claims: Sequence[ResourceClaim]) -> list[Part]:
+    """What can be left out; constraints last, so that they are left out last."""
+    found: list[Part] = []
+    for number, claim in enumerate(claims):
+        devices = claim.spec.devices
+        found += (Part(number, "request", index) for index in range(len(devices.requests or ())))
+        found += (
+            Part(number, "constraint", index) for index in range(len(devices.constraints or ()))
+        )
+    return found
+
+
+def without(claims: Sequence[ResourceClaim], parts: Sequence[Part]) -> list[ResourceClaim]:
+    """The claims without these parts; constraints lose the requests that are gone."""
+    left_out = set(parts)
+    return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
+
+
+def _reduced(number: int, claim: ResourceClaim, left_out: set[Part]) -> ResourceClaim:
+    devices = claim.spec.devices
+    requests = [
+        request
+        for index, request in enumerate(devices.requests or ())
+        if Part(number, "request", index) not in left_out
+    ]
+    names = {request.name for request in requests}
+    constraints = [
+        reduced
+        for index, constraint in enumerate(devices.constraints or ())
+        if Part(number, "constraint", index) not in left_out
+        and (reduced := _concerning(constraint, names)) is not None
+    ]
+    return with_devices(
+        claim, msgspec.structs.replace(devices, requests=requests, constraints=constraints)
+    )
+
+
+def _concerning(constraint: DeviceConstraint, names: set[str]) -> DeviceConstraint | None:
+    if not constraint.requests:
+        return constraint
+    kept = [name for name in constraint.requests if name.partition("/")[0] in names]
+    return msgspec.structs.replace(constraint, requests=kept) if kept else None
+
+
+def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[Part]:
+    """The smallest set of parts that does not fit, given that the claims do not."""
+    left_out: list[Part] = []
+    parts = parts_of(claims)
+    for part in parts:
+        if not fits(without(claims, [*left_out, part])):
+            left_out.append(part)
+    return [part for part in parts if part not in left_out]
+
+
+def told(
+    claims: Sequence[ResourceClaim], parts: Sequence[Part], devices: Sequence[SliceDevice]
+) -> ConstraintConflict:
+    """The conflict in words; `devices` are those that would do one by one."""
+    several = len(claims) > 1
+    words: list[str] = []
+    details: list[str] = []
+    for part in parts:
+        claim = claims[part.claim]
+        prefix = f"claim {claim.metadata.name}, " if several else ""
+        if part.kind == "request":
+            request = (claim.spec.devices.requests or [])[part.index]
+            wants = [str(asked) for asked in asked_of(claim) if asked.indices[0] == part.index]
+            words.append(f"{prefix}request {request.name} ({' or '.join(wants)})")
+        else:
+            constraint = (claim.spec.devices.constraints or [])[part.index]
+            words.append(prefix + constraint_text(constraint))
+            details.append(_values(constraint, devices))
+    if not details:
+        details = ["the devices that would do are too few, or share counters"]
+    return ConstraintConflict(tuple(words), "; ".join(details))
+
+
+def constraint_text(constraint: DeviceConstraint) -> str:
+    """A constraint in a few words."""
+    if constraint.match_attribute:
+        return f"matchAttribute {constraint.match_attribute}"
+    if constraint.distinct_attribute:
+        return f"distinctAttribute {constraint.distinct_attribute}"
+    return "without an attribute"
+
+
+def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
+    """The attribute that may have been meant by one that none of the devices has; "" if there is none."""
+    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    if not name or any(device.attribute(name) is not None for device in devices):
+        return ""
+    published = {
+        one if "/" in one else f"{device.id.driver}/{one}": None
+        for device in devices
+        for one in device.device.attributes or ()
+    }
+    return likely(name, list(published))
+
+
+def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim:
+    """The claim with another attribute in one of its constraints."""
+    constraints = list(claim.spec.devices.constraints or ())
+    old = constraints[index]
+    match = name if old.match_attribute else None
+    distinct = None if old.match_attribute else name
+    constraints[index] = msgspec.structs.replace(
+        old, match_attribute=match, distinct_attribute=distinct
+    )
+    devices = msgspec.structs.replace(claim.spec.devices, constraints=constraints)
+    return with_devices(claim, devices)
+
+
+def _values(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
+    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    counted = Counter(shown(device.attribute(name)) or "not set" for device in devices)
+    listed = ", ".join(f"{value} ({count})" for value, count in counted.most_common(8))
+    near = question(near_attribute(constraint, devices))
+    return f"{name}: {listed}, {near}" if near else f"{name}: {listed}"

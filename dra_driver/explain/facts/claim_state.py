@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Can a claim that exists be used by a pod, and from which nodes?
+
+Source: k8s.io/dynamic-resource-allocation/resourceclaim, k8s.io/kubernetes
+pkg/scheduler/framework/plugins/dynamicresources (PreFilter, Filter, isClaimReadyForBinding).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.nodes import selector_matches
+from dra_driver.explain.facts.reach import selector_text
+from dra_driver.explain.verdict import (
+    BindingConditionsPending,
+    BindingFailed,
+    ChosenDevice,
+    ClaimAllocatedElsewhere,
+    ClaimMissing,
+    ClaimReservedForOthers,
+    Verdict,
+)
+from dra_driver.model.api.core import Namespace, Node, Pod
+from dra_driver.model.api.meta import Condition
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
+
+MOST_CONSUMERS = 256
+_LABELS = ("resource.k8s.io/admin-access", "resource.kubernetes.io/admin-access")
+_RENAMED = 34
+"""The release that brought the second name of the label."""
+
+
+def full_name(claim: ResourceClaim) -> str:
+    """The name as "namespace/name"."""
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
+    """What keeps the pod from the claim, whatever the devices are."""
+    name = full_name(claim)
+    if claim.metadata.deletion_timestamp is not None:
+        yield ClaimMissing(name, "is being deleted")
+    if pod is None or claim.status.allocation is None:
+        return
+    consumers = claim.status.reserved_for or ()
+    if len(consumers) >= MOST_CONSUMERS and pod.metadata.uid not in {one.uid for one in consumers}:
+        yield ClaimReservedForOthers(name, len(consumers))
+
+
+def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
+    """Whether a claim that should have been made for the pod was made for another one."""
+    owners = claim.metadata.owner_references or ()
+    if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
+        yield ClaimMissing(full_name(claim), "was not made for this pod: delete it")
+
+
+def binding(claim: ResourceClaim) -> Iterator[Verdict]:
+    """Whether the devices of an allocated claim are not ready for the pod; one that failed is waited for no more."""
+    for result in allocated(claim):
+        if not result.binding_conditions:
+            continue
+        found = {one.type: one for one in _conditions(claim, result) if one.status == "True"}
+        failed = [name for name in result.binding_failure_conditions or () if name in found]
+        for name in failed:
+            yield BindingFailed(full_name(claim), name, found[name].message)
+        missing = tuple(name for name in result.binding_conditions if name not in found)
+        if missing and not failed:
+            yield BindingConditionsPending(full_name(claim), missing)
+
+
+def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Sequence[Condition]:
+    wanted = (result.driver, result.pool, result.device, result.share_id)
+    for device in claim.status.devices or ():
+        if (device.driver, device.pool, device.device, device.share_id) == wanted:
+            return device.conditions or []
+    return []
+
+
+def allocated(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
+    """The devices that a claim has."""
+    allocation = claim.status.allocation
+    return (allocation.devices.results or []) if allocation else []
+
+
+def chosen(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
+    """The devices that a claim has, for a report."""
+    return tuple(
+        ChosenDevice(full_name(claim), one.request, one.driver, one.pool, one.device)
+        for one in allocated(claim)
+    )
+
+
+def elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
+    """Whether an allocated claim cannot be used from the node."""
+    allocation = claim.status.allocation
+    selector = allocation.node_selector if allocation else None
+    if selector is None:
+        return
+    try:
+        usable = selector_matches(node, selector)
+    except AllocationError:
+        usable = False
+    if not usable:
+        yield ClaimAllocatedElsewhere(full_name(claim), selector_text(selector))
+
+
+def admin_access_allowed(namespace: Namespace | None, minor: int | None) -> bool:
+    """Whether claims of a namespace may have admin access."""
+    labels = (namespace.metadata.labels or {}) if namespace else {}
+    label = _LABELS[int(minor is None or minor >= _RENAMED)]
+    return labels.get(label) == "true"

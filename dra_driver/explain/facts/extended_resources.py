@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extended resources that devices stand for: which claim would the scheduler make for a pod?
+
+A container may ask for `example.com/gpu: 2` as if a device plugin offered it. Where a DeviceClass carries that name (each
+class also has an implicit one), and the node itself does not offer the resource, the scheduler makes a claim with one
+request for each container and resource. Init containers use again what containers after them have.
+Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go,
+k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.cel.similar import meant
+from dra_driver.explain.facts.pod_requests import (
+    DEVICE_CLASS_PREFIX,
+    is_extended,
+    is_sidecar,
+    may_be_devices,
+    pod_requests,
+)
+from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, Verdict
+from dra_driver.model.api.core import Container, Node, Pod
+from dra_driver.model.api.meta import ObjectMeta, OwnerReference
+from dra_driver.model.api.resource_claim import (
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, ClusterState
+
+GATE = "DRAExtendedResource"
+NAME = "<extended-resources>"
+"""What the scheduler calls the claim until it is written."""
+
+
+def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
+    """The class for each extended resource; of several with one name the newest, then the first by name, counts."""
+    found: dict[str, str] = {}
+    oldest_first = sorted(classes, key=lambda c: c.metadata.name, reverse=True)
+    oldest_first.sort(key=lambda c: c.metadata.creation_timestamp or "")
+    for device_class in oldest_first:
+        name = device_class.metadata.name
+        found[DEVICE_CLASS_PREFIX + name] = name
+        if device_class.spec.extended_resource_name:
+            found[device_class.spec.extended_resource_name] = name
+    return found
+
+
+def backed_by_devices(pod: Pod, classes: Mapping[str, str]) -> tuple[str, ...]:
+    """The resources that a pod asks for and a class stands for, sorted."""
+    asked = pod_requests(pod)
+    return tuple(
+        sorted(name for name in asked if asked[name] and may_be_devices(name) and name in classes)
+    )
+
+
+def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
+    """Those of the resources that the node does not offer itself, so that devices must."""
+    offered = node.status.allocatable or {}
+    return tuple(name for name in resources if not amount(offered.get(name, "0")).nanos)
+
+
+def without_devices(
+    pod: Pod, nodes: Iterable[Node], state: ClusterState, *, gate_off: str
+) -> dict[str, Verdict]:
+    """Why no device can stand for a resource that no node offers itself, by the resource.
+
+    `gate_off` names the feature gate that is off; "" where the scheduler makes claims.
+    """
+    there = list(nodes)
+    classes = classes_by_resource(state.device_classes)
+    asked = (name for name, nanos in pod_requests(pod).items() if nanos and may_be_devices(name))
+    nowhere = (name for name in sorted(asked) if all(on_node([name], node) for node in there))
+    reasons = ((name, _without_device(name, classes, state, gate_off)) for name in nowhere)
+    return {name: reason for name, reason in reasons if reason is not None}
+
+
+def _without_device(
+    resource: str, classes: Mapping[str, str], state: ClusterState, gate_off: str
+) -> Verdict | None:
+    missing = resource.removeprefix(DEVICE_CLASS_PREFIX)
+    implicit = missing != resource
+    if gate_off:
+        off = implicit or resource in classes
+        return FeatureOff(gate_off, f"extended resource {resource}") if off else None
+    if resource in classes:
+        return None
+    gap = state.unread("deviceclasses", missing if implicit else "")
+    if gap is not None:
+        return CouldNotTell(gap.reason, str(gap))
+    if implicit:
+        return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))
+    return _nowhere_offered(resource, classes, state)
+
+
+def _nowhere_offered(
+    resource: str, classes: Mapping[str, str], state: ClusterState
+) -> ClassMissing | None:
+    """That no class stands for the resource and no node offers it."""
+    if not state.nodes or state.gaps("nodes"):  # one that nobody could read may offer it
+        return None
+    offered = {name for node in state.nodes for name in node.status.allocatable or {}}
+    if resource in offered:
+        return None
+    known = {*filter(is_extended, offered), *(c for c in classes if is_extended(c))}
+    return ClassMissing("", meant(resource, sorted(known)), resource)
+
+
+def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:
+    """The claim that the scheduler would make for these resources of a pod."""
+    requests: list[DeviceRequest] = []
+    for resource in sorted(resources):
+        requests += _requests(pod, resource, classes[resource])
+    requests.sort(key=lambda request: request.name)
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            name=NAME,
+            namespace=pod.metadata.namespace,
+            uid=f"{pod.metadata.uid}-extended-resources",
+            annotations={EXTENDED_RESOURCE_CLAIM: "true"},
+            owner_references=[
+                OwnerReference(
+                    kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+                )
+            ],
+        ),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=requests)),
+    )
+
+
+def _requests(pod: Pod, resource: str, device_class: str) -> list[DeviceRequest]:
+    first = pod.spec.init_containers or []
+    containers = [*first, *(pod.spec.containers or ())]
+    counts = [_count(container, resource) for container in containers]
+    brief = [index < len(first) and not is_sidecar(c) for index, c in enumerate(containers)]
+    largest: DeviceRequest | None = None
+    for index, container in enumerate(containers):
+        if not brief[index]:
+            continue
+        later = sum(c for c, short in zip(counts[index:], brief[index:], strict=True) if not short)
+        more = counts[index] - later
+        if more > 0 and (largest is None or more > _wanted(largest)):
+            largest = _request(index, container, resource, (device_class, more))
+    lasting = [
+        _request(index, container, resource, (device_class, counts[index]))
+        for index, container in enumerate(containers)
+        if counts[index] and not brief[index]
+    ]
+    return [*([largest] if largest else []), *lasting]
+
+
+def _wanted(request: DeviceRequest) -> int:
+    return request.exactly.count if request.exactly else 0
+
+
+def _count(container: Container, resource: str) -> int:
+    return amount((container.resources.requests or {}).get(resource, "0")).whole()
+
+
+def _request(
+    index: int, container: Container, resource: str, what: tuple[str, int]
+) -> DeviceRequest:
+    place = sorted(container.resources.requests or ()).index(resource)
+    return DeviceRequest(
+        name=f"container-{index}-request-{place}",
+        exactly=ExactDeviceRequest(
+            device_class_name=what[0], allocation_mode="ExactCount", count=what[1]
+        ),
+    )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a cluster offers to claims, prepared once: pools as a whole, what is left of them, and who has the rest.
+
+The search looks at one node at a time. To say why something does not fit, one looks at all pools, whichever nodes they
+are for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+
+from dra_driver.allocator.allocate import Allocator
+from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.devices import PoolSlice, SliceDevice
+from dra_driver.allocator.features import Rules
+from dra_driver.allocator.held import Held, RuleNames, with_taint_rules
+from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
+from dra_driver.allocator.state import DeviceID, PoolID
+from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.explain import ExplainedSelector
+from dra_driver.cel.versions import NEWEST, OLDEST, Environment
+from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
+from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.cluster import ClusterState
+from dra_driver.model.gates import TAINT_RULES, allocator_features, is_on
+
+
+class Fleet:
+    """One cluster as devices are allocated in it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.features = allocator_features(state.minor, state.feature_gates)
+        self.rules = Rules.of(self.features, None)
+        self.classes: Mapping[str, DeviceClass] = {
+            device_class.metadata.name: device_class for device_class in state.device_classes
+        }
+        rules = state.device_taint_rules if self.is_on(TAINT_RULES) else ()
+        tainted = with_taint_rules(state.resource_slices, rules)
+        self.slices: tuple[ResourceSlice, ...] = tainted[0]
+        self.rule_names: RuleNames = tainted[1]
+        self.held = self.held_by(state.resource_claims)
+        minor = min(max(state.minor or NEWEST, OLDEST), NEWEST)
+        self.environment = Environment(minor, "StoredExpressions")
+        self.explained = lru_cache(maxsize=None)(self._explained)
+
+    def is_on(self, gate: str) -> bool:
+        """Whether a feature gate is on here, as far as one can know."""
+        return is_on(gate, self.state.minor, self.state.feature_gates)
+
+    def held_by(self, claims: Iterable[ResourceClaim]) -> Held:
+        """What these claims hold."""
+        return Held.of(claims, consumable_capacity=self.rules.consumable_capacity)
+
+    def _explained(self, expression: str) -> ExplainedSelector:
+        return ExplainedSelector(compile_selector(expression, self.environment))
+
+    @cached_property
+    def pools(self) -> Mapping[PoolID, Pool]:
+        """The newest generation of each pool, with the slices for all nodes."""
+        newest: dict[PoolID, list[PoolSlice]] = {}
+        for part in map(PoolSlice, self.slices):
+            known = newest.get(part.pool_id)
+            generation = part.spec.pool.generation
+            if known is None or generation > known[0].spec.pool.generation:
+                newest[part.pool_id] = [part]
+            elif generation == known[0].spec.pool.generation:
+                known.append(part)
+        return {pool_id: _whole(pool_id, newest[pool_id]) for pool_id in sorted(newest)}
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """The scheduler's allocator for the cluster as it is."""
+        return self.allocator_with(self.held)
+
+    def allocator_with(self, holdings: Held) -> Allocator:
+        """The scheduler's allocator if claims held this."""
+        return Allocator(
+            self.slices, self.classes.values(), holdings.state(), features=self.features
+        )
+
+    @cached_property
+    def drivers(self) -> frozenset[str]:
+        """The drivers that publish something."""
+        return frozenset(published.spec.driver for published in self.slices)
+
+    @cached_property
+    def devices(self) -> Mapping[DeviceID, SliceDevice]:
+        """Every device, in the order of pools and slices."""
+        return {device.id: device for pool in self.pools.values() for device in pool.devices}
+
+    @cached_property
+    def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:
+        """Why nothing can be taken from a pool."""
+        return {
+            pool_id: _incomplete(pool) if pool.incomplete else PoolInvalid(str(pool_id), why)
+            for pool_id, pool in self.pools.items()
+            if (why := pool.invalid_because) or pool.incomplete
+        }
+
+    def ledger(self, pool_id: PoolID) -> Ledger:
+        """What is left of the pool's counters; fails for a pool that is not usable."""
+        known = self._ledgers.get(pool_id)
+        if known is None:
+            held = self.held
+            known = Ledger(
+                self.pools[pool_id], lambda one: one.id in held.devices or one.id in held.shares
+            )
+            self._ledgers[pool_id] = known
+        return known
+
+    @cached_property
+    def _ledgers(self) -> dict[PoolID, Ledger]:
+        return {}
+
+    def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[str, ...]:
+        """The claims whose devices take from a counter set."""
+        users: dict[str, None] = {}
+        for device in self.pools[pool_id].devices:
+            taken = {part.counter_set for part in device.device.consumes_counters or ()}
+            if counter_set in taken:
+                users.update(dict.fromkeys(self.claims_on(device.id)))
+        return tuple(users)
+
+    def claims_on(self, device: DeviceID) -> tuple[str, ...]:
+        """The claims that hold a device or a share of it."""
+        holder = self.held.devices.get(device)
+        sharing = self.held.shares.get(device, [])
+        return tuple(one.claim for one in ([holder] if holder else []) + sharing)
+
+
+def _whole(pool_id: PoolID, slices: Sequence[PoolSlice]) -> Pool:
+    in_order = sorted(slices, key=lambda part: part.name)
+    counter_sets, twice = counter_sets_of(in_order)
+    problem = device_named_twice(in_order) or twice or unknown_counter(counter_sets, in_order)
+    return Pool(
+        pool_id,
+        in_order,
+        counter_sets=counter_sets,
+        incomplete=len(in_order) != in_order[0].spec.pool.resource_slice_count,
+        invalid_because=problem,
+    )
+
+
+def _incomplete(pool: Pool) -> PoolIncomplete:
+    published = pool.slices[0].spec.pool
+    return PoolIncomplete(
+        str(pool.id), len(pool.slices), published.resource_slice_count, published.generation
+    )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What else keeps a pod off a node whose devices fit?
+
+The obvious filters of the scheduler: the node's name, cordon, taints, node selector and affinity, and ordinary
+resources, of which other pods use a part. Pod affinity, topology spread, volumes and ports are not looked at; where
+they decide, the scheduler's own words in the pod's conditions have to do.
+Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/{nodename,nodeunschedulable,tainttoleration,nodeaffinity,noderesources}.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.nodes import selector_matches
+from dra_driver.explain.facts.pod_requests import pod_requests, used_on_node
+from dra_driver.explain.verdict import (
+    CouldNotTell,
+    NodeResources,
+    NodeSelectorMismatch,
+    NodeTainted,
+    NodeUnschedulable,
+    Verdict,
+)
+from dra_driver.model.api.core import Node, Pod, Taint, Toleration
+from dra_driver.model.quantity import Quantity
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_REPELS = ("NoSchedule", "NoExecute")
+_OVER = ("Succeeded", "Failed")
+_BINARY = ("memory", "ephemeral-storage")
+
+
+class PodFilters:
+    """What the scheduler asks of nodes for one pod; `by_devices` are resources that devices provide."""
+
+    def __init__(
+        self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()
+    ) -> None:
+        self._pod = pod
+        self._asked = {**pod_requests(pod), "pods": 10**9}
+        self._by_devices = by_devices
+        self._on_node: dict[str, list[Pod]] = {}
+        for other in pods:
+            if other.spec.node_name and other.status.phase not in _OVER and not _same(other, pod):
+                self._on_node.setdefault(other.spec.node_name, []).append(other)
+
+    def reasons(self, node: Node) -> tuple[Verdict, ...]:
+        """Why the pod cannot go to the node; empty if nothing speaks against it."""
+        found = [*self._repelled(node), *self._not_wanted(node)]
+        return tuple(found or self._too_small(node))
+
+    def _repelled(self, node: Node) -> Iterator[Verdict]:
+        tolerations = self._pod.spec.tolerations or ()
+        cordon = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
+        if node.spec.unschedulable and not _tolerated(cordon, tolerations):
+            yield NodeUnschedulable()
+        for taint in node.spec.taints or ():
+            doubled = taint.key == UNSCHEDULABLE and node.spec.unschedulable
+            if taint.effect in _REPELS and not doubled and not _tolerated(taint, tolerations):
+                value = f"={taint.value}" if taint.value else ""
+                yield NodeTainted(f"{taint.key}{value}:{taint.effect}")
+
+    def _not_wanted(self, node: Node) -> Iterator[Verdict]:
+        spec = self._pod.spec
+        if spec.node_name and spec.node_name != node.metadata.name:
+            yield NodeSelectorMismatch(f"nodeName {spec.node_name}")
+        labels = node.metadata.labels or {}
+        for key, value in (spec.node_selector or {}).items():
+            if labels.get(key) != value:
+                yield NodeSelectorMismatch(f"nodeSelector {key}={value}")
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        if required:
+            try:
+                wanted = selector_matches(node, required)
+            except AllocationError as error:
+                yield CouldNotTell("malformed", f"the pod's node affinity: {error}")
+                return
+            if not wanted:
+                yield NodeSelectorMismatch("node affinity")
+
+    def _too_small(self, node: Node) -> Iterator[Verdict]:
+        offered = node.status.allocatable or {}
+        used: Mapping[str, int] | None = None
+        for name, nanos in self._asked.items():
+            if not nanos or (name in self._by_devices and not amount(offered.get(name, "0")).nanos):
+                continue
+            if used is None:
+                used = used_on_node(self._on_node.get(node.metadata.name, []))
+            free = amount(offered.get(name, "0")).nanos - used.get(name, 0)
+            if nanos > free:
+                yield NodeResources(name, _shown(name, nanos), _shown(name, max(free, 0)))
+
+
+def _same(one: Pod, other: Pod) -> bool:
+    ours = (one.metadata.namespace, one.metadata.name)
+    return ours == (other.metadata.namespace, other.metadata.name)
+
+
+def _shown(name: str, nanos: int) -> str:
+    return str(Quantity(nanos, "BinarySI" if name in _BINARY else "DecimalSI"))
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From symptom to fix: what a person sees, what it means and what to do, for each member of `dra_driver.explain.verdict`.
+
+The table of docs/pending.md is made of it, and `dra-driver explain` quotes the fix.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dra_driver.explain import verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table."""
+
+    symptom: str
+    meaning: str
+    fix: str
+
+
+ROWS: Mapping[type, Row] = {
+    verdict.Fits: Row(
+        "the pod runs, or `explain` says that the devices fit",
+        "the scheduler finds devices for every request on at least one node",
+        "nothing to do; a pod that is still pending is held by something else, which `explain` names if it can see it",
+    ),
+    verdict.SelectorFalse: Row(
+        "`cannot allocate all claims`; some other devices match",
+        "the selector of the class or of the request answered false for these devices, for the values shown",
+        "relax that part of the selector, or use a node that has such devices",
+    ),
+    verdict.SelectorNeverMatches: Row(
+        "`cannot allocate all claims` on every node, for ever",
+        "no device that any driver publishes can match the selector: a typo in an attribute, a domain, a driver's name or a value, or conditions that no device meets at once",
+        "compare the selector with what is published (`explain` shows it), and correct the claim, the template or the class",
+    ),
+    verdict.SelectorError: Row(
+        "`CEL runtime error: no such key: …` in the pod's events; no node is tried any more",
+        "a selector failed for one device, most often because that device lacks an attribute; the scheduler gives up on the whole pod",
+        'correct the name if it is mistyped; else guard the access: `has(device.attributes["domain"].name) && …`, or check `device.driver` first in the selector',
+    ),
+    verdict.CompileError: Row(
+        "`CEL compile error` in the pod's events, or the API server refuses the claim",
+        "the scheduler cannot compile a selector: a typo, or a function that this Kubernetes version does not have",
+        "correct the expression at the column shown; from 1.37 on stored expressions are not checked again when a claim is updated",
+    ),
+    verdict.Tainted: Row(
+        "`cannot allocate all claims`; the devices are there and idle",
+        "the driver or an admin's DeviceTaintRule put a NoSchedule or NoExecute taint on the device, most often because it is unhealthy",
+        "repair what the taint says, remove the DeviceTaintRule, or add a toleration to the request",
+    ),
+    verdict.HeldByClaim: Row(
+        "`cannot allocate all claims`, or `Insufficient …` for an extended resource; matching devices are all in use",
+        "the device is allocated to another claim until no pod uses that claim any more",
+        "wait, end the pods that use that claim, or add nodes",
+    ),
+    verdict.CapacityTooSmall: Row(
+        "`cannot allocate all claims`; the request has `capacity.requests`",
+        "the device is smaller than what is asked for, its request policy does not allow that amount, or it has no capacity of exactly that name",
+        "ask for less, or write the capacity's name as the driver publishes it: with or without its domain, to the letter",
+    ),
+    verdict.CapacityConsumed: Row(
+        "`cannot allocate all claims`; the device can be shared (`allowMultipleAllocations`)",
+        "other claims consume so much of the capacity that the rest is too small",
+        "ask for less, or wait until one of the claims named there ends",
+    ),
+    verdict.CountersUsedUp: Row(
+        "`cannot allocate all claims`; the device is a partition (for example MIG) and itself not in use",
+        "the shared counters of the physical device (memory slices, multiprocessors) are used up by other partitions, or those are of "
+        "another compatibility group",
+        "wait until one of the claims named there ends, or ask for a smaller partition",
+    ),
+    verdict.ConstraintConflict: Row(
+        "`cannot allocate all claims`; every request alone would fit",
+        "the requests can be served one by one but not together: a constraint (matchAttribute, distinctAttribute) excludes every combination",
+        "drop one of the parts named there; a constraint on an attribute that a device lacks never holds for that device",
+    ),
+    verdict.NodeNotSelected: Row(
+        "`cannot allocate all claims` on some nodes; the device belongs to others",
+        "the slice or the device is for another node: its nodeName or nodeSelector does not match",
+        "check the labels that the slice's nodeSelector asks for, and that the node named there exists",
+    ),
+    verdict.PoolIncomplete: Row(
+        "`cannot allocate all claims`, or `… resource pool … is currently being updated`",
+        "the driver has not (yet) written all slices of the pool; until it has, the scheduler takes no device of it",
+        "wait a moment; if it lasts, the driver is down or fails to write: look at its log and at its ResourceSlices",
+    ),
+    verdict.PoolInvalid: Row(
+        "`invalid resource pools were encountered`, or `… resource pool … is currently invalid`",
+        "the driver publishes a pool that contradicts itself: a device name twice, or counters that nobody defines",
+        "report it to the driver's makers; restarting the driver may write the pool anew",
+    ),
+    verdict.ClassMissing: Row(
+        "`request …: device class … does not exist`",
+        "the claim names a DeviceClass that nobody created",
+        "correct `deviceClassName`, or install the driver's DeviceClasses (`kubectl get deviceclasses`)",
+    ),
+    verdict.FeatureOff: Row(
+        "`… the feature is disabled`, or a device is passed over without a word",
+        "the claim or the device needs a feature gate that is off in this cluster or that its release does not have",
+        "switch the gate on in the API server, the scheduler and the kubelets, or write the claim without it",
+    ),
+    verdict.AdminAccessNotAllowed: Row(
+        "the claim is refused, or the pod's claim is never created: `admin access to devices requires the … label`",
+        "a request with `adminAccess: true` in a namespace that an admin did not label for it",
+        'an admin labels the namespace `resource.kubernetes.io/admin-access: "true"`, or the request does without',
+    ),
+    verdict.TooManyDevices: Row(
+        "`… exceeds the claim limit of 32 …`",
+        "one claim can hold 32 devices; the requests of the claim together ask for more",
+        "spread the devices over several claims of the pod, or ask for fewer",
+    ),
+    verdict.AllUnsatisfied: Row(
+        "`cannot allocate all claims`; the request has `allocationMode: All`",
+        "All means every matching device of a node: it fails where one is in use, and where none matches",
+        "free the devices named there, ask for a count instead, or tolerate that only empty nodes fit",
+    ),
+    verdict.NotEnoughDevices: Row(
+        "`cannot allocate all claims`; some devices would do",
+        "devices of one claim come from one node (or from network-attached pools), and no node has that many free ones that match",
+        "ask for fewer, or free devices on one node; `explain` shows what holds the others",
+    ),
+    verdict.DriverPublishesNothing: Row(
+        "`cannot allocate all claims` on every node; the class selects by `device.driver`",
+        "the driver that the class or the selector names has not published a single ResourceSlice",
+        "is the driver installed, and do its pods run on the nodes with devices? (`kubectl get resourceslices`)",
+    ),
+    verdict.NoDevices: Row(
+        "`cannot allocate all claims` on every node; `kubectl get resourceslices` is empty",
+        "no DRA driver publishes any device",
+        "install a driver, and check that its pods run and may write ResourceSlices",
+    ),
+    verdict.BindingConditionsPending: Row(
+        "the claim is allocated, the pod is not bound, no FailedScheduling event",
+        "the device has bindingConditions, and the scheduler waits (up to 10 minutes) until they are True in the claim's status",
+        "look at the controller that prepares the device (for example one that attaches it to the node)",
+    ),
+    verdict.BindingFailed: Row(
+        "only an event: `device binding failed`; then the claim loses its devices, and the scheduler tries again",
+        "a binding failure condition of the device is True, so the scheduler gives the device back and starts anew",
+        "look at the message of the condition, and at the controller that set it",
+    ),
+    verdict.ClaimMissing: Row(
+        "the pod is `Pending`, with no condition and no event: the scheduler does not try it",
+        "the claim that the pod refers to is not there, is being deleted, or was made for another pod",
+        "create the claim, or correct `resourceClaimName` in the pod; one made from a template: see the pod's events",
+    ),
+    verdict.TemplateMissing: Row(
+        "only an event `FailedResourceClaimCreation`, from the resource claim controller: `resource claim template … not found`",
+        "the pod refers to a ResourceClaimTemplate that does not exist in its namespace, so no claim is made and the scheduler does not try the pod",
+        "create the template in the pod's namespace, or correct `resourceClaimTemplateName`",
+    ),
+    verdict.ClaimReservedForOthers: Row(
+        "`status.reservedFor: Too many: 257: must have at most 256 items` in an event, again and again",
+        "256 users share this claim already; the scheduler finds out only when it binds the pod (PreBind)",
+        "end some of the pods that use it, or use a second claim",
+    ),
+    verdict.ClaimAllocatedElsewhere: Row(
+        "`resourceclaim not available on the node`",
+        "the claim is allocated already, with devices that only the nodes named there can use, and the pod may not or cannot go there",
+        "let the pod go to that node, end the other pods that use the claim, or delete the claim",
+    ),
+    verdict.NodeSelectorMismatch: Row(
+        "`node(s) didn't match Pod's node affinity/selector`",
+        "the devices fit, but the pod itself does not want to run on that node",
+        "correct the pod's nodeSelector or affinity, or the node's labels",
+    ),
+    verdict.NodeTainted: Row(
+        "`node(s) had untolerated taint(s)`",
+        "the devices fit, but the node repels the pod: GPU nodes are often tainted so that other pods stay away",
+        "add a toleration to the pod (`spec.tolerations`; not the one in the claim)",
+    ),
+    verdict.NodeUnschedulable: Row(
+        "`node(s) were unschedulable`",
+        "the devices fit, but the node is cordoned (spec.unschedulable)",
+        "`kubectl uncordon` the node when its maintenance is over",
+    ),
+    verdict.NodeResources: Row(
+        "`Insufficient cpu`, `Insufficient memory`, `Too many pods`",
+        "the devices fit, but the node has not enough of something else left for the pod",
+        "lower the pod's requests, end other pods on that node, or use a larger node",
+    ),
+    verdict.SchedulingGated: Row(
+        "status `SchedulingGated`",
+        "the scheduler does not look at the pod before somebody removes its scheduling gates",
+        "look for the controller that owns the gate (a queue such as Kueue, a quota)",
+    ),
+    verdict.OtherCondition: Row(
+        "`explain` finds that everything fits, and quotes the scheduler",
+        "something else holds the pod: pod affinity, topology spread, volumes, quota, a scheduler that does not run",
+        "follow the scheduler's message in the pod's PodScheduled condition",
+    ),
+    verdict.CouldNotTell: Row(
+        "`explain` ends with exit code 2",
+        "something that decides could not be read: a right is missing, an object is malformed, or the search took too long",
+        "give the right that is named there (`get` and `list`), or correct the object",
+    ),
+}
+
+NO_NODES = "the cluster has no nodes"
+_CAUSES = {
+    "forbidden": "give the right that is named there (`get` and `list`)",
+    "malformed": "correct the object that is named there",
+    "timeout": "give the search more time (`--timeout`)",
+}
+"""What to do where something could not be told, by why."""
+
+
+def fix(reason: verdict.Verdict) -> str:
+    """What to do about it."""
+    match reason:
+        case verdict.OtherCondition(condition=condition) if condition == NO_NODES:
+            return "add a node"
+        case verdict.ClassMissing(resource=resource) if resource:
+            return (
+                f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
+                "(`kubectl get deviceclasses`), or install a device plugin that offers it"
+            )
+        case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
+            return _CAUSES[cause]
+    return ROWS[type(reason)].fix
+
+
+def about(reason: verdict.Verdict, place: str) -> str:
+    """The object that has to be looked at; `place` is where the reason was found, for those that name none themselves."""
+    match reason:
+        case verdict.DriverPublishesNothing(driver=name):
+            return f"driver {name}"
+        case verdict.PoolIncomplete(pool=name) | verdict.PoolInvalid(pool=name):
+            return f"pool {name}"
+        case verdict.AdminAccessNotAllowed(namespace=name):
+            return f"namespace {name}"
+        case verdict.Tainted(rule=name) if name:
+            return f"DeviceTaintRule {name}"
+    return _claim_of(reason) or _class_of(reason) or place
+
+
+def _claim_of(reason: verdict.Verdict) -> str:
+    match reason:
+        case verdict.TemplateMissing(template=name):
+            return f"template {name}"
+        case (
+            verdict.HeldByClaim(claim=name)
+            | verdict.BindingConditionsPending(claim=name)
+            | verdict.BindingFailed(claim=name)
+            | verdict.ClaimMissing(claim=name)
+            | verdict.ClaimReservedForOthers(claim=name)
+            | verdict.ClaimAllocatedElsewhere(claim=name)
+        ):
+            return f"claim {name}"
+        case verdict.CapacityConsumed(claims=names) | verdict.CountersUsedUp(claims=names) if names:
+            return f"{'claim' if len(names) == 1 else 'claims'} {', '.join(names)}"
+    return ""
+
+
+def _class_of(reason: verdict.Verdict) -> str:
+    """The class that is missing, or that a selector is of."""
+    match reason:
+        case verdict.ClassMissing(device_class=name) if name:
+            return f"device class {name}"
+        case (
+            verdict.SelectorFalse(source=source)
+            | verdict.SelectorNeverMatches(source=source)
+            | verdict.SelectorError(source=source)
+            | verdict.CompileError(source=source)
+        ) if source != "request":
+            return f"device {source}"
+    return ""
+
+
+def markdown_table() -> str:
+    """The rows as Markdown, for docs/pending.md."""
+    head = ("| verdict | what you see | what it means | what to do |", "| --- | --- | --- | --- |")
+    rows = (
+        f"| {member.__name__} | {row.symptom} | {row.meaning} | {row.fix} |"
+        for member, row in ((member, ROWS[member]) for member in verdict.members())
+    )
+    return "\n".join((*head, *rows)) + "\n"

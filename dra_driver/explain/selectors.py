@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No device passes the selectors: which conditions are to blame?"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.ast import Call, Constant, Expr
+from dra_driver.cel.conditions import FalsePart, shown
+from dra_driver.cel.explain import conjuncts
+from dra_driver.cel.paths import Path, path_of, value_at
+from dra_driver.cel.similar import meant
+from dra_driver.explain.change import Miss
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.reasons import Chosen, RequestExplained
+from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
+
+SHOWN_VALUES = 6
+MOST_NAMES = 200
+"""Published values among which the one is looked for that may have been meant."""
+
+_Key = tuple[str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blamed:
+    """A condition, the devices that it says no to, and what one of them has."""
+
+    chosen: Chosen
+    false: FalsePart
+    count: int
+
+
+def never(
+    fleet: Fleet, request: RequestExplained, devices: Sequence[SliceDevice], miss: Miss
+) -> Iterator[Verdict]:
+    """Why no device passes, which is so for all of them; `miss` is the nearest."""
+    driver = _absent_driver(fleet, request)
+    if driver:
+        yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
+        return
+    ours = request.meant(devices)
+    blamed = _blamed(request, ours, miss)
+    told = [_told(one, ours, miss.device.id.driver, alone=len(blamed) == 1) for one in blamed]
+    first, *others = blamed
+    yield SelectorNeverMatches(
+        first.chosen.source,
+        first.chosen.index,
+        first.false.part,
+        "; ".join(found for found, _ in told),
+        next((hint for _, hint in told if hint), ""),
+        tuple(one.false.part for one in others),
+        tuple(sorted({one.id.driver for one in ours})) if len(ours) < len(devices) else (),
+    )
+
+
+def _blamed(request: RequestExplained, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
+    """The fewest conditions of which each device fails one: one condition, if all devices fail it."""
+    known = {_key(*one): one for one in miss.parts}
+    left: Counter[frozenset[_Key]] = Counter()
+    for device in devices:
+        parts = {_key(*one): one for one in request.judged(device).parts}
+        known = {**parts, **known} if parts.keys() - known.keys() else known
+        left[frozenset(parts)] += 1
+    order = {key: place for place, key in enumerate(known)}
+    found: list[_Blamed] = []
+    while left:
+        counts: Counter[_Key] = Counter()
+        for keys, count in left.items():
+            counts.update(dict.fromkeys(keys, count))
+        worst = max(counts, key=lambda key: (counts[key], -order[key]))
+        found.append(_Blamed(*known[worst], counts[worst]))
+        left = Counter({keys: count for keys, count in left.items() if worst not in keys})
+    return found
+
+
+def _key(chosen: Chosen, false: FalsePart) -> _Key:
+    return chosen.source, chosen.index, false.part
+
+
+def _told(
+    blamed: _Blamed, devices: Sequence[SliceDevice], driver: str, *, alone: bool
+) -> tuple[str, str]:
+    """What the devices have instead, and what may have been meant."""
+    false = blamed.false
+    if false.path is None:
+        found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
+        return found, false.hint
+    values = _values(false.path, devices)
+    texts = [wanted for wanted in false.wanted if wanted.startswith('"')]
+    names = [value for value, _ in values.most_common(MOST_NAMES)]
+    hints = [hint for wanted in texts if (hint := meant(wanted, names))]
+    return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
+
+
+def _absent_driver(fleet: Fleet, request: RequestExplained) -> str:
+    """A driver that the selectors insist on and that publishes nothing."""
+    wanted = (
+        _driver_wanted(part)
+        for chosen in request.selectors
+        for part in conjuncts(chosen.explained.root)
+    )
+    return next((one for one in wanted if one and one not in fleet.drivers), "")
+
+
+def _driver_wanted(part: Expr) -> str:
+    """The driver that a condition insists on."""
+    if not isinstance(part, Call) or part.function != "_==_":
+        return ""
+    for one, other in (part.args, reversed(part.args)):
+        if path_of(one) == Path("driver") and isinstance(other, Constant):
+            return other.value if isinstance(other.value, str) else ""
+    return ""
+
+
+def _values(path: Path, devices: Sequence[SliceDevice]) -> Counter[str]:
+    """What devices publish at a path, with numbers; devices without it do not count."""
+    return Counter(
+        text
+        for device in devices
+        if (text := shown(value_at(path, device.id.driver, device.device)))
+    )
+
+
+def _listed(values: Counter[str]) -> str:
+    if not values:
+        return "published by no device"
+    listed = ", ".join(f"{value} ({count:,})" for value, count in values.most_common(SHOWN_VALUES))
+    return listed + (", …" if len(values) > SHOWN_VALUES else "")

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that people give in files: read as the API server would read them, or refused as it would refuse them.
+
+Workloads become the pods that they would make, claims of older versions become v1, and what the API server fills in is
+filled in. A field that nobody knows is most often a typo, and what it should have said would count for nothing.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dra_driver.errors import Permanent
+from dra_driver.explain.facts.readable import bad_quantity
+from dra_driver.explain.subject.manifest_checks import refusal, requests_not_there
+from dra_driver.explain.subject.manifest_kinds import (
+    WORKLOADS,
+    as_v1,
+    group_and_version,
+    is_understood,
+    kind_of,
+    kind_refusal,
+    name_of,
+    passed_over,
+)
+from dra_driver.explain.subject.workloads import Workload, made_of, template_of, workload_refusal
+from dra_driver.model.api.core import Namespace, Pod
+from dra_driver.model.api.defaults import pod_with_defaults, with_defaults
+from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.resource_claim import (
+    DeviceClaim,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+
+GENERATED = "(generated)"
+KINDS: Mapping[str, type[ApiValue]] = {
+    "Pod": Pod,
+    "ResourceClaim": ResourceClaim,
+    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "DeviceClass": DeviceClass,
+    "Namespace": Namespace,
+}
+_MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError)
+"""What YAML can say and JSON cannot, and what is no such object."""
+Given = ApiValue | Workload
+_Key = tuple[object, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The objects that matter here, and what is to be said of the others."""
+
+    objects: tuple[Given, ...]
+    passed_over: tuple[str, ...] = ()
+
+
+def read_objects(
+    documents: Iterable[object], namespace: str, source: str, served: Collection[str] = ()
+) -> Manifest:
+    """The objects that matter here; of two with the same name the later one counts. Raises Permanent.
+
+    `served` are the versions of resource.k8s.io in this cluster, empty where nobody knows.
+    """
+    last: dict[_Key | int, Given] = {}
+    said: dict[str, None] = {}
+    try:
+        parts = list(_flat(documents, source))
+    except RecursionError as error:
+        raise Permanent(f"{source} has a List that contains itself: take it out") from error
+    for document in parts:
+        problem = kind_refusal(document, served)
+        if problem:
+            raise _refused(source, f"{kind_of(document)} {name_of(document)}", problem)
+        if is_understood(document):
+            found = _read(document, namespace, source)
+            last[_key(found)] = found
+        elif words := passed_over(document):
+            said[words] = None
+    _check_together(last.values(), source)
+    return Manifest(tuple(last.values()), tuple(said))
+
+
+def _check_together(objects: Collection[Any], source: str) -> None:
+    """Raises Permanent for what one object says about another one of the file."""
+    claims: dict[str, dict[tuple[type, str], DeviceClaim]] = {}
+    for found in objects:
+        if isinstance(found, ResourceClaim | ResourceClaimTemplate):
+            inner = found.spec if isinstance(found, ResourceClaim) else found.spec.spec
+            there = claims.setdefault(found.metadata.namespace, {})
+            there[type(found), found.metadata.name] = inner.devices
+    for found in objects:
+        workload = isinstance(found, Workload)
+        if not workload and not isinstance(found, Pod):
+            continue
+        pod = found.pod if workload else found
+        for problem in requests_not_there(pod, claims.get(pod.metadata.namespace, {})):
+            what = f"{found.kind if workload else 'Pod'} {pod.metadata.name}"
+            raise Permanent(f"{source}: {what}: {problem}; correct that place")
+
+
+def matters(content: object) -> bool:
+    """Whether a document has to be kept at all: most of what is applied beside pods has nothing to do with devices."""
+    if not isinstance(content, dict) or content.get("kind") == "List":
+        return True
+    return is_understood(content) or bool(kind_refusal(content, ()) or passed_over(content))
+
+
+def _key(found: Any) -> _Key | int:
+    workload = isinstance(found, Workload)
+    metadata: ObjectMeta = found.pod.metadata if workload else found.metadata
+    if metadata.name == GENERATED:
+        return id(found)
+    return found.kind if workload else type(found), metadata.namespace, metadata.name
+
+
+def _flat(documents: Iterable[object], source: str) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        if not isinstance(document, dict):
+            raise Permanent(
+                f"{source} has a document that is no object but {ascii(document)[:80]}: give YAML or JSON of the API"
+            )
+        if document.get("kind") == "List" and isinstance(document.get("items"), list):
+            yield from _flat(document["items"], source)
+        else:
+            yield document
+
+
+def _read(document: dict[str, Any], namespace: str, source: str) -> Given:
+    """One object, with what the API server would add."""
+    kind = str(document["kind"])
+    if kind not in WORKLOADS:
+        if group_and_version(document)[1] == "v1beta1":
+            document = dict(as_v1(document))
+        what = f"{kind} {name_of(document)}"
+        found: ApiValue = _decoded(document, KINDS[kind], (source, what), namespace)
+        return found
+    what = f"{kind} {name_of(document)}"
+    problem = workload_refusal(document)
+    if problem:
+        raise _refused(source, what, problem)
+    pod = _decoded(template_of(document), Pod, (source, f"{what}, its pod template"), namespace)
+    return made_of(document, pod)
+
+
+def _decoded(
+    document: dict[str, Any], kind: type[ApiValue], where: tuple[str, str], namespace: str
+) -> Any:
+    """An object of one kind, complete; `where` is the file and what it is there, for messages."""
+    source, what = where
+    try:
+        written = msgspec.json.encode(document)
+        found = msgspec.json.decode(written, type=kind)
+    except _MALFORMED as error:
+        raise Permanent(f"{source}: {what} is malformed: {error}; correct that place") from error
+    problem = bad_quantity(found) or refusal(msgspec.json.decode(written), found)
+    if problem:
+        raise _refused(source, what, problem)
+    return _completed(found, namespace)
+
+
+def _refused(source: str, what: str, problem: str) -> Permanent:
+    return Permanent(f"{source}: the API server would refuse {what}: {problem}; correct that place")
+
+
+def _completed(found: ApiValue, namespace: str) -> ApiValue:
+    if isinstance(found, Pod):
+        pod = msgspec.structs.replace(found, metadata=_placed(found.metadata, namespace))
+        return pod_with_defaults(pod)
+    if isinstance(found, ResourceClaim):
+        spec = with_defaults(found.spec)
+        metadata = _placed(found.metadata, namespace)
+        return ResourceClaim(metadata=metadata, spec=spec)  # nobody applies a status
+    if isinstance(found, ResourceClaimTemplate):
+        return msgspec.structs.replace(found, metadata=_placed(found.metadata, namespace))
+    return found
+
+
+def _placed(metadata: ObjectMeta, namespace: str) -> ObjectMeta:
+    name = metadata.name or GENERATED
+    return msgspec.structs.replace(
+        metadata,
+        name=name,
+        namespace=metadata.namespace or namespace,
+        uid=metadata.uid or f"uid-of-{name}",
+    )

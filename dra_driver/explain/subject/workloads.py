@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods does a workload make, and how many at the same time?"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from dra_driver.explain.subject.manifest_checks import OF_A_WORKLOAD
+from dra_driver.explain.subject.manifest_kinds import WORKLOADS
+from dra_driver.model.api.core import Pod, Toleration
+
+_NEAR = 0.8
+_OF_JOBS = ("Job", "CronJob")
+_OF_ALL = ("selector", "template", "minReadySeconds")
+_FIELDS: Mapping[str, Sequence[str]] = {
+    "Deployment": (
+        *("replicas", "strategy", "revisionHistoryLimit", "paused", "progressDeadlineSeconds"),
+        *_OF_ALL,
+    ),
+    "StatefulSet": (
+        *("replicas", "serviceName", "volumeClaimTemplates", "podManagementPolicy", "ordinals"),
+        *("updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy"),
+        *_OF_ALL,
+    ),
+    "DaemonSet": ("updateStrategy", "revisionHistoryLimit", *_OF_ALL),
+    "ReplicaSet": ("replicas", *_OF_ALL),
+    "ReplicationController": ("replicas", *_OF_ALL),
+    "Job": (
+        *("parallelism", "completions", "activeDeadlineSeconds", "podFailurePolicy", "selector"),
+        *("successPolicy", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "template"),
+        *("manualSelector", "ttlSecondsAfterFinished", "completionMode", "suspend", "managedBy"),
+        "podReplacementPolicy",
+    ),
+    "CronJob": (
+        *("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy", "suspend"),
+        *("jobTemplate", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+    ),
+}
+"""The fields of spec: one that is nearly one of them is most often a typo."""
+_TOLERATED_BY_DAEMONS = tuple(
+    Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect=effect)
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller adds to each of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Pods that are alike: `count` of them at a time, or one for each node that takes it."""
+
+    kind: str
+    pod: Pod
+    count: int = 1
+    per_node: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it makes no pod at all."""
+        return not (self.count or self.per_node)
+
+    @property
+    def title(self) -> str:
+        """As people name it."""
+        metadata = self.pod.metadata
+        return f"{self.kind.lower()} {metadata.namespace}/{metadata.name}"
+
+
+def template_of(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod as the workload would make it, with the workload's name."""
+    template = _inside(_spec(workload, str(workload["kind"])), "template")
+    outer = _inside(workload, "metadata")
+    name = str(outer.get("name") or outer.get("generateName") or "").rstrip("-")
+    metadata = {**_inside(template, "metadata"), "name": f"{name}{OF_A_WORKLOAD}"}
+    if "namespace" in outer:
+        metadata["namespace"] = outer["namespace"]
+    return {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def workload_refusal(workload: Mapping[str, Any]) -> str:
+    """What the API server would say against the workload itself; "" where nothing."""
+    kind = str(workload["kind"])
+    return next(
+        chain(
+            _typos(workload, kind),
+            _parts(workload, kind),
+            _selector(workload, kind),
+            _restarts(workload, kind),
+        ),
+        "",
+    )
+
+
+def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
+    """The workload, with its pod as it was read."""
+    kind = str(workload["kind"])
+    metadata = msgspec.structs.replace(
+        pod.metadata, name=pod.metadata.name.removesuffix(OF_A_WORKLOAD)
+    )
+    pod = msgspec.structs.replace(pod, metadata=metadata)
+    if kind == "DaemonSet":
+        tolerations = [*(pod.spec.tolerations or ()), *_TOLERATED_BY_DAEMONS]
+        spec = msgspec.structs.replace(pod.spec, tolerations=tolerations)
+        return Workload(kind, msgspec.structs.replace(pod, spec=spec), per_node=True)
+    counts = [count for _, count in _counts(workload, kind)]
+    return Workload(kind, pod, min(counts))
+
+
+_PATHS = {
+    **dict.fromkeys(WORKLOADS, "spec"),
+    "CronJob": "spec.jobTemplate.spec",
+}
+
+
+def _spec(workload: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The part that has the template."""
+    spec = _inside(workload, "spec")
+    return _inside(_inside(spec, "jobTemplate"), "spec") if kind == "CronJob" else spec
+
+
+def _counts(workload: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+    """The fields that say how many pods there are at a time; the smallest of them counts."""
+    spec = _spec(workload, kind)
+    if kind in _OF_JOBS:
+        yield "parallelism", _or_one(spec.get("parallelism"))
+        if spec.get("completions") is not None:
+            yield "completions", spec["completions"]
+    elif kind != "DaemonSet":
+        yield "replicas", _or_one(spec.get("replicas"))
+
+
+def _or_one(count: Any) -> Any:
+    return 1 if count is None else count
+
+
+def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    if not isinstance(_spec(workload, kind).get("template"), dict):
+        yield f"it has no {_PATHS[kind]}.template"
+    for name, count in _counts(workload, kind):
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
+            yield f"{_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0"
+
+
+def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """A workload has to select the pods that it makes; that of a Job is made for it."""
+    if kind in _OF_JOBS:
+        return
+    spec = _spec(workload, kind)
+    selector = spec.get("selector")
+    labels = _inside(_inside(_inside(spec, "template"), "metadata"), "labels")
+    if kind == "ReplicationController":
+        wanted = selector or labels  # what is missing is filled in from the template
+        if not wanted:
+            yield "it has neither spec.selector nor labels in spec.template.metadata"
+            return
+        selector = {"matchLabels": wanted}
+    if not isinstance(selector, dict) or not any(
+        map(selector.get, ("matchLabels", "matchExpressions"))
+    ):
+        yield "it has no spec.selector: give the labels of spec.template.metadata as matchLabels"
+    elif not _selects(selector, labels):
+        yield "spec.selector does not match the labels of spec.template.metadata: give it the same ones"
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    """Whether a label selector matches. What it says in a form that nobody knows is no mismatch."""
+    wanted = _inside(selector, "matchLabels")
+    expressions = selector.get("matchExpressions")
+    found = [one for one in expressions if isinstance(one, dict)] if expressions else []
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _holds(one, labels) for one in found
+    )
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = str(expression.get("key")), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return True
+
+
+def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Pods of a Job may end, those of all others must not."""
+    policy = _inside(_inside(_spec(workload, kind), "template"), "spec").get("restartPolicy")
+    path = f"{_PATHS[kind]}.template.spec.restartPolicy"
+    if kind in _OF_JOBS:
+        if policy not in ("OnFailure", "Never"):
+            said = f"is {policy!a:.40}" if policy else "is missing"
+            yield f"{path} {said}: a Job takes OnFailure or Never"
+    elif policy not in (None, "", "Always"):
+        yield f"{path} is {policy!a:.40}, but a {kind} takes only Always"
+
+
+def _typos(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
+    yield from _near(_inside(workload, "spec"), _FIELDS[kind], "spec")
+    if kind == "CronJob":
+        yield from _near(_spec(workload, kind), _FIELDS["Job"], _PATHS[kind])
+
+
+def _near(spec: Mapping[str, Any], fields: Sequence[str], path: str) -> Iterator[str]:
+    for name in map(str, spec):
+        near = () if name in fields else difflib.get_close_matches(name, fields, 1, _NEAR)
+        if near:
+            yield f"{path} has no field {ascii(name)[1:-1]} (did you mean {near[0]}?)"
+
+
+def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """An object in a document; whatever else stands there is none."""
+    found = document.get(field)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a claim that exists can be used, and from where."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.explain.facts.claim_state import (
+    admin_access_allowed,
+    binding,
+    chosen,
+    elsewhere,
+    not_owned,
+    unusable,
+)
+from dra_driver.explain.verdict import (
+    BindingConditionsPending,
+    BindingFailed,
+    ChosenDevice,
+    ClaimAllocatedElsewhere,
+    ClaimMissing,
+    ClaimReservedForOthers,
+)
+from dra_driver.model.api.core import Namespace, Node, Pod
+from dra_driver.model.api.resource_claim import ResourceClaim
+
+DEVICE = {"driver": "d", "pool": "p", "device": "gpu-0"}
+POD = msgspec.convert({"metadata": {"name": "p", "uid": "mine"}}, Pod)
+
+
+def claim(results: list[dict[str, Any]] | None = None, **status: Any) -> ResourceClaim:
+    if results is not None:
+        status["allocation"] = {"devices": {"results": [{**DEVICE, **one} for one in results]}}
+    return msgspec.convert(
+        {"metadata": {"name": "c", "namespace": "ns"}, "status": status}, ResourceClaim
+    )
+
+
+def selected(*terms: dict[str, Any]) -> ResourceClaim:
+    allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": list(terms)}}
+    return claim(allocation=allocation)
+
+
+def users(count: int, first: str) -> list[dict[str, str]]:
+    return [{"name": f"p{n}", "uid": f"{n}" if n else first} for n in range(count)]
+
+
+def test_a_claim_that_goes_away_cannot_be_used() -> None:
+    going = msgspec.convert(
+        {"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "now"}}, ResourceClaim
+    )
+    assert list(unusable(going, None)) == [ClaimMissing("ns/c", "is being deleted")]
+
+
+def test_256_pods_share_a_claim_and_no_more() -> None:
+    assert list(unusable(claim([{}], reservedFor=users(255, "x")), POD)) == []
+    assert list(unusable(claim([{}], reservedFor=users(256, "mine")), POD)) == []
+    assert list(unusable(claim([{}], reservedFor=users(256, "x")), POD)) == [
+        ClaimReservedForOthers("ns/c", 256)
+    ]
+    assert list(unusable(claim(), POD)) == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "owned"),
+    [
+        ({"uid": "mine", "controller": True}, True),
+        ({"uid": "mine"}, False),
+        ({"uid": "other", "controller": True}, False),
+    ],
+)
+def test_a_claim_of_a_template_belongs_to_one_pod(owner: dict[str, Any], owned: bool) -> None:
+    made = msgspec.convert({"metadata": {"name": "c", "ownerReferences": [owner]}}, ResourceClaim)
+    assert (list(not_owned(made, POD)) == []) == owned
+
+
+BOUND = {"bindingConditions": ["Ready", "Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+def condition(name: str, status: str = "True") -> dict[str, str]:
+    return {"type": name, "status": status, "message": "m"}
+
+
+def test_binding_waits_for_every_condition() -> None:
+    conditions = [condition("Ready"), condition("Attached", "False")]
+    other = {**DEVICE, "device": "gpu-9", "conditions": [condition("Attached")]}
+    status = [other, {**DEVICE, "conditions": conditions}]
+    assert list(binding(claim([BOUND], devices=status))) == [
+        BindingConditionsPending("ns/c", ("Attached",))
+    ]
+    assert list(binding(claim([BOUND]))) == [
+        BindingConditionsPending("ns/c", ("Ready", "Attached"))
+    ]
+    assert list(binding(claim([{}]))) == []
+
+
+def test_a_failure_is_told_with_its_message() -> None:
+    conditions = [condition(name) for name in ("Ready", "Attached", "Broken")]
+    status = [{**DEVICE, "conditions": conditions}]
+    assert list(binding(claim([BOUND], devices=status))) == [BindingFailed("ns/c", "Broken", "m")]
+    early = [{**DEVICE, "conditions": conditions[2:]}]
+    assert list(binding(claim([BOUND], devices=early))) == [BindingFailed("ns/c", "Broken", "m")]
+    healthy = [{**DEVICE, "conditions": conditions[:2]}]
+    assert list(binding(claim([BOUND], devices=healthy))) == []
+
+
+def test_an_allocated_claim_is_usable_where_its_devices_are() -> None:
+    node = msgspec.convert({"metadata": {"name": "n", "labels": {"zone": "a"}}}, Node)
+    here = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    there = {"key": "metadata.name", "operator": "In", "values": ["m"]}
+    odd = {"key": "zone", "operator": "Odd", "values": ["a", "b"]}
+    assert list(elsewhere(selected({"matchFields": [here]}), node)) == []
+    assert list(elsewhere(claim([{}]), node)) == []
+    assert list(elsewhere(selected({"matchFields": [there]}), node)) == [
+        ClaimAllocatedElsewhere("ns/c", "nodes with name=m")
+    ]
+    assert list(elsewhere(selected({"matchExpressions": [odd]}), node)) == [
+        ClaimAllocatedElsewhere("ns/c", "nodes with zone Odd (a, b)")
+    ]
+
+
+def test_the_devices_of_a_claim_are_listed() -> None:
+    assert chosen(claim([{"request": "r"}])) == (ChosenDevice("ns/c", "r", "d", "p", "gpu-0"),)
+    assert chosen(claim()) == ()
+
+
+@pytest.mark.parametrize(
+    ("label", "minor", "allowed"),
+    [
+        ("resource.kubernetes.io/admin-access", 37, True),
+        ("resource.kubernetes.io/admin-access", None, True),
+        ("resource.kubernetes.io/admin-access", 33, False),
+        ("resource.k8s.io/admin-access", 33, True),
+        ("resource.k8s.io/admin-access", 34, False),
+    ],
+)
+def test_admin_access_needs_the_label_of_the_release(
+    label: str, minor: int | None, allowed: bool
+) -> None:
+    namespace = msgspec.convert({"metadata": {"name": "n", "labels": {label: "true"}}}, Namespace)
+    assert admin_access_allowed(namespace, minor) == allowed
+    assert not admin_access_allowed(None, minor)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects with quantities that are none, as somebody may have written them into a record."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.explain.facts.readable import bad_quantity, readable
+from dra_driver.model.api.core import Namespace
+from dra_driver.model.cluster import ClusterState, NotRead
+
+BAD = "zz"
+WHY = "'zz' is no quantity; write for example 80Gi, 500m or 1e3"
+NAMED = {"metadata": {"name": "x", "namespace": "ns"}}
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {**NAMED, "spec": spec}
+
+
+def published(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": spec}
+
+
+def of_device(**device: Any) -> dict[str, Any]:
+    return published(devices=[{"name": "gpu-0", **device}])
+
+
+def of_capacity(**capacity: Any) -> dict[str, Any]:
+    return of_device(capacity={"memory": {"value": "1Gi", **capacity}})
+
+
+def asking(**request: Any) -> dict[str, Any]:
+    return {"devices": {"requests": [{"name": "r", **request}]}}
+
+
+CONTAINERS = [
+    {"name": "plain"},
+    {"name": "c", "resources": {"requests": {"cpu": 1, "memory": BAD}}},
+]
+COUNTERS = {"counters": {"slices": {"value": BAD}}}
+ASKED = {"capacity": {"requests": {"memory": BAD}}}
+RESULT = {"device": "gpu-0", "consumedCapacity": {"memory": BAD}}
+ALLOCATED = {"status": {"allocation": {"devices": {"results": [{}, RESULT]}}}}
+OBJECTS = [
+    (
+        "nodes",
+        {"metadata": {"name": "x"}, "status": {"allocatable": {"cpu": BAD}}},
+        "status.allocatable[cpu]",
+    ),
+    ("pods", pod(containers=CONTAINERS), "spec.containers[c].resources.requests[memory]"),
+    ("pods", pod(initContainers=CONTAINERS), "spec.initContainers[c].resources.requests[memory]"),
+    ("pods", pod(resources={"requests": {"cpu": BAD}}), "spec.resources.requests[cpu]"),
+    ("pods", pod(overhead={"cpu": BAD}), "spec.overhead[cpu]"),
+    (
+        "resourceSlices",
+        published(sharedCounters=[{"name": "s", **COUNTERS}]),
+        "spec.sharedCounters[s].counters[slices]",
+    ),
+    ("resourceSlices", of_capacity(value=BAD), "spec.devices[gpu-0].capacity[memory].value"),
+    (
+        "resourceSlices",
+        of_capacity(requestPolicy={"default": BAD}),
+        "spec.devices[gpu-0].capacity[memory].requestPolicy.default",
+    ),
+    (
+        "resourceSlices",
+        of_capacity(requestPolicy={"validValues": ["1Gi", BAD]}),
+        "spec.devices[gpu-0].capacity[memory].requestPolicy.validValues",
+    ),
+    (
+        "resourceSlices",
+        of_capacity(requestPolicy={"validRange": {"min": "1", "step": BAD}}),
+        "spec.devices[gpu-0].capacity[memory].requestPolicy.validRange.step",
+    ),
+    (
+        "resourceSlices",
+        of_device(consumesCounters=[{"counterSet": "s", **COUNTERS}]),
+        "spec.devices[gpu-0].consumesCounters[s].counters[slices]",
+    ),
+    (
+        "resourceClaims",
+        {**NAMED, "spec": asking(exactly=ASKED)},
+        "spec.devices.requests[r].exactly.capacity.requests[memory]",
+    ),
+    (
+        "resourceClaims",
+        {**NAMED, "spec": asking(firstAvailable=[{"name": "s"}, {"name": "t", **ASKED}])},
+        "spec.devices.requests[r].firstAvailable[t].capacity.requests[memory]",
+    ),
+    (
+        "resourceClaims",
+        {**NAMED, **ALLOCATED},
+        "status.allocation.devices.results[gpu-0].consumedCapacity[memory]",
+    ),
+    (
+        "resourceClaimTemplates",
+        {**NAMED, "spec": {"spec": asking(exactly=ASKED)}},
+        "spec.spec.devices.requests[r].exactly.capacity.requests[memory]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "thing", "place"), OBJECTS)
+def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
+    field: str, thing: dict[str, Any], place: str
+) -> None:
+    good = {"metadata": {"name": "good", "namespace": "ns"}}
+    gap = {"resource": "secrets", "reason": "forbidden"}
+    state = msgspec.convert({field: [good, thing], "notRead": [gap]}, ClusterState)
+    found = readable(state)
+    name = "/".join(
+        thing["metadata"][key] for key in ("namespace", "name") if key in thing["metadata"]
+    )
+    bad = NotRead(resource=field.lower(), reason="malformed", name=name, message=f"{place}: {WHY}")
+    assert found.not_read == (*state.not_read, bad)
+    whole = msgspec.convert({field: [good], "notRead": [gap]}, ClusterState)
+    assert msgspec.structs.replace(found, not_read=state.not_read) == whole
+
+
+def test_a_cluster_without_bad_quantities_stays_as_it_is() -> None:
+    policy = {"validRange": {"min": "1Gi"}}
+    fine = [
+        of_capacity(requestPolicy=policy),
+        of_capacity(requestPolicy={"default": "1Gi"}),
+        published(sharedCounters=[{"name": "s"}]),
+    ]
+    claims = [{"spec": asking(exactly={})}, {"status": {"allocation": {"devices": {}}}}]
+    state = msgspec.convert(
+        {"resourceSlices": fine, "resourceClaims": claims, "pods": [{}]}, ClusterState
+    )
+    assert readable(state) is state
+    assert bad_quantity(Namespace()) == ""
+
+
+def test_capacity_with_and_without_a_policy_is_read() -> None:
+    policy = {"requestPolicy": {"default": "1Gi", "validValues": ["1Gi"]}}
+    listed = [
+        {"name": "gpu-0", "capacity": {"a": {"value": "1Gi"}, "b": {"value": "2Gi", **policy}}}
+    ]
+    cluster = msgspec.convert({"resourceSlices": [published(devices=listed)]}, ClusterState)
+    assert readable(cluster) == cluster

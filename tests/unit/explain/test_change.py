@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would have to be different: proposals made of what the nearest device misses."""
+
+from typing import Any
+
+import pytest
+
+from dra_driver.explain.asked import asked_of
+from dra_driver.explain.change import fewer, from_errors, from_miss, nearest, other_class
+from dra_driver.model.cluster import ClusterState
+from tests.e2e.fleet import GPU, device, device_class, devices, request, resource_slice
+from tests.unit.explain.clusters import claim, explained, holder, state
+from tests.unit.explain.test_reasons import counters
+
+A = f'device.attributes["{GPU}"]'
+TAINT = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+
+
+def proposals(cluster: ClusterState, wanted: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    found, fleet = explained(cluster, claim(wanted))
+    miss = nearest(found, list(fleet.devices.values()))
+    assert miss is not None
+    return [(one.what, one.ended) for one in from_miss(found.asked, miss)]
+
+
+def one(**more: Any) -> dict[str, Any]:
+    return resource_slice([device("gpu-0", **more)])
+
+
+def asking(**amounts: str) -> dict[str, Any]:
+    return request(capacity={"requests": amounts})
+
+
+def test_a_taint_is_tolerated() -> None:
+    assert proposals(state(one(taints=TAINT)), request()) == [
+        ("request gpu: tolerate k=v:NoSchedule", ())
+    ]
+
+
+def test_conditions_are_relaxed_or_left_out_and_the_others_kept() -> None:
+    wanted = request()
+    texts = ["true", f"{A}.numa == 7 && {A}.numa > 8", "1 == 2"]
+    wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
+    found, fleet = explained(state(one()), claim(wanted))
+    miss = nearest(found, list(fleet.devices.values()))
+    (proposal,) = from_miss(found.asked, miss)
+    (body,) = (asked.body for asked in asked_of(proposal.claim))
+    assert [selector.cel.expression for selector in body.selectors] == ["true", f"{A}.numa == 0"]
+    assert proposal.what == (
+        f"request gpu: write {A}.numa == 0 instead of {A}.numa == 7; leave out {A}.numa > 8; "
+        "leave out 1 == 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        (asking(memory="100Gi"), "request gpu: ask for memory 80Gi instead of 100Gi"),
+        (asking(none="1"), "request gpu: do not ask for none"),
+        (asking(none="1", memory="1Gi"), "request gpu: do not ask for none"),
+    ],
+)
+def test_an_amount_is_lowered(wanted: dict[str, Any], what: str) -> None:
+    assert proposals(state(one()), wanted) == [(what, ())]
+
+
+def test_what_is_left_of_a_shared_device_is_proposed_unless_it_is_nothing() -> None:
+    shared = one(allowMultipleAllocations=True)
+    some = holder("gpu-0", shareID="s", consumedCapacity={"memory": "50Gi"})
+    assert proposals(state(shared, some), asking(memory="40Gi")) == [
+        ("request gpu: ask for memory 30Gi instead of 40Gi", ())
+    ]
+    rest = holder("gpu-0", shareID="s", consumedCapacity={"memory": "80Gi"})
+    assert proposals(state(shared, rest), asking(memory="40Gi")) == []
+    assert proposals(state(shared, some), request()) == [("request gpu: ask for memory 30Gi", ())]
+    assert proposals(state(shared, rest), request()) == []
+
+
+def valid(**policy: Any) -> dict[str, Any]:
+    return one(capacity={"memory": {"value": "80Gi", "requestPolicy": policy}})
+
+
+def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
+    steps = valid(validRange={"min": "10Gi", "max": "25Gi", "step": "10Gi"}, default="10Gi")
+    lowered = [("request gpu: ask for memory 20Gi instead of 30Gi", ())]
+    assert proposals(state(steps), asking(memory="30Gi")) == lowered
+    values = valid(validValues=["10Gi", "20Gi", "100Gi"], default="10Gi")
+    assert proposals(state(values), asking(memory="30Gi")) == lowered
+    nothing = valid(validRange={"min": "100Gi"}, default="100Gi")
+    assert proposals(state(nothing), asking(memory="30Gi")) == [
+        ("request gpu: do not ask for memory", ())
+    ]
+    other = {"memory": {"value": "80Gi", "requestPolicy": {"validValues": ["100Gi"]}}}
+    unasked = one(capacity={**other, "cores": {"value": "1"}}, allowMultipleAllocations=True)
+    assert proposals(state(unasked), asking(cores="1")) == []
+
+
+def test_claims_in_the_way_are_ended() -> None:
+    assert proposals(state(one(), holder("gpu-0")), request()) == [
+        ("end claim ns/holder", ("ns/holder",))
+    ]
+    parts = state(*counters(2), holder("gpu-0"))
+    found, fleet = explained(parts, claim(request()))
+    miss = nearest(found, list(fleet.devices.values())[1:])
+    assert [(p.what, p.ended) for p in from_miss(found.asked, miss)] == [
+        ("end claim ns/holder", ("ns/holder",))
+    ]
+
+
+def test_what_no_request_can_change_is_not_proposed() -> None:
+    incomplete = resource_slice(devices(1), slices=2)
+    assert proposals(state(incomplete), request()) == []
+    other = device_class("other", expression='device.driver == "x"')
+    assert proposals(state(one(), other), request(deviceClassName="other")) == []
+
+
+def test_the_device_that_misses_least_is_nearest() -> None:
+    listed = [device("a", taints=TAINT, numa=1), device("b", taints=TAINT), device("c", numa=1)]
+    wanted = request(cel=f"{A}.numa == 0")
+    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    miss = nearest(found, list(fleet.devices.values()))
+    assert (miss.device.id.device, len(miss.reasons)) == ("b", 1)
+    assert nearest(found, []) is None
+
+
+def test_a_device_of_another_driver_is_never_nearer() -> None:
+    ours, other = (
+        resource_slice([device("a")]),
+        resource_slice([device("b")], pool="x", driver="x.y"),
+    )
+    wanted = f'device.driver == "{GPU}" && {A}.model == "B" && {A}.numa == 7 && {A}.model != "H100"'
+    anything = device_class("c", expression="true")
+    asking_it = claim(request(deviceClassName="c", cel=wanted))
+    found, fleet = explained(state(other, ours, anything), asking_it)
+    listed = sorted(fleet.devices.values(), key=lambda one: one.id.driver, reverse=True)
+    assert [one.id.device for one in listed] == ["b", "a"]
+    assert nearest(found, listed).device.id.device == "a"
+
+
+def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, list[str]]]:
+    wanted = request()
+    wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
+    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    return [
+        (
+            proposal.what,
+            [
+                one.cel.expression
+                for asked in asked_of(proposal.claim)
+                for one in asked.body.selectors
+            ],
+        )
+        for proposal in from_errors(found, list(fleet.devices.values()))
+    ]
+
+
+def test_a_name_that_no_device_has_is_corrected_or_guarded() -> None:
+    guard = f"has({A}.modle)"
+    assert from_failing([device("a")], "true", f'{A}.modle == "x"') == [
+        (
+            f"request gpu: write {A}.model instead of {A}.modle",
+            ["true", f'{A}.model == "x"'],
+        ),
+        (
+            f'request gpu: put {guard} && before {A}.modle == "x"',
+            ["true", f'{guard} && {A}.modle == "x"'],
+        ),
+        (f'request gpu: leave out {A}.modle == "x"', ["true"]),
+    ]
+    assert from_failing([device("a")], "true") == []
+    assert from_failing([device("a")], f"{A}.numa / 0 == 1 && {A}.numa == 0") == [
+        (f"request gpu: leave out {A}.numa / 0 == 1", [f"{A}.numa == 0"])
+    ]
+    lacking = [device("a"), device("b", attributes={"numa": {"int": 0}})]
+    assert [what for what, _ in from_failing(lacking, f'{A}.model == "H100"')] == [
+        f'request gpu: put has({A}.model) && before {A}.model == "H100"'
+    ]
+
+
+def test_a_selector_of_a_class_is_not_corrected() -> None:
+    for text, miss in ((f'{A}.modle == "x"', False), (f"has({A}.modle)", True)):
+        broken = device_class("broken", expression=text)
+        cluster = state(one(), broken)
+        found, fleet = explained(cluster, claim(request(deviceClassName="broken")))
+        listed = list(fleet.devices.values())
+        assert list(from_errors(found, listed)) == []
+        assert bool(nearest(found, listed).parts) is miss
+        assert list(from_miss(found.asked, nearest(found, listed))) == []
+
+
+def test_a_mistyped_name_in_a_guard_is_corrected_throughout() -> None:
+    cel = f'has({A}.modle) && {A}.modle == "H100"'
+    assert [what for what, _ in proposals(state(one()), request(cel=cel))] == [
+        f"request gpu: write {A}.model instead of {A}.modle",
+        f'request gpu: leave out has({A}.modle); leave out {A}.modle == "H100"',
+    ]
+
+
+def test_fewer_devices_or_another_class_are_proposed() -> None:
+    (exact,) = asked_of(claim(request(count=4)))
+    (everything,) = asked_of(claim(request(allocationMode="All", count=0)))
+    assert fewer(exact, 2).what == "request gpu: ask for 2 instead of 4"
+    less = fewer(everything, 2)
+    (body,) = (asked.body for asked in asked_of(less.claim))
+    assert (less.what, body.allocation_mode, body.count) == (
+        "request gpu: ask for 2 instead of all",
+        "ExactCount",
+        2,
+    )
+    other = other_class(exact, "big")
+    assert [asked.body.device_class_name for asked in asked_of(other.claim)] == ["big"]

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest set that cannot be had at once."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from dra_driver.explain.conflict import (
+    Part,
+    constraint_text,
+    near_attribute,
+    parts_of,
+    smallest,
+    told,
+    with_attribute,
+    without,
+)
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
+from tests.e2e.fleet import GPU, device, devices, request, resource_slice
+from tests.unit.explain.clusters import claim, state
+
+NUMA = {"matchAttribute": f"{GPU}/numa"}
+APART = {"distinctAttribute": f"{GPU}/numa"}
+TWO = (request("a"), request("b"))
+
+
+def fleet(*numa: int) -> Fleet:
+    return Fleet(state(resource_slice([device(f"gpu-{i}", numa=n) for i, n in enumerate(numa)])))
+
+
+def fits(cluster: Fleet, claims: Sequence[ResourceClaim]) -> bool:
+    return cluster.allocator.allocate(cluster.state.nodes[0], claims) is not None
+
+
+def found(cluster: Fleet, *claims: ResourceClaim) -> list[Part]:
+    assert not fits(cluster, claims)
+    return smallest(claims, lambda some: fits(cluster, some))
+
+
+def test_what_has_no_part_in_the_conflict_is_left_out() -> None:
+    wanted = claim(*TWO, request("c"), constraints=[{**NUMA, "requests": ["a", "b"]}])
+    assert found(fleet(0, 1, 2), wanted) == [
+        Part(0, "request", 0),
+        Part(0, "request", 1),
+        Part(0, "constraint", 0),
+    ]
+
+
+def test_a_constraint_on_all_requests_stays_with_the_rest() -> None:
+    assert found(fleet(0, 1), claim(*TWO, constraints=[NUMA]))[-1] == Part(0, "constraint", 0)
+    same = claim(*TWO, constraints=[{**NUMA, "requests": []}, {**APART, "requests": ["a", "b"]}])
+    kept = without([same], [Part(0, "request", 0)])[0].spec.devices
+    assert [len(one.requests or ()) for one in kept.constraints] == [0, 1]
+    gone = without([same], [Part(0, "request", 0), Part(0, "request", 1)])[0].spec.devices
+    assert [one.match_attribute for one in gone.constraints] == [f"{GPU}/numa"]
+
+
+def test_two_claims_can_want_the_same_device() -> None:
+    claims = (claim(), claim())
+    parts = found(fleet(0), *claims)
+    assert parts == [Part(0, "request", 0), Part(1, "request", 0)]
+    conflict = told(claims, parts, [])
+    assert conflict.parts == ("claim mine, request gpu (1 x gpu)",) * 2
+    assert conflict.detail == "the devices that would do are too few, or share counters"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"), [(NUMA, "matchAttribute"), (APART, "distinctAttribute")]
+)
+def test_a_conflict_is_told_with_the_values_that_there_are(
+    constraint: dict[str, str], words: str
+) -> None:
+    cluster = fleet(0, 0, 1)
+    claims = [claim(request(count=3), constraints=[constraint])]
+    conflict = told(claims, parts_of(claims), list(cluster.devices.values()))
+    assert conflict.parts == ("request gpu (3 x gpu)", f"{words} {GPU}/numa")
+    assert conflict.detail == f"{GPU}/numa: 0 (2), 1 (1)"
+
+
+def test_an_attribute_that_a_device_lacks_is_told() -> None:
+    cluster = Fleet(state(resource_slice(devices(2))))
+    claims = [claim(*TWO, constraints=[{"matchAttribute": f"{GPU}/rack"}])]
+    conflict = told(claims, parts_of(claims), list(cluster.devices.values()))
+    assert conflict.detail == f"{GPU}/rack: not set (2)"
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
+    attributes = {"numa": {"int": 0}, "other.example.com/link": {"int": 1}}
+    listed = [device("a", attributes=attributes), device("b", attributes=None)]
+    given = list(Fleet(state(resource_slice(listed))).devices.values())
+    wanted = claim(*TWO, constraints=[{kind: f"{GPU}/nuna"}, NUMA])
+    first, second = wanted.spec.devices.constraints
+    assert [near_attribute(one, given) for one in (first, second)] == [f"{GPU}/numa", ""]
+    detail = told([wanted], [Part(0, "constraint", 0)], given).detail
+    assert detail == f"{GPU}/nuna: not set (2), did you mean {GPU}/numa?"
+    right = with_attribute(wanted, 0, f"{GPU}/numa").spec.devices.constraints
+    assert [constraint_text(one) for one in right] == [
+        f"{kind} {GPU}/numa",
+        f"matchAttribute {GPU}/numa",
+    ]
+
+
+def test_a_constraint_can_be_empty() -> None:
+    assert constraint_text(DeviceConstraint()) == "without an attribute"
+    assert near_attribute(DeviceConstraint(), []) == ""

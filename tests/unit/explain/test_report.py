@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explanations of what a cluster has already, and of manifests of every kind."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.explain.report import (
+    ClaimSubject,
+    ManifestSubject,
+    PodSubject,
+    TemplateSubject,
+    explain,
+)
+from dra_driver.explain.verdict import (
+    AdminAccessNotAllowed,
+    ClaimMissing,
+    CouldNotTell,
+    Fits,
+    OtherCondition,
+    TemplateMissing,
+)
+from dra_driver.model.api.core import Namespace, Pod
+from dra_driver.model.api.resource_claim import ResourceClaimTemplate
+from dra_driver.model.cluster import ClusterState, NotRead
+from tests.e2e import fleet as words
+from tests.e2e.fleet import HOME, devices, request, resource_slice
+from tests.unit.explain.clusters import holder, state
+
+ONE = resource_slice(devices(1))
+
+
+def pod(*, of: dict[str, str] | None = None, **parts: Any) -> Pod:
+    made = words.pod(of=of)
+    made["metadata"] |= {"namespace": "ns", "uid": "u"}
+    made["spec"] |= parts.pop("spec", {})
+    return msgspec.convert({**made, **parts}, Pod)
+
+
+def owned(**parts: Any) -> dict[str, Any]:
+    made = words.claim(**parts)
+    owner = {"kind": "Pod", "name": words.MINE, "uid": "u", "controller": True}
+    made["metadata"] |= {"namespace": "ns", "ownerReferences": [owner]}
+    return made
+
+
+def with_pod(cluster: ClusterState, made: Pod, **fields: Any) -> ClusterState:
+    return msgspec.structs.replace(cluster, pods=(made,), **fields)
+
+
+def template() -> ResourceClaimTemplate:
+    made = words.template()
+    made["metadata"]["namespace"] = "ns"
+    return msgspec.convert(made, ResourceClaimTemplate)
+
+
+FROM_TEMPLATE = {"resourceClaimTemplateName": words.MINE}
+MINE = PodSubject("ns", words.MINE)
+
+
+def test_a_pod_that_has_its_node_is_told_with_its_devices() -> None:
+    placed = with_pod(state(ONE, holder("gpu-0", words.MINE)), pod(spec={"nodeName": HOME}))
+    report = explain(placed, MINE)
+    (node,) = report.nodes
+    assert (report.exit_code, report.summary) == (0, f"scheduled on node {HOME}")
+    assert [str(one) for one in node.placement] == [f"{words.GPU}/{HOME}/gpu-0"]
+
+
+def test_a_pending_pod_whose_devices_fit_quotes_the_scheduler() -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
+    waiting = pod(status={"conditions": [{"type": "Ready", "status": "False"}, said]})
+    report = explain(with_pod(state(ONE, owned()), waiting), MINE)
+    assert report.exit_code == 3
+    assert OtherCondition("Unschedulable", "m") in report.verdicts
+    quiet = explain(with_pod(state(ONE, owned()), pod()), MINE)
+    assert (quiet.exit_code, isinstance(quiet.verdicts[0], Fits)) == (0, True)
+
+
+def test_a_claim_of_a_template_that_is_not_made_yet_is_judged_nevertheless() -> None:
+    cluster = with_pod(state(ONE), pod(of=FROM_TEMPLATE), resource_claim_templates=(template(),))
+    report = explain(cluster, MINE)
+    (claim,) = report.claims
+    assert (report.exit_code, claim.origin) == (3, "template ns/mine")
+    assert isinstance(claim.verdicts[0], ClaimMissing)
+    missing = explain(with_pod(state(ONE), pod(of=FROM_TEMPLATE)), MINE)
+    assert missing.claims[0].verdicts == (TemplateMissing("ns/mine"),)
+
+
+def test_the_claim_that_was_made_from_the_template_is_found() -> None:
+    others = {"name": "other", "resourceClaimName": "other"}
+    mine = {"name": "devices", "resourceClaimName": words.MINE}
+    status = {"resourceClaimStatuses": [others, mine]}
+    made = pod(of=FROM_TEMPLATE, status=status)
+    assert explain(with_pod(state(ONE, owned()), made), MINE).exit_code == 0
+    stranger = owned()
+    stranger["metadata"]["ownerReferences"] = []
+    report = explain(with_pod(state(ONE, stranger), made), MINE)
+    assert (report.exit_code, type(report.claims[0].verdicts[0])) == (1, ClaimMissing)
+    without = {"resourceClaimStatuses": [{"name": "devices"}]}
+    done = explain(with_pod(state(ONE), pod(of=FROM_TEMPLATE, status=without)), MINE)
+    assert (done.exit_code, done.claims) == (0, ())
+
+
+def test_claims_and_templates_are_explained_by_name() -> None:
+    assert explain(state(ONE, owned()), ClaimSubject("ns", words.MINE)).exit_code == 0
+    cluster = msgspec.structs.replace(state(ONE), resource_claim_templates=(template(),))
+    assert explain(cluster, TemplateSubject("ns", words.MINE)).exit_code == 0
+    allocated = explain(state(ONE, holder("gpu-0")), ClaimSubject("ns", "holder"))
+    assert (allocated.exit_code, len(allocated.claims[0].allocated)) == (0, 1)
+
+
+@pytest.mark.parametrize("subject", [MINE, ClaimSubject("ns", "x"), TemplateSubject("ns", "x")])
+def test_what_is_not_there_is_a_sentence(subject: Any) -> None:
+    with pytest.raises(Permanent, match=r"there is no .* in this cluster"):
+        explain(state(), subject)
+
+
+def gap(resource: str) -> NotRead:
+    return NotRead(resource=resource, reason="forbidden", message=f"allow list on {resource}")
+
+
+def test_what_may_not_be_read_is_said_and_never_guessed() -> None:
+    blind = msgspec.structs.replace(state(), not_read=(gap("pods"),))
+    with pytest.raises(Permanent, match="allow list on pods"):
+        explain(blind, MINE)
+    for resource, of in (("resourceclaims", None), ("resourceclaimtemplates", FROM_TEMPLATE)):
+        cluster = with_pod(state(ONE), pod(of=of), not_read=(gap(resource),))
+        report = explain(cluster, MINE)
+        assert report.exit_code == 2
+        assert isinstance(report.claims[0].verdicts[0], CouldNotTell)
+    metrics = msgspec.structs.replace(state(ONE, owned()), not_read=(gap("/metrics"),))
+    assert explain(metrics, ClaimSubject("ns", words.MINE)).exit_code == 0
+
+
+def test_a_search_that_is_stopped_could_not_tell() -> None:
+    report = explain(state(ONE, owned()), ClaimSubject("ns", words.MINE), cancelled=lambda: True)
+    assert report.exit_code == 2
+    assert any(isinstance(one, CouldNotTell) for one in report.verdicts)
+
+
+def test_a_node_can_be_named() -> None:
+    cluster = state(ONE, owned(), words.node("other"))
+    subject = ClaimSubject("ns", words.MINE)
+    assert explain(cluster, subject, node=HOME).exit_code == 0
+    assert explain(cluster, subject, node="other").exit_code == 1
+    with pytest.raises(Permanent, match="there is no node x"):
+        explain(cluster, subject, node="x")
+
+
+def test_a_cluster_without_nodes_says_so() -> None:
+    empty = msgspec.structs.replace(state(ONE, owned()), nodes=())
+    report = explain(empty, ClaimSubject("ns", words.MINE))
+    assert report.exit_code == 1
+    assert OtherCondition("the cluster has no nodes", "") in report.verdicts
+
+
+ADMIN = ManifestSubject((words.claim(request(adminAccess=True)),), "ns", "f")
+
+
+def namespace(**labels: str) -> Namespace:
+    return msgspec.convert({"metadata": {"name": "ns", "labels": labels}}, Namespace)
+
+
+def test_admin_access_needs_a_label_that_can_be_read() -> None:
+    refused = explain(state(ONE), ADMIN)
+    assert refused.claims[0].verdicts == (AdminAccessNotAllowed("ns"),)
+    labelled = namespace(**{"resource.kubernetes.io/admin-access": "true"})
+    allowed = msgspec.structs.replace(state(ONE), namespaces=(labelled,))
+    assert explain(allowed, ADMIN).exit_code == 0
+    blind = msgspec.structs.replace(state(ONE), not_read=(gap("namespaces"),))
+    assert explain(blind, ADMIN).exit_code == 2
+    older = msgspec.structs.replace(
+        state(ONE, gates=("DRAAdminAccess",)), kubernetes_version="v1.32.0"
+    )
+    assert explain(older, ADMIN).exit_code == 0
+
+
+def manifest(*documents: Any) -> ManifestSubject:
+    return ManifestSubject(documents, "ns", "f.yaml")
+
+
+def test_workloads_are_explained_by_their_pods() -> None:
+    spec = words.pod()["spec"]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "ns"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {"metadata": {"labels": {"app": "d"}}, "spec": spec},
+        },
+    }
+    spec = spec | {"restartPolicy": "OnFailure"}
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "c"},
+        "spec": {"jobTemplate": {"spec": {"template": {"spec": spec}}}},
+    }
+    for workload, name in ((deployment, "deployment ns/d"), (cron, "cronjob ns/c")):
+        report = explain(
+            state(ONE), manifest(words.claim(), workload, {"apiVersion": "v1", "kind": "Service"})
+        )
+        assert (report.exit_code, report.subject) == (0, name)
+    with pytest.raises(Permanent, match=r"Deployment x: it has no spec\.template"):
+        explain(
+            state(),
+            manifest({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}}),
+        )
+
+
+def test_of_several_pods_the_first_that_is_not_served_is_told() -> None:
+    listed = {"kind": "List", "items": [*words.user("a"), words.claim(request(count=2), name="b")]}
+    report = explain(state(ONE), manifest(listed, words.pod("b")))
+    assert (report.exit_code, report.subject) == (1, "pod ns/b")
+
+
+def test_templates_and_older_versions_are_understood() -> None:
+    assert explain(state(ONE), manifest(words.template())).exit_code == 0
+    flat = {"name": "gpu", "deviceClassName": "gpu"}
+    old = {
+        "apiVersion": "resource.k8s.io/v1beta1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+    }
+    either = {"name": "x", "firstAvailable": [{"name": "y", "deviceClassName": "gpu"}]}
+    spec = {"devices": {"requests": [flat, either]}}
+    report = explain(state(resource_slice(devices(2))), manifest({**old, "spec": spec}))
+    assert [one.name for one in report.claims[0].requests] == ["gpu", "x/y"]
+    assert [one.asks for one in report.claims[0].requests] == ["1 x gpu", "1 x gpu"]
+    nested = {
+        **old,
+        "kind": "ResourceClaimTemplate",
+        "spec": {"spec": {"devices": {"requests": [flat]}}},
+    }
+    assert explain(state(ONE), manifest(nested)).exit_code == 0
+    assert explain(state(ONE), manifest({**old, "spec": {"devices": {}}})).exit_code == 0
+    assert explain(state(ONE), manifest(old)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("text", "a document that is no object but 'text'"),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "there is nothing to explain"),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": 3},
+            "Pod p is malformed: Expected `object`",
+        ),
+    ],
+)
+def test_a_bad_manifest_is_a_sentence(document: Any, message: str) -> None:
+    with pytest.raises(Permanent, match=message):
+        explain(state(), manifest(document))
+
+
+def test_a_template_that_needs_both_kinds_of_devices_is_told_per_node() -> None:
+    resource = f"{words.GPU}/whole"
+    made = words.device_class("extended")
+    made["spec"]["extendedResourceName"] = resource
+    container = {"name": "c", "resources": {"requests": {resource: "1"}}}
+    asking = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container]},
+    }
+    plugin = words.node("plugin") | {"status": {"allocatable": {resource: "1", "pods": "9"}}}
+    cluster = state(ONE, made, plugin)
+    report = explain(cluster, manifest(asking))
+    placed = {group.nodes[0]: len(group.placement) for group in report.nodes}
+    assert (report.exit_code, placed) == (0, {HOME: 1, "plugin": 0})
+
+
+def test_a_node_that_is_not_the_pods_own_is_not_looked_at_and_that_is_said() -> None:
+    elsewhere = words.FLEET[0]
+    fleet = state(ONE, holder("gpu-0", words.MINE), words.node(elsewhere))
+    placed = with_pod(fleet, pod(spec={"nodeName": HOME}))
+    assert explain(placed, MINE, node=HOME).summary == f"scheduled on node {HOME}"
+    assert explain(placed, MINE, node=elsewhere).summary == (
+        f"scheduled on node {HOME}; node {elsewhere} was not looked at, for the pod stays there"
+    )
