@@ -10,11 +10,17 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dra_driver.cel import check, cost, derived, evaluate, generate, parser, types
-from dra_driver.cel.checked import Checked
+from dra_driver.cel import attribute_result as derived
+from dra_driver.cel import types
+from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checking import check
+from dra_driver.cel.costs import estimate as cost
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import PROGRAM, CompileError
+from dra_driver.cel.exact import evaluate
 from dra_driver.cel.failures import PlanError
+from dra_driver.cel.fast import generate
+from dra_driver.cel.syntax import parser
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import MAX_COST, MAX_LENGTH, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute

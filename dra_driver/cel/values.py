@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from dra_driver.cel import golang
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
+from dra_driver.cel.syntax.ast import Uint
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 SECOND = 10**9  # durations count nanoseconds

@@ -13,9 +13,9 @@ import msgspec
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.conditions import FalsePart
-from dra_driver.cel.paths import Path
-from dra_driver.cel.rewrite import guard, written
+from dra_driver.cel.reasons.conditions import FalsePart
+from dra_driver.cel.reasons.paths import Path
+from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.explain.asked import Asked, Body, changed
 from dra_driver.explain.reasons import Chosen, RequestExplained
 from dra_driver.explain.verdict import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.conditions import shown
-from dra_driver.cel.similar import likely, question
+from dra_driver.cel.reasons.conditions import shown
+from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.asked import asked_of, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim

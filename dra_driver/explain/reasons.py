@@ -33,12 +33,12 @@ from dra_driver.allocator.features import (
     PRIORITIZED_LIST,
 )
 from dra_driver.allocator.taints import tolerates
-from dra_driver.cel.conditions import FailingPart, FalsePart
 from dra_driver.cel.errors import CompileError as BadExpression
-from dra_driver.cel.explain import ExplainedSelector
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.paths import Path, value_at
-from dra_driver.cel.similar import meant, question
+from dra_driver.cel.reasons.conditions import FailingPart, FalsePart
+from dra_driver.cel.reasons.paths import Path, value_at
+from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.explain.asked import Asked
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.reach import Reach, described

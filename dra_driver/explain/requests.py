@@ -7,7 +7,7 @@ from itertools import islice
 import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.similar import meant
+from dra_driver.cel.reasons.similar import meant
 from dra_driver.explain import conflict
 from dra_driver.explain.asked import alone
 from dra_driver.explain.change import (

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.ast import Call, Constant, Expr
-from dra_driver.cel.conditions import FalsePart, shown
-from dra_driver.cel.explain import conjuncts
-from dra_driver.cel.paths import Path, path_of, value_at
-from dra_driver.cel.similar import meant
+from dra_driver.cel.reasons.conditions import FalsePart, shown
+from dra_driver.cel.reasons.paths import Path, path_of, value_at
+from dra_driver.cel.reasons.selector import conjuncts
+from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.change import Miss
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.reasons import Chosen, RequestExplained

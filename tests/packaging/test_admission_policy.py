@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.cel import check, evaluate, parser
+from dra_driver.cel.checking import check
 from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.exact import evaluate
+from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name

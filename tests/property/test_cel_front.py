@@ -4,10 +4,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.cel.ast import walk
-from dra_driver.cel.check import Checked, check
+from dra_driver.cel.checking.check import Checked, check
 from dra_driver.cel.errors import CompileError
-from dra_driver.cel.parser import parse
+from dra_driver.cel.syntax.ast import walk
+from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 
 parse("true", Environment())  # makes room for deep trees, which must not happen during a test

@@ -4,10 +4,13 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dra_driver.cel import check, evaluate, generate, parser
+from dra_driver.cel.checking import check
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
+from dra_driver.cel.exact import evaluate
 from dra_driver.cel.failures import EvaluationError, PlanError
+from dra_driver.cel.fast import generate
+from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
 from tests.examples import examples

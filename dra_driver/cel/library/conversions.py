@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 
 from dra_driver.cel import golang, values
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library import times
 from dra_driver.cel.library.operators import signed, unsigned
 from dra_driver.cel.overloads import Overload, Singleton
+from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import Duration, Timestamp, TypeValue
 
 FOLDED = frozenset(

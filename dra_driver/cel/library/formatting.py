@@ -10,9 +10,9 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from dra_driver.cel import golang, values
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.library import conversions
+from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import Timestamp, TypeValue
 
 Clause = Callable[[object], str]

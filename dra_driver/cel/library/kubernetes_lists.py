@@ -8,10 +8,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from dra_driver.cel import values
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.library import operators
 from dra_driver.cel.overloads import Overload
+from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import Duration
 
 _COMPARABLE = {

@@ -7,8 +7,8 @@ Source: cel-go common/types/provider.go.
 """
 
 from dra_driver.cel import values
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import EvaluationError, PlanError
+from dra_driver.cel.syntax.ast import Uint
 
 _DEVICE = "kubernetes.DRADevice"
 _ZEROS: dict[str, object] = {

@@ -10,10 +10,10 @@ import operator
 from collections.abc import Callable, Sized
 
 from dra_driver.cel import values
-from dra_driver.cel.ast import Uint
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.library import times
 from dra_driver.cel.overloads import Singleton
+from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import ConcatenatedList, Duration, MutableList, Timestamp
 
 MAX_ELEMENTS = 2_000_000  # upstream's lists share their parts, so doubling one again and again costs it nothing

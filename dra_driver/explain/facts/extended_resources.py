@@ -11,7 +11,7 @@ k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
 from collections.abc import Iterable, Mapping
 
 from dra_driver.allocator.amounts import amount
-from dra_driver.cel.similar import meant
+from dra_driver.cel.reasons.similar import meant
 from dra_driver.explain.facts.pod_requests import (
     DEVICE_CLASS_PREFIX,
     is_extended,

@@ -16,7 +16,7 @@ from dra_driver.allocator.held import Held, RuleNames, with_taint_rules
 from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.cel.compile import compile_selector
-from dra_driver.cel.explain import ExplainedSelector
+from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra_driver.cel import evaluate
-from dra_driver.cel.check import check
+from dra_driver.cel.checking.check import check
 from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.exact import evaluate
 from dra_driver.cel.failures import EvaluationError, PlanError
-from dra_driver.cel.parser import parse
+from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.versions import MAX_COST, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
 

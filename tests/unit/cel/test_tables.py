@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an expression sees depends on release, gates and on whether it is stored, as measured there."""
 
-from dra_driver.cel.declared import declarations
+from dra_driver.cel.declarations import declarations
 from dra_driver.cel.tables import OLDEST, Macro, Since
 from dra_driver.cel.tables.declarations import MACROS
 from dra_driver.cel.versions import Environment, Features

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.cel.check import check
+from dra_driver.cel.checking.check import check
 from dra_driver.cel.errors import CompileError
-from dra_driver.cel.parser import parse
+from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.versions import Environment, Features
 
 ROWS = [

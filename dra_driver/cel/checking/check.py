@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does an expression make sense: is each name declared, does each function take what it is given, and what comes out?
+
+Each node gets a type; a call gets the overloads that fit it, of which the values choose one when the expression runs. A
+name with dots may be a variable with fields or one long name: the tree that comes out has the latter as one `Identifier`,
+and `optional.none()` as a call without target. What is wrong is noted and checking goes on, so that all is shown.
+Source: cel-go checker/checker.go, checker/env.go.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from dra_driver.cel import types
+from dra_driver.cel.checked_ast import Checked, Reference
+from dra_driver.cel.checking import hints, validate
+from dra_driver.cel.checking.unify import Substitutions, TooManyStepsError, bounded, more_general
+from dra_driver.cel.declarations import Declarations, Overload, declarations
+from dra_driver.cel.errors import Issue, error_of
+from dra_driver.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Constant,
+    Expr,
+    Identifier,
+    ListLiteral,
+    MapEntry,
+    MapLiteral,
+    Parsed,
+    Select,
+    StructField,
+    StructLiteral,
+    Uint,
+)
+from dra_driver.cel.types import Kind, Type
+from dra_driver.cel.versions import Environment
+
+_NAMES_RESOLVED_ANEW = 37  # the minor version with .name behind a loop's name, and list{}
+_SECOND_VARIABLES = 33  # the one that knows the second variable of a loop over dyn
+
+
+__all__ = ["Checked", "Reference", "check"]
+
+Hint = str | Callable[[], str]
+
+
+def check(parsed: Parsed, environment: Environment) -> Checked:
+    """Types and references of an expression. Raises CompileError."""
+    checker = _Checker(parsed, environment)
+    try:
+        return checker.checked()
+    except TooManyStepsError:
+        issue = Issue("the types of the expression are too large to be compared", None)
+        raise error_of(parsed.expression, [*checker.issues, issue]) from None
+
+
+class _Checker:
+    """One check of one expression."""
+
+    def __init__(self, parsed: Parsed, environment: Environment) -> None:
+        self.issues: list[Issue] = []
+        self._parsed = parsed
+        self._environment = environment
+        self._declared: Declarations = declarations(environment)
+        self._known = Substitutions()
+        self._types: dict[int, Type] = {}
+        self._references: dict[int, Reference] = {}
+        self._scopes: list[dict[str, Type]] = []
+        self._parameters = 0
+
+    def checked(self) -> Checked:
+        """The whole expression."""
+        root = self._check(self._parsed.root)
+        if self.issues:
+            raise error_of(self._parsed.expression, self.issues)
+        checked = Checked(replace(self._parsed, root=root), self._final(), self._references)
+        issues = validate.literals(checked)
+        if issues:
+            raise error_of(self._parsed.expression, issues)
+        return checked
+
+    def _final(self) -> dict[int, Type]:
+        """The types with all put in that is known now; many nodes share one type."""
+        resolved: dict[int, Type] = {}
+        final: dict[int, Type] = {}
+        for node, found in self._types.items():
+            if id(found) not in resolved:
+                resolved[id(found)] = self._known.resolved(found, finally_=True)
+            final[node] = resolved[id(found)]
+        return final
+
+    # --- notes
+
+    def _issue(self, node: int, message: str, hint: Hint = "") -> None:
+        self.issues.append(Issue(message, self._parsed.offsets[node], hint))
+
+    def _undeclared(self, node: int, name: str, hint: Hint) -> None:
+        self._issue(node, f"undeclared reference to '{name}' (in container '')", hint)
+        self._types[node] = types.ERROR
+
+    def _mismatch(self, node: int, wanted: Type, found: Type) -> None:
+        message = f"expected type '{wanted}' but found '{found}'"
+        self._issue(node, message, hints.mismatch(wanted, found))
+
+    def _new_parameter(self) -> Type:
+        self._parameters += 1
+        return types.parameter(f"_var{self._parameters - 1}")
+
+    # --- nodes
+
+    def _check(self, node: Expr) -> Expr:
+        """Note the node's type; the node as it is to be evaluated."""
+        checked: Expr = node
+        match node:
+            case Constant():
+                self._types[node.id] = _CONSTANTS[type(node.value)]
+            case Identifier():
+                checked = self._check_identifier(node)
+            case Select():
+                checked = self._check_select(node)
+            case Call():
+                checked = self._check_call(node)
+            case ListLiteral():
+                checked = self._check_list(node)
+            case MapLiteral():
+                checked = self._check_map(node)
+            case StructLiteral():
+                checked = self._check_message(node)
+            case _:
+                checked = self._check_loop(node)
+        return checked
+
+    def _check_all(self, nodes: Sequence[Expr]) -> tuple[Expr, ...]:
+        checked: list[Expr] = []
+        for node in nodes:
+            checked.append(self._check(node))  # noqa: PERF401 - a comprehension would cost a frame per level
+        return tuple(checked)
+
+    # --- names
+
+    def _local(self, name: str) -> Type | None:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def _named(self, name: str, first: str) -> tuple[str, Type] | None:
+        """What a name stands for, and how it is written without doubt; `first` is what comes before its first dot."""
+        bare = name.removeprefix(".")
+        local = self._local(first.removeprefix("."))
+        reachable = self._environment.minor >= _NAMES_RESOLVED_ANEW
+        if local is not None and not (reachable and name.startswith(".")):
+            return (bare, local) if first == name else None
+        found = self._declared.identifiers.get(bare) or self._message_type(bare)
+        if found is None:
+            return None
+        return (f".{bare}" if local is not None else bare), found
+
+    def _message_type(self, name: str) -> Type | None:
+        made = self._declared.messages.get(name) or _KUBERNETES_SCALARS.get(name)
+        return None if made is None else types.type_of(made)
+
+    def _check_identifier(self, node: Identifier) -> Expr:
+        found = self._named(node.name, node.name)
+        if found is None:
+            self._undeclared(node.id, node.name, partial(hints.name, node.name, self._names()))
+            return node
+        return self._refer(node.id, *found)
+
+    def _refer(self, node: int, name: str, found: Type) -> Expr:
+        self._types[node] = found
+        self._references[node] = Reference(name, value=_ENUM_VALUES.get(name.removeprefix(".")))
+        return Identifier(node, name)
+
+    def _names(self) -> list[str]:
+        names = [
+            name for scope in self._scopes for name in scope if not name.startswith(("@", "#"))
+        ]
+        return [*names, *self._declared.identifiers]
+
+    def _check_select(self, node: Select) -> Expr:
+        qualified = None if node.test_only else _qualified(node)
+        if qualified is not None:
+            found = self._named(".".join(qualified), qualified[0])
+            if found is not None:
+                return self._refer(node.id, *found)
+        operand = self._check(node.operand)
+        field = self._field_type(node.id, node.operand, node.field, optional=False)
+        self._types[node.id] = types.BOOL if node.test_only else self._known.resolved(field)
+        if operand is node.operand:
+            return node
+        return Select(node.id, operand, node.field, node.test_only)
+
+    def _field_type(self, node: int, operand: Expr, field: str, *, optional: bool) -> Type:
+        target = self._known.resolved(self._types[operand.id])
+        if types.is_optional(target):
+            target, optional = target.parameters[0], True
+        found = types.DYN
+        match target.kind:
+            case Kind.MAP:
+                found = target.parameters[1]
+            case Kind.STRUCT:
+                found = self._message_field(node, target.name, field)
+            case Kind.PARAMETER:
+                self._known.assignable(types.DYN, target)
+            case Kind.DYN | Kind.ANY | Kind.ERROR:
+                pass
+            case _:
+                message = f"type '{target}' does not support field selection"
+                self._issue(node, message, hints.selection(target, field))
+        return types.optional_of(found) if optional else found
+
+    def _message_field(self, node: int, message: str, field: str) -> Type:
+        fields = self._declared.fields.get(message)
+        if fields is None and message not in self._declared.messages:
+            self._issue(
+                node, f"unexpected failed resolution of '{message}'", hints.no_fields(message)
+            )
+            return types.ERROR
+        if fields is None or field not in fields:
+            self._issue(
+                node, f"undefined field '{field}'", partial(hints.field, field, fields or {})
+            )
+            return types.ERROR
+        return fields[field]
+
+    # --- calls
+
+    def _check_call(self, node: Call) -> Expr:
+        if node.function == "_?._":
+            return self._check_optional_select(node)
+        args = self._check_all(node.args)
+        if node.target is None:
+            return self._resolve(node, node.function.removeprefix("."), None, args)
+        path = _qualified(node.target)
+        if path is not None:
+            name = ".".join([*path, node.function]).removeprefix(".")
+            if name in self._declared.functions:
+                return self._resolve(node, name, None, args)
+        return self._resolve(node, node.function, self._check(node.target), args)
+
+    def _check_optional_select(self, node: Call) -> Expr:
+        operand, field = node.args
+        checked = self._check(operand)
+        name = field.value if isinstance(field, Constant) and isinstance(field.value, str) else ""
+        found = self._field_type(node.id, operand, name, optional=True)
+        self._types[node.id] = self._known.resolved(found)
+        self._references[node.id] = Reference(overload_ids=("select_optional_field",))
+        return Call(node.id, node.function, (checked, field))
+
+    def _resolve(
+        self, node: Call, function: str, target: Expr | None, args: tuple[Expr, ...]
+    ) -> Expr:
+        checked = Call(node.id, function, args, target)
+        overloads = self._declared.functions.get(function)
+        if overloads is None:
+            name = node.function if target is None else function
+            self._undeclared(node.id, name, partial(hints.function, function, self._declared))
+            return checked
+        operands = args if target is None else (target, *args)
+        given = [self._types[operand.id] for operand in operands]
+        if function in ("_&&_", "_||_"):
+            self._check_logic(node.id, overloads[0], operands, given)
+            return checked
+        fitting, result = self._fitting(overloads, given, member=target is not None)
+        if result is None:
+            self._no_overload(
+                node, function, [self._known.resolved(one, finally_=True) for one in given]
+            )
+            return checked
+        self._types[node.id] = result
+        self._references[node.id] = Reference(overload_ids=tuple(fitting))
+        return checked
+
+    def _check_logic(
+        self, node: int, overload: Overload, operands: Sequence[Expr], given: Sequence[Type]
+    ) -> None:
+        self._types[node] = types.BOOL
+        self._references[node] = Reference(overload_ids=(overload.id,))
+        for operand, found in zip(operands, given, strict=True):
+            if not self._known.assignable(found, types.BOOL):
+                self._mismatch(operand.id, types.BOOL, found)
+                self._types[node] = types.ERROR
+
+    def _fitting(
+        self, overloads: Sequence[Overload], given: Sequence[Type], *, member: bool
+    ) -> tuple[list[str], Type | None]:
+        """The overloads that fit, and what the call is: if they disagree, dyn."""
+        fitting: list[str] = []
+        result: Type | None = None
+        for overload in overloads:
+            if overload.member is not member:
+                continue
+            if len(overload.arguments) != len(given):
+                self._parameters += len(overload.parameters)
+                continue
+            arguments, returned = self._instance(overload)
+            if not self._known.all_assignable(given, arguments):
+                continue
+            fitting.append(overload.id)
+            found = self._known.resolved(returned)
+            if result is None:
+                result = found
+            elif not types.is_dyn(result) and found != result:
+                result = types.DYN
+        return fitting, result
+
+    def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
+        """The overload with parameters of its own."""
+        if not overload.parameters:
+            return overload.arguments, overload.result
+        fresh = {name: self._new_parameter() for name in overload.parameters}
+        arguments = [types.renamed(argument, fresh) for argument in overload.arguments]
+        return arguments, types.renamed(overload.result, fresh)
+
+    def _no_overload(self, node: Call, function: str, given: Sequence[Type]) -> None:
+        self._types[node.id] = types.ERROR
+        member = node.target is not None and function == node.function
+        head = f"{given[0]}." if member else ""
+        applied = f"{head}({', '.join([str(one) for one in given[member:]])})"
+        message = f"found no matching overload for '{function}' applied to '{applied}'"
+        self._issue(node.id, message, partial(hints.overload, function, given, self._declared))
+
+    # --- literals
+
+    def _joined(self, before: Type | None, found: Type) -> Type:
+        """The type of elements so far and one more; if they differ, dyn, which `validate` refuses."""
+        if before is None:
+            return found
+        if self._known.assignable(before, found):
+            return more_general(before, found)
+        return types.DYN
+
+    def _optional_element(self, node: Expr) -> Type:
+        """What an element marked with ? adds: the optional's value."""
+        found = self._types[node.id]
+        if types.is_optional(found):
+            return found.parameters[0]
+        if not types.is_dyn(found):
+            self._mismatch(node.id, types.optional_of(found), found)
+        return found
+
+    def _check_list(self, node: ListLiteral) -> Expr:
+        element: Type | None = None
+        checked: list[Expr] = []
+        for index, one in enumerate(node.elements):
+            checked.append(self._check(one))
+            optional = index in node.optional_indices
+            found = self._optional_element(one) if optional else self._types[one.id]
+            element = self._joined(element, found)
+        self._types[node.id] = bounded(types.list_of(element or self._new_parameter()))
+        return ListLiteral(node.id, tuple(checked), node.optional_indices)
+
+    def _check_map(self, node: MapLiteral) -> Expr:
+        key: Type | None = None
+        value: Type | None = None
+        entries: list[MapEntry] = []
+        for entry in node.entries:
+            checked_key = self._check(entry.key)
+            key = self._joined(key, self._types[entry.key.id])
+            checked_value = self._check(entry.value)
+            optional = entry.optional
+            found = self._optional_element(entry.value) if optional else self._types[entry.value.id]
+            value = self._joined(value, found)
+            entries.append(MapEntry(entry.id, checked_key, checked_value, entry.optional))
+        if key is None or value is None:
+            key, value = self._new_parameter(), self._new_parameter()
+        self._types[node.id] = bounded(types.map_of(key, value))
+        return MapLiteral(node.id, tuple(entries))
+
+    def _check_message(self, node: StructLiteral) -> Expr:
+        name = node.type_name.removeprefix(".")
+        made = self._made(node, name)
+        if made is None:
+            return node
+        self._references[node.id] = Reference(name)
+        self._types[node.id] = made
+        fields: list[StructField] = []
+        for field in node.fields:
+            fields.append(replace(field, value=self._check(field.value)))
+            self._check_message_field(_PROTOBUF_NAMES.get(made.kind, made.name), field)
+        return replace(node, type_name=name, fields=tuple(fields))
+
+    def _made(self, node: StructLiteral, name: str) -> Type | None:
+        found = self._message_type(name) or self._declared.identifiers.get(name)
+        if found is None or found.kind is not Kind.TYPE or not found.parameters:
+            hint = partial(hints.name, name, self._declared.messages)
+            self._undeclared(node.id, node.type_name, hint)
+            return None
+        made = found.parameters[0]
+        plain_names = self._environment.minor >= _NAMES_RESOLVED_ANEW
+        is_json = made in _JSON and (plain_names or "." in name)
+        if made.kind in _MESSAGE_KINDS or made.wrapper or is_json:
+            return made
+        self._issue(node.id, f"'{made.name}' is not a message type")
+        return types.ERROR
+
+    def _check_message_field(self, message: str, field: StructField) -> None:
+        wanted = self._message_field(field.id, message, field.name)
+        found = self._types[field.value.id]
+        if field.optional:
+            found = self._optional_element(field.value)
+        if not self._known.assignable(wanted, found):
+            self._issue(
+                field.id,
+                f"expected type of field '{field.name}' is '{wanted}' but provided type is"
+                f" '{found}'",
+            )
+
+    # --- loops
+
+    def _check_loop(self, node: Comprehension) -> Expr:
+        over = self._check(node.iter_range)
+        start = self._check(node.accu_init)
+        accumulator = self._types[node.accu_init.id]
+        variables = self._loop_variables(node)
+        self._scopes += [{node.accu_var: accumulator}, variables]
+        condition = self._check(node.loop_condition)
+        self._assert_type(node.loop_condition, types.BOOL)
+        step = self._check(node.loop_step)
+        self._assert_type(node.loop_step, accumulator)
+        self._scopes.pop()
+        result = self._check(node.result)
+        self._scopes.pop()
+        self._types[node.id] = self._known.resolved(self._types[node.result.id])
+        return replace(
+            node,
+            iter_range=over,
+            accu_init=start,
+            loop_condition=condition,
+            loop_step=step,
+            result=result,
+        )
+
+    def _loop_variables(self, node: Comprehension) -> dict[str, Type]:
+        over = self._known.resolved(self._types[node.iter_range.id])
+        match over.kind:
+            case Kind.LIST:
+                first, second = types.INT, over.parameters[0]
+            case Kind.MAP:
+                first, second = over.parameters
+            case Kind.DYN | Kind.ERROR | Kind.PARAMETER:
+                self._known.assignable(types.DYN, over)
+                first, second = types.DYN, self._second(types.DYN)
+            case _:
+                message = (
+                    f"expression of type '{over}' cannot be range of a comprehension"
+                    " (must be list, map, or dynamic)"
+                )
+                self._issue(node.iter_range.id, message, hints.range_(over))
+                first, second = types.ERROR, self._second(types.ERROR)
+        if node.iter_var2:
+            return {node.iter_var2: second, node.iter_var: first}
+        return {node.iter_var: over.parameters[0] if over.kind is Kind.LIST else first}
+
+    def _second(self, same: Type) -> Type:
+        """What a loop's second variable is if the first is dyn: the same, which 1.32 forgot to say."""
+        return same if self._environment.minor >= _SECOND_VARIABLES else types.UNSPECIFIED
+
+    def _assert_type(self, node: Expr, wanted: Type) -> None:
+        found = self._types[node.id]
+        if not self._known.assignable(wanted, found):
+            self._mismatch(node.id, wanted, found)
+
+
+def _qualified(node: Expr) -> list[str] | None:
+    """The parts of a name with dots, if the node is nothing else."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test_only:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Identifier):
+        return None
+    return [node.name, *reversed(parts)]
+
+
+_ENUM_VALUES = {"google.protobuf.NullValue.NULL_VALUE": 0}
+_CONSTANTS: dict[type, Type] = {
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    type(None): types.NULL,
+}
+# Kubernetes declares its own names of simple types as if they were messages; nothing can be made of them.
+_KUBERNETES_SCALARS = {"duration": types.DURATION, "timestamp": types.TIMESTAMP}
+_MESSAGE_KINDS = frozenset(
+    {Kind.STRUCT, Kind.ANY, Kind.TIMESTAMP, Kind.DURATION, Kind.DYN, Kind.NULL}
+)
+_JSON = (types.list_of(types.DYN), types.map_of(types.STRING, types.DYN))
+_PROTOBUF_NAMES = {
+    Kind.ANY: "google.protobuf.Any",
+    Kind.BOOL: "google.protobuf.BoolValue",
+    Kind.BYTES: "google.protobuf.BytesValue",
+    Kind.DOUBLE: "google.protobuf.DoubleValue",
+    Kind.DURATION: "google.protobuf.Duration",
+    Kind.DYN: "google.protobuf.Value",
+    Kind.INT: "google.protobuf.Int64Value",
+    Kind.LIST: "google.protobuf.ListValue",
+    Kind.NULL: "google.protobuf.NullValue",
+    Kind.MAP: "google.protobuf.Struct",
+    Kind.STRING: "google.protobuf.StringValue",
+    Kind.TIMESTAMP: "google.protobuf.Timestamp",
+    Kind.UINT: "google.protobuf.UInt64Value",
+}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a call of a function of cel-go cost at most?
+
+A rule gives the cost of the call alone (its arguments are added by whoever asks) and, where it can, the size of the
+result. The rules of the list extensions go by overload and come before everything else; those of the standard library come
+last, and what no rule knows costs 1. Between them stand the rules of Kubernetes, in kubernetes_costs.py.
+Sources: cel-go checker/cost.go, ext/lists.go, ext/sets.go.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dra_driver.cel.costs.bounds import LARGEST, ONE, UNKNOWN, Bounds, fixed, wrapped
+from dra_driver.cel.costs.sizes import Path, size_at
+from dra_driver.cel.syntax.ast import Constant, Expr
+from dra_driver.cel.types import Type
+
+TRAVERSAL = 0.1  # of one character or byte
+NEW_LIST = 10
+_REGEX = 0.25  # of one character of a pattern
+
+
+@dataclass(slots=True)
+class Operand:
+    """A target or an argument; `size` is what is known of it from the expression and the declarations."""
+
+    expr: Expr | None
+    type: Type
+    path: Path | None
+    size: Bounds | None
+
+    @property
+    def known_size(self) -> Bounds:
+        """The size, or that nothing is known."""
+        return self.size or size_at(self.path) or UNKNOWN
+
+
+@dataclass(slots=True)
+class Site:
+    """A call, and what its operands are."""
+
+    function: str
+    overload: str
+    target: Operand | None
+    args: list[Operand]
+
+    @property
+    def first(self) -> Operand:
+        """What is worked on: the target of a member, else the first argument."""
+        return self.target or self.args[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a call costs, and how large its result is, if that is known."""
+
+    cost: Bounds
+    size: Bounds | None = None
+
+
+Rule = Callable[[Site], Estimate | None]
+
+
+# --- cel-go's extensions ----------------------------------------------------------------------------------------------
+
+
+def extension(site: Site) -> Estimate | None:
+    """By the rules of the list and set extensions, if one holds."""
+    name = site.overload
+    if name in _SETS:
+        both = site.args[0].known_size * site.args[1].known_size
+        return Estimate(both.scaled(_SETS[name]) + ONE)
+    if name.startswith("list_") and name.endswith(("_sort", "_sortByAssociatedKeys")):
+        factor = 2.0 + (TRAVERSAL if name.split("_")[1] in {"string", "bytes"} else 0.0)
+        keys = site.args[0] if site.args else site.first
+        return _new_list(keys.known_size * keys.known_size, factor)
+    rule = _LISTS.get(name)
+    return rule(site) if rule is not None else None
+
+
+def _new_list(size: Bounds, factor: float = 1.0) -> Estimate:
+    return Estimate(size.scaled(factor) + ONE + fixed(NEW_LIST), size)
+
+
+def _slice(site: Site) -> Estimate:
+    begin = _literal(site.args[0], otherwise=0)
+    end = _literal(site.args[1], otherwise=site.first.known_size.high)
+    return _new_list(fixed(wrapped(end - begin)))
+
+
+def _flatten(site: Site) -> Estimate:
+    depth = _literal(site.args[0], otherwise=LARGEST) if site.args else 1
+    return _new_list(site.first.known_size, float(depth))
+
+
+def _distinct(site: Site) -> Estimate:
+    size = site.first.known_size
+    return _new_list(size * size, 2.0)
+
+
+def _literal(operand: Operand, *, otherwise: int) -> int:
+    """The value of an int literal, but no less than 0."""
+    expr = operand.expr
+    if isinstance(expr, Constant) and type(expr.value) is int:
+        return max(expr.value, 0)
+    return otherwise
+
+
+_SETS = {
+    "list_sets_contains_list": 1.0,
+    "list_sets_intersects_list": 1.0,
+    "list_sets_equivalent_list": 2.0,
+}
+_LISTS: dict[str, Rule] = {
+    "list_slice": _slice,
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    "list_reverse": lambda site: _new_list(site.first.known_size),
+    "list_distinct": _distinct,
+    "lists_range": lambda site: _new_list(fixed(_literal(site.args[0], otherwise=LARGEST))),
+}
+
+
+# --- the standard library ---------------------------------------------------------------------------------------------
+
+
+def standard(site: Site, size: Callable[[Operand], Bounds]) -> Estimate:
+    """By the rules of the standard library, with what `size` says of the operands."""
+    rule = _STANDARD.get(site.overload)
+    return Estimate(ONE) if rule is None else rule(site, size)
+
+
+def search(text: Bounds, pattern: Bounds) -> Bounds:
+    """Searching for a pattern, also in an empty text."""
+    return (text + ONE).scaled(TRAVERSAL) * pattern.scaled(_REGEX)
+
+
+_Sizes = Callable[[Operand], Bounds]
+
+
+def _format(site: Site, size: _Sizes) -> Estimate:
+    return Estimate(size(site.first).scaled(TRAVERSAL))
+
+
+def _to_bytes(site: Site, size: _Sizes) -> Estimate:
+    text = size(site.args[0])
+    return Estimate(text.scaled(TRAVERSAL), Bounds(text.low, wrapped(4 * text.high)))
+
+
+def _to_text(site: Site, size: _Sizes) -> Estimate:
+    content = size(site.args[0])
+    return Estimate(content.scaled(TRAVERSAL), Bounds(content.low // 4, content.high))
+
+
+def _quote(site: Site, size: _Sizes) -> Estimate:
+    text = size(site.args[0])
+    longest = wrapped(2 * text.high + 2)
+    return Estimate(text.scaled(TRAVERSAL), Bounds(wrapped(text.low + 2), longest))
+
+
+def _at_an_end(site: Site, size: _Sizes) -> Estimate:
+    return Estimate(size(site.args[0]).scaled(TRAVERSAL))
+
+
+def _in_list(site: Site, size: _Sizes) -> Estimate:
+    return Estimate(size(site.args[1]).scaled(1))
+
+
+def _matches(site: Site, size: _Sizes) -> Estimate:
+    return Estimate(search(size(site.first), size(site.args[-1])))
+
+
+def _contains(site: Site, size: _Sizes) -> Estimate:
+    text, part = size(site.first), size(site.args[0])
+    return Estimate(text.scaled(TRAVERSAL) * part.scaled(TRAVERSAL))
+
+
+def _concatenate(site: Site, size: _Sizes) -> Estimate:
+    both = size(site.args[0]) + size(site.args[1])
+    if site.overload == "add_list":
+        return Estimate(ONE, both)
+    return Estimate(both.scaled(TRAVERSAL), both)
+
+
+def _compare(site: Site, size: _Sizes) -> Estimate:
+    shorter = min(size(operand).high for operand in site.args)
+    return Estimate(Bounds(min(1, shorter), shorter).scaled(TRAVERSAL))
+
+
+_ORDERS = ("less", "greater", "less_equals", "greater_equals")
+_STANDARD: Mapping[str, Callable[[Site, _Sizes], Estimate]] = {
+    "string_format": _format,
+    "string_to_bytes": _to_bytes,
+    "bytes_to_string": _to_text,
+    "strings_quote": _quote,
+    "starts_with_string": _at_an_end,
+    "ends_with_string": _at_an_end,
+    "in_list": _in_list,
+    "matches": _matches,
+    "matches_string": _matches,
+    "contains_string": _contains,
+    "add_string": _concatenate,
+    "add_bytes": _concatenate,
+    "add_list": _concatenate,
+    "equals": _compare,
+    "not_equals": _compare,
+} | {f"{order}_{kind}": _compare for order in _ORDERS for kind in ("string", "bytes")}

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How expensive can an expression become?
+
+The API server refuses an expression whose cost may exceed a limit, whatever the devices are. The estimate walks the
+tree from the leaves: each node costs something, loops multiply by the size of what they run over, and sizes come from the
+literals, the declarations of `device` (by the path that led to a value) and the rules for functions. The unit is about
+50 ns of a slow processor; what counts is that the number is the API server's, so its order of evaluation is kept as well.
+Source: cel-go checker/cost.go (0.23 and later; what 0.22 did differently is in `_FirstWalk`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.costs.bounds import EMPTY, ONE, UNKNOWN, ZERO, Bounds, fixed, total
+from dra_driver.cel.costs.call_estimates import Estimate, Operand, Site, extension, standard
+from dra_driver.cel.costs.kubernetes_estimates import kubernetes
+from dra_driver.cel.costs.sizes import Path, size_at
+from dra_driver.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Constant,
+    Expr,
+    Identifier,
+    ListLiteral,
+    MapLiteral,
+    Select,
+    StructLiteral,
+)
+from dra_driver.cel.types import DYN, Kind, Type, is_optional
+from dra_driver.cel.versions import Environment
+
+_LIST, _MAP, _STRUCT = fixed(10), fixed(30), fixed(40)
+_ACCUMULATORS = ("__result__", "@result")
+_SCALARS = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
+_WITH_FIELDS = frozenset({Kind.MAP, Kind.STRUCT, Kind.PARAMETER})
+_INDEX = {"index_list": "@items", "index_map": "@values"}
+_TURNS = {Kind.LIST: "@items", Kind.MAP: "@keys"}
+_CONCATENATIONS = frozenset({"add_string", "add_bytes", "add_list"})
+_FIRST_RELEASE = 32  # cel-go 0.22
+_GLOBAL_MATCHES = 37  # since cel-go 0.29 it costs what the member costs
+
+
+def cost(checked: Checked, environment: Environment) -> Bounds:
+    """What evaluating the expression costs at least and at most."""
+    walk = _FirstWalk if environment.minor <= _FIRST_RELEASE else _Walk
+    return walk(checked, environment).cost(checked.parsed.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """What is known of the keys (of a list: 1) and the values of a literal."""
+
+    of_list: bool
+    key: Bounds
+    value: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """A variable of cel.bind or of a comprehension."""
+
+    path: Path | None
+    size: Bounds | None
+    entries: _Entries | None = None
+
+
+@dataclass(slots=True)
+class _Walk:
+    checked: Checked
+    environment: Environment
+    paths: dict[int, Path | None] = field(default_factory=dict)
+    locals: dict[str, list[_Local]] = field(default_factory=dict)
+    sizes: dict[int, Bounds] = field(default_factory=dict)
+    entries: dict[int, _Entries] = field(default_factory=dict)
+
+    # --- costs
+
+    def cost(self, expr: Expr) -> Bounds:
+        cost = ZERO
+        match expr:
+            case Constant():
+                pass
+            case Identifier():
+                cost = self._identifier(expr)
+            case Select():
+                cost = self._select(expr)
+            case Call():
+                cost = self._call(expr)
+            case ListLiteral():
+                cost = self._list(expr)
+            case MapLiteral():
+                cost = self._map(expr)
+            case StructLiteral():
+                cost = total([self.cost(given.value) for given in expr.fields]) + _STRUCT
+            case _:
+                cost = self._bind(expr) if _binds(expr) else self._comprehension(expr)
+        return cost
+
+    def _identifier(self, expr: Identifier) -> Bounds:
+        local = self._local(expr.name)
+        self.paths[expr.id] = Path(expr.name) if local is None else local.path
+        return ONE
+
+    def _select(self, expr: Select) -> Bounds:
+        cost = self.cost(expr.operand)
+        if expr.test_only:
+            return cost
+        if self._type(expr.operand).kind in _WITH_FIELDS:
+            cost += ONE
+        self.paths[expr.id] = (self._path(expr.operand) or Path()).then(expr.field)
+        return cost
+
+    def _list(self, expr: ListLiteral) -> Bounds:
+        cost, item = ZERO, EMPTY if expr.elements else ZERO
+        for element in expr.elements:
+            cost += self.cost(element)
+            item |= self.size(element) or UNKNOWN
+        self.entries[expr.id] = _Entries(of_list=True, key=ONE, value=item)
+        return cost + _LIST
+
+    def _map(self, expr: MapLiteral) -> Bounds:
+        cost = ZERO
+        key = value = EMPTY if expr.entries else ZERO
+        for entry in expr.entries:
+            cost += self.cost(entry.key) + self.cost(entry.value)
+            key |= self.size(entry.key) or UNKNOWN
+            value |= self.size(entry.value) or UNKNOWN
+        self.entries[expr.id] = _Entries(of_list=False, key=key, value=value)
+        return cost + _MAP
+
+    def _bind(self, expr: Comprehension) -> Bounds:
+        cost = self.cost(expr.iter_range) + self.cost(expr.accu_init)
+        self._open(expr.accu_var, self._bound_to(expr.accu_init))
+        cost += self.cost(expr.result)
+        self._close(expr.accu_var)
+        self._keep(expr, self.size(expr.result), self._entries(expr.result))
+        return cost
+
+    def _comprehension(self, expr: Comprehension) -> Bounds:
+        cost = self.cost(expr.iter_range) + self.cost(expr.accu_init)
+        self._open(expr.accu_var, self._bound_to(expr.accu_init))
+        if expr.iter_var2:
+            self._open(expr.iter_var, self._keys_of(expr.iter_range))
+            self._open(expr.iter_var2, self._values_of(expr.iter_range))
+        elif self._is_list(expr.iter_range):
+            self._open(expr.iter_var, self._values_of(expr.iter_range))
+        else:
+            self._open(expr.iter_var, self._keys_of(expr.iter_range))
+        turn = self.cost(expr.loop_condition) + self.cost(expr.loop_step)
+        self._close(expr.iter_var)
+        if expr.iter_var2:
+            self._close(expr.iter_var2)
+        cost += self.cost(expr.result)
+        self._close(expr.accu_var)
+        turns = self.size(expr.iter_range) or UNKNOWN
+        if isinstance(expr.accu_init, Constant):
+            self._keep(expr, self.size(expr.accu_init))
+        elif isinstance(expr.accu_init, ListLiteral | MapLiteral):
+            self._keep(expr, turns, self._entries(expr.loop_step))
+        return cost + turns * turn
+
+    def _call(self, expr: Call) -> Bounds:
+        return self._dyn(expr) if expr.function == "dyn" else self._plain_call(expr)
+
+    def _plain_call(self, expr: Call) -> Bounds:
+        costs, args = [], []
+        for arg in expr.args:
+            costs.append(self.cost(arg))
+            args.append(self._operand(arg))
+        cost, target = ZERO, None
+        if expr.target is not None:
+            cost, target = self.cost(expr.target), self._operand(expr.target)
+        return cost + self._overloads(expr, Site(expr.function, "", target, args), costs)
+
+    def _dyn(self, expr: Call) -> Bounds:
+        """Only tells the checker to look away: what is known of the argument stays known."""
+        cost = self.cost(expr.args[0])
+        self._keep(expr, self.size(expr.args[0]), self._entries(expr.args[0]))
+        return cost + ONE
+
+    def _overloads(self, expr: Call, site: Site, costs: list[Bounds]) -> Bounds:
+        """Which overload it will be the types may leave open; the estimate covers all that are left."""
+        cost, size = EMPTY, None
+        for overload in self.checked.references[expr.id].overload_ids:
+            found = self._overload(expr, replace(site, overload=overload), costs)
+            cost |= found.cost
+            if found.size is not None:
+                size = found.size if size is None else size | found.size
+            if overload in _INDEX:
+                size = self._index(expr, _INDEX[overload])
+            if size is None:
+                size = self.size(expr)
+        self._keep(expr, size)
+        return cost
+
+    def _overload(self, expr: Call, site: Site, costs: list[Bounds]) -> Estimate:
+        found = extension(site) or kubernetes(site, self.environment)
+        if found is not None:
+            return Estimate(found.cost + total(costs), found.size)
+        if site.overload in {"logical_and", "logical_or"}:
+            return Estimate(Bounds(costs[0].low, total(costs).high))
+        if site.overload == "conditional":
+            return self._conditional(expr, site, costs)
+        if site.overload in _CONCATENATIONS:
+            self._keep(expr, None, self._united(expr.args))
+        if site.overload == "matches" and self.environment.minor < _GLOBAL_MATCHES:
+            return Estimate(ONE + total(costs))
+        found = standard(site, self._size_of)
+        return Estimate(found.cost + total(costs), found.size)
+
+    def _conditional(self, expr: Call, site: Site, costs: list[Bounds]) -> Estimate:
+        size = self._size_of(site.args[1]) | self._size_of(site.args[2])
+        self._keep(expr, None, self._united(expr.args[1:]))
+        return Estimate(costs[0] + (costs[1] | costs[2]), size)
+
+    def _index(self, expr: Call, step: str) -> Bounds | None:
+        self.paths[expr.id] = (self._path(expr.args[0]) or Path()).then(step)
+        entries = self._entries(expr.args[0])
+        return None if entries is None else entries.value
+
+    # --- sizes
+
+    def size(self, expr: Expr) -> Bounds | None:
+        """What is known of the size of a node that was visited."""
+        if expr.id in self.sizes:
+            return self.sizes[expr.id]
+        written = _written_size(expr)
+        if written is not None:
+            return written
+        declared = size_at(self._path(expr))
+        if declared is not None:
+            self.sizes[expr.id] = declared
+            return declared
+        if _scalar(self._type(expr)):
+            return ONE
+        local = self._local(expr.name) if isinstance(expr, Identifier) else None
+        return None if local is None else local.size
+
+    def _size_of(self, operand: Operand) -> Bounds:
+        return operand.size or UNKNOWN
+
+    def _keep(self, expr: Expr, size: Bounds | None, entries: _Entries | None = None) -> None:
+        if size is not None:
+            self.sizes[expr.id] = size
+        if entries is not None:
+            self.entries[expr.id] = entries
+
+    def _entries(self, expr: Expr) -> _Entries | None:
+        if expr.id in self.entries:
+            return self.entries[expr.id]
+        local = self._local(expr.name) if isinstance(expr, Identifier) else None
+        return None if local is None else local.entries
+
+    def _united(self, pair: Sequence[Expr]) -> _Entries | None:
+        first, second = map(self._entries, pair)
+        if first is None or second is None:
+            return None
+        return _Entries(first.of_list, first.key | second.key, first.value | second.value)
+
+    def _operand(self, expr: Expr) -> Operand:
+        path = self._path(expr)
+        if path is not None and path.names[0] in _ACCUMULATORS:
+            path = None
+        return Operand(expr, self._type(expr), path, self.size(expr))
+
+    def _type(self, expr: Expr) -> Type:
+        return self.checked.types.get(expr.id, DYN)
+
+    # --- paths and variables
+
+    def _path(self, expr: Expr) -> Path | None:
+        local = self._local(expr.name) if isinstance(expr, Identifier) else None
+        return self.paths.get(expr.id) if local is None else local.path
+
+    def _local(self, name: str) -> _Local | None:
+        stack = self.locals.get(name)
+        return stack[-1] if stack else None
+
+    def _open(self, name: str, local: _Local) -> None:
+        self.locals.setdefault(name, []).append(local)
+
+    def _close(self, name: str) -> None:
+        self.locals[name].pop()
+
+    def _bound_to(self, expr: Expr) -> _Local:
+        return _Local(self._path(expr), self.size(expr), self._entries(expr))
+
+    def _is_list(self, expr: Expr) -> bool:
+        entries = self._entries(expr)
+        return self._type(expr).kind is Kind.LIST if entries is None else entries.of_list
+
+    def _keys_of(self, expr: Expr) -> _Local:
+        entries = self._entries(expr)
+        path = self._path(expr) or Path()
+        step = "@indices" if self._is_list(expr) else "@keys"
+        return _Local(path.then(step), None if entries is None else entries.key)
+
+    def _values_of(self, expr: Expr) -> _Local:
+        entries = self._entries(expr)
+        path = self._path(expr) or Path()
+        step = "@items" if self._is_list(expr) else "@values"
+        return _Local(path.then(step), None if entries is None else entries.value)
+
+
+@dataclass(slots=True)
+class _FirstWalk(_Walk):
+    """As cel-go 0.22 estimates: nothing is known of entries of literals, nor of variables but those of loops."""
+
+    ranges: dict[str, list[Expr]] = field(default_factory=dict)
+
+    def size(self, expr: Expr) -> Bounds | None:
+        return self.sizes.get(expr.id) or _written_size(expr)
+
+    def _size_of(self, operand: Operand) -> Bounds:
+        known = operand.size or size_at(operand.path)
+        return known or (ONE if operand.type.kind in _SCALARS else UNKNOWN)
+
+    def _bind(self, expr: Comprehension) -> Bounds:
+        return self._comprehension(expr)
+
+    def _comprehension(self, expr: Comprehension) -> Bounds:
+        cost = self.cost(expr.iter_range) + self.cost(expr.accu_init)
+        ranges = self.ranges.setdefault(expr.iter_var, [])
+        ranges.append(expr.iter_range)
+        turn = self.cost(expr.loop_condition) + self.cost(expr.loop_step)
+        ranges.pop()
+        cost += self.cost(expr.result)
+        turns = self._size_of(self._operand(expr.iter_range))
+        self._keep(expr, turns)
+        return cost + turns * turn
+
+    def _dyn(self, expr: Call) -> Bounds:
+        return self._plain_call(expr)
+
+    def _identifier(self, expr: Identifier) -> Bounds:
+        ranges = self.ranges.get(expr.name)
+        if not ranges:
+            self.paths[expr.id] = Path(expr.name)
+        elif self._type(ranges[-1]).kind in _TURNS:
+            path = self.paths.get(ranges[-1].id) or Path()
+            self.paths[expr.id] = path.then(_TURNS[self._type(ranges[-1]).kind])
+        return ONE
+
+
+def _binds(expr: Comprehension) -> bool:
+    """Whether it is what cel.bind is expanded to: a loop over nothing."""
+    return (
+        isinstance(expr.iter_range, ListLiteral)
+        and not expr.iter_range.elements
+        and isinstance(expr.loop_condition, Constant)
+        and expr.loop_condition.value is False
+        and expr.accu_var != _ACCUMULATORS[0]
+    )
+
+
+def _written_size(expr: Expr) -> Bounds | None:
+    match expr:
+        case Constant(value=str() | bytes() as text):
+            return fixed(len(text))
+        case Constant():
+            return ONE
+        case ListLiteral():
+            return fixed(len(expr.elements))
+        case MapLiteral():
+            return fixed(len(expr.entries))
+        case _:
+            return None
+
+
+def _scalar(type_: Type) -> bool:
+    return _scalar(type_.parameters[0]) if is_optional(type_) else type_.kind in _SCALARS

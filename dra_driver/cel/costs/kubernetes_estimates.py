@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a call of a function cost at most, in the book of Kubernetes?
+
+The rules go by the name of the function alone, so that a function of cel-go with the same name as one of Kubernetes follows
+them as well. Any change of a rule changes what the API server accepts, which is why there are so few between releases.
+Source: k8s.io/apiserver pkg/cel/library/cost.go.
+"""
+
+from dra_driver.cel.costs.bounds import LARGEST, ONE, ZERO, Bounds, fixed, quotient, wrapped
+from dra_driver.cel.costs.call_estimates import (
+    NEW_LIST,
+    TRAVERSAL,
+    Estimate,
+    Operand,
+    Rule,
+    Site,
+    search,
+)
+from dra_driver.cel.costs.sizes import Path
+from dra_driver.cel.syntax.ast import Constant
+from dra_driver.cel.types import Kind
+from dra_driver.cel.versions import Environment
+
+_AUTHORIZATION_CHECK = 350_000
+_MOST_INCLUDED = 48  # entries of a list attribute
+_FORMAT_PATTERN = 32.0  # of the longest pattern, 128 characters
+_LONGEST_FORMAT = 64
+_IP_BYTES = Bounds(4, 16)
+_AUTHORIZATION_TYPES = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+_AUTHORIZATION = (
+    "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name",
+    "allowed", "reason", "error", "errored",
+)  # fmt: skip
+_ADDRESSES = (
+    "masked", "prefixLength", "family", "isUnspecified", "isLoopback",
+    "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast",
+)  # fmt: skip
+_NUMBERS = (
+    "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan",
+    "compareTo", "add", "sub", "major", "minor", "patch",
+)  # fmt: skip
+_URLS_AND_FORMATS = (
+    "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery", "format.named",
+)  # fmt: skip
+
+
+def kubernetes(site: Site, environment: Environment) -> Estimate | None:
+    """By the rules of Kubernetes at this release, if one holds."""
+    if environment.minor < _RULE_SINCE.get(site.function, 0):
+        return None
+    if site.overload == _OWN_INCLUDES:
+        return Estimate(Bounds(0, _MOST_INCLUDED))
+    rule = _KUBERNETES.get(site.function)
+    return rule(site) if rule is not None else None
+
+
+def _nominal(site: Site) -> Estimate:  # noqa: ARG001  a rule like the others
+    return Estimate(ONE)
+
+
+def _read(site: Site) -> Estimate:
+    """Parsing a text."""
+    return Estimate(site.args[0].known_size.scaled(TRAVERSAL))
+
+
+def _read_twice(site: Site) -> Estimate:
+    return Estimate(site.args[0].known_size.scaled(2 * TRAVERSAL))
+
+
+def _ip(site: Site) -> Estimate:
+    return Estimate(ONE) if site.overload == "cidr_ip" else _read(site)
+
+
+def _transformed(site: Site) -> Estimate:
+    size = site.first.known_size
+    return Estimate(size.scaled(TRAVERSAL), size)
+
+
+def _over_elements(site: Site) -> Estimate:
+    """Each element once, and texts character by character; a text instead of a list is read once."""
+    target = site.first
+    element = _element(target)
+    if element is not None:
+        each = ONE
+        if element.type.kind in {Kind.STRING, Kind.BYTES}:
+            each += element.known_size.scaled(TRAVERSAL)
+        return Estimate(target.known_size * each)
+    if site.function == "includes":
+        return Estimate(target.known_size)
+    return Estimate(target.known_size.scaled(TRAVERSAL))
+
+
+def _element(operand: Operand) -> Operand | None:
+    """What stands for each element of a list."""
+    if not operand.type.parameters:
+        return None
+    path = None if operand.path is None else Path(*operand.path.names, "@items")
+    return Operand(None, operand.type.parameters[0], path, None)
+
+
+def _replace(site: Site) -> Estimate:
+    size, old, new = (operand.known_size for operand in (site.first, *site.args[:2]))
+    retained_most = most = retained_least = least = 0
+    if old.low == 0:  # the new text may stand around every character
+        most, retained_most = min(size.high + 1, LARGEST), size.high
+    elif new.high <= old.low:
+        retained_most = size.high
+    else:
+        most = quotient(size.high, old.low)
+    if old.high == 0:
+        least, retained_least = min(size.low + 1, LARGEST), size.low
+    elif old.high <= new.low:
+        retained_least = size.low
+    else:
+        least = quotient(size.low, old.high)
+    result = Bounds(least, most) * new + Bounds(retained_least, retained_most)
+    return Estimate(size.scaled(2 * TRAVERSAL), result)
+
+
+def _split(site: Site) -> Estimate:
+    size = site.first.known_size
+    most = size.high
+    limit = site.args[1].expr if len(site.args) > 1 else None
+    if isinstance(limit, Constant) and type(limit.value) is int:
+        most = wrapped(limit.value)
+    return Estimate(size.scaled(2 * TRAVERSAL), Bounds(0, most))
+
+
+def _join(site: Site) -> Estimate:
+    count = site.first.known_size
+    element = _element(site.first)
+    size = count * element.known_size if element is not None else ZERO
+    if site.args:
+        separators = Bounds(max(count.low - 1, 0), max(count.high - 1, 0))
+        size += site.args[0].known_size * separators
+    return Estimate(size.scaled(TRAVERSAL), size)
+
+
+def _find(site: Site) -> Estimate:
+    size = site.first.known_size
+    return Estimate(search(size, site.args[0].known_size), Bounds(0, size.high))
+
+
+def _contains_address(site: Site) -> Estimate:
+    cost = (_IP_BYTES + _IP_BYTES).scaled(TRAVERSAL)
+    if site.function == "containsCIDR":
+        cost += _IP_BYTES.scaled(TRAVERSAL) + ONE
+    if site.overload.endswith("_string"):
+        cost += site.args[0].known_size.scaled(TRAVERSAL)
+    return Estimate(cost)
+
+
+def _validate(site: Site) -> Estimate:
+    once = site.args[0].known_size.scaled(TRAVERSAL)
+    return Estimate(once.scaled(_FORMAT_PATTERN))
+
+
+def _equals(site: Site) -> Estimate | None:
+    left, right = site.args
+    if left.type != right.type:
+        return None
+    if left.type.name in _COMPARED_AT_ONCE:
+        return Estimate(ONE)
+    if left.type.name == "kubernetes.NamedFormat":
+        return Estimate(Bounds(1, _LONGEST_FORMAT).scaled(TRAVERSAL))
+    if left.type.name == "kubernetes.URL":
+        most = 1 if right.size is None else right.size.high
+        return Estimate(Bounds(1, most).scaled(TRAVERSAL))
+    return None
+
+
+def _selector(site: Site) -> Estimate:
+    """fieldSelector and labelSelector of the authorizer."""
+    length = site.args[0].known_size
+    requirements = length.scaled(0.5).scaled(NEW_LIST + 40.0)
+    return Estimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)
+
+
+_OWN_INCLUDES = "dra_includes_dyn_dyn"  # of 1.36
+_RULE_SINCE = dict.fromkeys(("semver", "isSemver", "major", "minor", "patch"), 33) | {
+    "includes": 36
+}
+_COMPARED_AT_ONCE = frozenset(
+    {"net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"}
+    | {f"kubernetes.authorization.{name}" for name in _AUTHORIZATION_TYPES}
+)
+
+
+def _rules(rule: Rule, *functions: str) -> dict[str, Rule]:
+    return dict.fromkeys(functions, rule)
+
+
+_KUBERNETES: dict[str, Rule] = {
+    **_rules(_nominal, *_AUTHORIZATION, *_ADDRESSES, *_NUMBERS, *_URLS_AND_FORMATS),
+    **_rules(_over_elements, "isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"),
+    **_rules(_read, "cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"),
+    **_rules(
+        _transformed, "lowerAscii", "upperAscii", "substring", "trim", "url", "jsonpatch.escapeKey"
+    ),
+    **_rules(_find, "find", "findAll"),
+    **_rules(_contains_address, "containsIP", "containsCIDR"),
+    **_rules(_selector, "fieldSelector", "labelSelector"),
+    "ip": _ip,
+    "ip.isCanonical": _read_twice,
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    "validate": _validate,
+    "_==_": _equals,
+    "check": lambda _: Estimate(fixed(_AUTHORIZATION_CHECK)),
+}

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluate as the scheduler does, down to its errors and its cost."""

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call costs when it runs, by the sizes of its arguments; what has no rule here costs 1.
+
+Most rules are per character (0.1), some per character of a pattern (0.25) or per element. `==` of values of Kubernetes'
+libraries costs 1 whatever they hold.
+Source: cel-go interpreter/runtimecost.go, ext/{lists,sets}.go, k8s.io/apiserver pkg/cel/library/cost.go.
+"""
+
+import math
+from collections.abc import Callable
+
+from dra_driver.cel import golang, values
+from dra_driver.cel.exact.interpretable import CallStep
+from dra_driver.cel.library.formats import Format
+from dra_driver.cel.values import Opaque, Optional, WithSize
+
+Arguments = list[object]
+Rule = Callable[[Arguments, object], int]
+
+_TRAVERSAL = 0.1  # per character or byte that is looked at
+_REGEX = 0.25  # per character of a pattern
+_LIST = 10  # a new list
+_COMPARISONS = 2.0  # of each two elements
+
+
+def call_cost(step: CallStep, arguments: Arguments, result: object) -> int:
+    """What the call cost, given what it was called with and what came out."""
+    rule = _BY_OVERLOAD_FIRST.get(step.overload) or _BY_FUNCTION.get(step.function)
+    if rule is None and step.function == "_==_" and _is_opaque(arguments[0]):
+        return 1
+    rule = rule or _BY_OVERLOAD.get(step.overload)
+    return rule(arguments, result) if rule is not None else 1
+
+
+def _is_opaque(value: object) -> bool:
+    return isinstance(value, Opaque)
+
+
+def _size(value: object) -> int:
+    if isinstance(value, str | bytes | list | dict):
+        return len(value)
+    return value.size() if isinstance(value, WithSize) else 1
+
+
+def _size_inside(value: object) -> int:
+    while isinstance(value, Optional) and value.present:
+        value = value.value
+    return _size(value)
+
+
+def _per_character(count: int, factor: float = _TRAVERSAL) -> int:
+    return math.ceil(count * factor)
+
+
+def _of_argument(index: int, factor: float = _TRAVERSAL) -> Rule:
+    return lambda arguments, _result: _per_character(_size(arguments[index]), factor)
+
+
+def _of_inside(index: int) -> Rule:
+    return lambda arguments, _result: _per_character(_size_inside(arguments[index]))
+
+
+def _all_elements(arguments: Arguments, _result: object) -> int:
+    return _size_inside(arguments[1])
+
+
+def _constant(cost: int) -> Rule:
+    return lambda _arguments, _result: cost
+
+
+def _matching(arguments: Arguments, _result: object) -> int:
+    text = math.ceil((1.0 + _size_inside(arguments[0])) * _TRAVERSAL)
+    return text * _per_character(_size_inside(arguments[1]), _REGEX)
+
+
+def _searching(arguments: Arguments, _result: object) -> int:
+    return _per_character(_size_inside(arguments[0])) * _per_character(_size_inside(arguments[1]))
+
+
+def _comparing(arguments: Arguments, _result: object) -> int:
+    return _per_character(min(_size_inside(arguments[0]), _size_inside(arguments[1])))
+
+
+def _joining_two(arguments: Arguments, _result: object) -> int:
+    return _per_character(_size_inside(arguments[0]) + _size_inside(arguments[1]))
+
+
+def _traversing(arguments: Arguments, _result: object) -> int:
+    return _traversal(arguments[0])
+
+
+def _traversal(value: object) -> int:
+    if isinstance(value, str):
+        return int(len(golang.utf8(value)) * _TRAVERSAL)
+    if isinstance(value, bytes):
+        return int(len(value) * _TRAVERSAL)
+    if isinstance(value, list):
+        return sum(map(_traversal, value))
+    if isinstance(value, dict):
+        return sum(_traversal(values.key_value(k)) + _traversal(v) for k, v in value.items())
+    return 1
+
+
+def _containing_ip(*, parsed: bool) -> Rule:
+    def rule(arguments: Arguments, _result: object) -> int:
+        cost = _per_character(2 * _size(arguments[0]))
+        return cost + (_per_character(_size(arguments[1])) if parsed else 0)
+
+    return rule
+
+
+def _containing_cidr(*, parsed: bool) -> Rule:
+    contains = _containing_ip(parsed=parsed)
+    return lambda arguments, result: (
+        contains(arguments, result) + _per_character(_size(arguments[0])) + 1
+    )
+
+
+def _validating(arguments: Arguments, _result: object) -> int:
+    named, text = arguments
+    if not isinstance(named, Format):
+        return 1
+    return math.ceil((1.0 + _size(text)) * _TRAVERSAL) * _per_character(named.regex_size, _REGEX)
+
+
+def _selecting(arguments: Arguments, _result: object) -> int:
+    """A text is parsed to at most one requirement, of a struct and a list, for every two characters."""
+    length = _size(arguments[1])
+    return 10 + _per_character(length) + math.ceil(math.ceil(length * 0.5) * 50.0)
+
+
+def _new_list(factor: float, size: int) -> int:
+    return int(float(size) * (factor if factor >= 0 else 1.0)) + 1 + _LIST
+
+
+def _of_result(_arguments: Arguments, result: object) -> int:
+    return _new_list(1.0, _size(result))
+
+
+def _flattening(arguments: Arguments, _result: object) -> int:
+    depth = arguments[1] if len(arguments) > 1 else 1
+    return _new_list(float(depth) if isinstance(depth, int) else 1.0, _size(arguments[0]))
+
+
+def _ordering(index: int) -> Rule:
+    def rule(arguments: Arguments, _result: object) -> int:
+        elements = arguments[index]
+        if not isinstance(elements, list) or not elements:
+            return _new_list(_COMPARISONS, 0)
+        texts = isinstance(elements[0], str | bytes)
+        factor = _COMPARISONS + _TRAVERSAL if texts else _COMPARISONS
+        return _new_list(factor, len(elements) ** 2)
+
+    return rule
+
+
+def _sets(factor: int) -> Rule:
+    return lambda arguments, _result: 1 + _size(arguments[0]) * _size(arguments[1]) * factor
+
+
+_COMPARABLE = (
+    "int",
+    "uint",
+    "double",
+    "bool",
+    values.DURATION,
+    values.TIMESTAMP,
+    "string",
+    "bytes",
+)
+
+_BY_OVERLOAD_FIRST: dict[str, Rule] = {
+    "list_sets_contains_list": _sets(1),
+    "list_sets_intersects_list": _sets(1),
+    "list_sets_equivalent_list": _sets(2),
+    "list_slice": _of_result,
+    "lists_range": _of_result,
+    "list_reverse": _of_result,
+    "list_flatten": _flattening,
+    "list_flatten_int": _flattening,
+    "list_distinct": _ordering(0),
+    **{f"list_{kind}_sort": _ordering(0) for kind in _COMPARABLE},
+    **{f"list_{kind}_sortByAssociatedKeys": _ordering(1) for kind in _COMPARABLE},
+    "cidr_ip": _constant(1),
+    "cidr_contains_ip_string": _containing_ip(parsed=True),
+    "cidr_contains_cidr_string": _containing_cidr(parsed=True),
+}
+
+_BY_FUNCTION: dict[str, Rule] = (
+    dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _traversing
+    )
+    | dict.fromkeys(
+        ("url", "lowerAscii", "upperAscii", "substring", "trim", "cidr", "isIP", "isCIDR", "ip"),
+        _of_argument(0),
+    )
+    | dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _of_argument(0))
+    | dict.fromkeys(("replace", "split", "ip.isCanonical"), _of_argument(0, 2 * _TRAVERSAL))
+    | dict.fromkeys(("find", "findAll"), _matching)
+    | {
+        "join": lambda _arguments, result: _per_character(_size(result), 2 * _TRAVERSAL),
+        "containsIP": _containing_ip(parsed=False),
+        "containsCIDR": _containing_cidr(parsed=False),
+        "validate": _validating,
+        "check": _constant(
+            350_000
+        ),  # two checks of an authorizer are as much as one expression may do
+        "fieldSelector": _selecting,
+        "labelSelector": _selecting,
+    }
+)
+
+_BY_OVERLOAD: dict[str, Rule] = (
+    {
+        "starts_with_string": _of_inside(1),
+        "ends_with_string": _of_inside(1),
+        "in_list": _all_elements,
+        "matches": _matching,
+        "matches_string": _matching,
+        "contains_string": _searching,
+        "add_string": _joining_two,
+        "add_bytes": _joining_two,
+        "equals": _comparing,
+        "not_equals": _comparing,
+    }
+    | dict.fromkeys(
+        ("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"),
+        _of_inside(0),
+    )
+    | {
+        f"{relation}_{kind}": _comparing
+        for relation in ("less", "less_equals", "greater", "greater_equals")
+        for kind in ("string", "bytes")
+    }
+)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking into values: `device.attributes["d"].model`, `a.?b[c]`, `has(a.b)`, `(c ? a : b).x`.
+
+A path is where it starts and the qualifiers that follow; the whole path is resolved at once, because one optional step
+(`.?b`, `[?k]`) makes all that follow optional: if one is missing, the path is optional.none(). A condition hands its
+qualifiers on to both of its sides, and only one of them is resolved.
+Errors are values here, as everywhere in the evaluator.
+Source: cel-go interpreter/attributes.go.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dra_driver.cel import values
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.syntax.ast import Uint
+from dra_driver.cel.values import NONE, Optional
+
+
+class Frame:
+    """One evaluation: the device, the variables of loops, and what counts the cost, if anything does."""
+
+    __slots__ = ("device", "slots", "tracker")
+
+    def __init__(self, device: DeviceValue, slots: list[object], tracker: object = None) -> None:
+        self.device = device
+        self.slots = slots
+        self.tracker = tracker
+
+
+Run = Callable[[Frame], object]
+
+ABSENT = object()
+_KEYS = frozenset({str, int, Uint, bool, float})
+_DEVICE_FIELDS = {
+    "driver": "driver",
+    "attributes": "attributes",
+    "capacity": "capacity",
+    "allowMultipleAllocations": "allow_multiple_allocations",
+}
+
+
+def invalid_key(key: object) -> str | None:
+    """What is wrong with a value as a qualifier."""
+    return None if type(key) in _KEYS else f"invalid qualifier type: {values.go_type(key)}"
+
+
+def look(target: object, key: object, *, presence: bool) -> object:
+    """What is in `target` at `key`; if it is missing ABSENT with `presence`, else an error."""
+    if isinstance(target, dict):
+        value, found = values.find(target, key)
+        if found:
+            return value
+    elif isinstance(target, list):
+        return _element(target, key, presence=presence)
+    elif isinstance(target, DeviceValue) and key in _DEVICE_FIELDS:
+        return getattr(target, _DEVICE_FIELDS[str(key)])
+    return ABSENT if presence else EvaluationError(f"no such key: {values.text(key)}")
+
+
+def _element(elements: list[object], key: object, *, presence: bool) -> object:
+    index = _index(key)
+    if isinstance(index, EvaluationError):
+        return index
+    if 0 <= index < len(elements):
+        return elements[index]
+    return ABSENT if presence else EvaluationError(f"index out of bounds: {values.text(key)}")
+
+
+def _index(key: object) -> int | EvaluationError:
+    if isinstance(key, bool | str):
+        return EvaluationError(f"unsupported index type '{values.kind(key)}' in list")
+    number = key if isinstance(key, int) else None
+    if isinstance(key, float) and math.isfinite(key) and key == int(key):
+        number = int(key)
+    if number is not None and values.INT_MIN <= number <= values.INT_MAX:
+        return int(number)
+    return EvaluationError(f"unsupported index value {values.text(key)} in list")
+
+
+@dataclass(slots=True)
+class Qualifier:
+    """One step of a path; `test` is the last one of has(), which asks only whether it is there."""
+
+    id: int
+    key: Run
+    optional: bool = False
+    test: bool = False
+
+    def apply(self, frame: Frame, target: object, *, optional: bool) -> object:
+        """The value behind this step, ABSENT if it may be missing and is, or an error."""
+        key = self.key(frame)
+        if type(key) is EvaluationError:
+            return key
+        found = look(target, key, presence=optional or self.test)
+        if self.test and not optional and type(found) is not EvaluationError:
+            return found is not ABSENT
+        return found
+
+
+@dataclass(slots=True)
+class Path:
+    """A value and the steps into it."""
+
+    own_id: int
+    root: Run
+    qualifiers: list[Qualifier] = field(default_factory=list)
+
+    @property
+    def id(self) -> int:
+        """That of the last step."""
+        return self.qualifiers[-1].id if self.qualifiers else self.own_id
+
+    def add(self, qualifier: Qualifier) -> None:
+        """One step more."""
+        self.qualifiers.append(qualifier)
+
+    def resolve(self, frame: Frame) -> object:
+        """The value at the end."""
+        value = self.root(frame)
+        if type(value) is EvaluationError:
+            return value
+        optional = type(value) is Optional
+        if isinstance(value, Optional):
+            if not value.present:
+                return value
+            value = value.value
+        for qualifier in self.qualifiers:
+            optional = optional or qualifier.optional
+            value = qualifier.apply(frame, value, optional=optional)
+            if type(value) is EvaluationError:
+                return value
+            if value is ABSENT:
+                return NONE
+        if isinstance(value, DeviceValue):
+            value = value.as_map()
+        return Optional(value) if optional else value
+
+
+@dataclass(slots=True)
+class Condition:
+    """`condition ? truthy : falsy`, and the steps after it."""
+
+    own_id: int
+    condition_id: int
+    condition: Run
+    truthy: "Attribute"
+    falsy: "Attribute"
+
+    @property
+    def id(self) -> int:
+        """That of the last step; its own if there is none after it."""
+        return self.truthy.id if self.truthy.id == self.falsy.id else self.own_id
+
+    def add(self, qualifier: Qualifier) -> None:
+        """One step more on both sides."""
+        self.truthy.add(qualifier)
+        self.falsy.add(qualifier)
+
+    def resolve(self, frame: Frame) -> object:
+        """The value of the side that the condition chooses."""
+        chosen = self.condition(frame)
+        if chosen is True:
+            return self.truthy.resolve(frame)
+        if chosen is False:
+            return self.falsy.resolve(frame)
+        return chosen if type(chosen) is EvaluationError else no_such_overload()
+
+
+Attribute = Path | Condition

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops of comprehensions, lazily bound variables, and `or`: what decides itself which of its parts run.
+
+A loop folds: it starts with the accumulator, each turn computes a new one, and an error in it is a value like others (so
+`exists` can forget it). The accumulator's first value is computed when it is first asked for, which makes cel.bind
+lazy: it is a loop over nothing. An empty list or map to start with is changed in place from then on.
+Source: cel-go interpreter/interpretable.go (evalFold, folder).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dra_driver.cel import values
+from dra_driver.cel.exact.attributes import Frame, Run
+from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.values import LiteralMap, MutableList, MutableMap, Optional
+
+_UNSET = object()
+
+
+def reader(place: int) -> Run:
+    """Read a variable."""
+    return lambda frame: frame.slots[place]
+
+
+def lazily(place: int, compute: Run) -> Run:
+    """Read a variable, and compute it the first time."""
+
+    def run(frame: Frame) -> object:
+        value = frame.slots[place]
+        if value is _UNSET:
+            value = frame.slots[place] = _mutable(compute(frame))
+        return value
+
+    return run
+
+
+def _mutable(value: object) -> object:
+    if isinstance(value, list) and not value:
+        return MutableList()
+    if isinstance(value, dict) and not value:
+        return MutableMap()
+    return value
+
+
+def _immutable(value: object) -> object:
+    if isinstance(value, MutableList):
+        return list(value)
+    return LiteralMap(value) if isinstance(value, MutableMap) else value
+
+
+def alternative(first: Run, second: Run, *, unwraps: bool) -> Run:
+    """The first if it has a value, which `unwraps` takes out; else the second."""
+
+    def run(frame: Frame) -> object:
+        value = first(frame)
+        if isinstance(value, EvaluationError):
+            return value
+        if not isinstance(value, Optional):
+            return no_such_overload()
+        if not value.present:
+            return second(frame)
+        return value.value if unwraps else value
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A loop; the accumulator is at `place`, the variables behind it. No condition means that it never stops early."""
+
+    place: int
+    two: bool
+    items: Run
+    condition: Run | None
+    turn: Run
+    result: Run
+
+    def run(self, frame: Frame) -> object:
+        """The result after the last turn."""
+        items = self.items(frame)
+        if isinstance(items, EvaluationError):
+            return items
+        frame.slots[self.place] = _UNSET
+        if not isinstance(items, list | dict):
+            return self._not_iterable(items)
+        for first, second in self._pairs(items):
+            frame.slots[self.place + 1] = first
+            frame.slots[self.place + 2] = second
+            if self.condition is not None and self.condition(frame) is False:
+                break
+            frame.slots[self.place] = self.turn(frame)
+        return _immutable(self.result(frame))
+
+    def _pairs(self, items: list[object] | dict[object, object]) -> Iterator[tuple[object, object]]:
+        if isinstance(items, dict):
+            return ((values.key_value(key), value) for key, value in tuple(items.items()))
+        if self.two:
+            return enumerate(tuple(items))
+        return ((item, None) for item in tuple(items))
+
+    def _not_iterable(self, items: object) -> EvaluationError:
+        go_type = values.go_type(items)
+        if self.two:
+            return EvaluationError(f"unsupported comprehension range type: {go_type}")
+        return EvaluationError(f"got '{go_type}', expected iterable type")

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which calls are written out in generated functions, and which are left to the exact implementations?
+
+Written out are those that selectors are made of: comparisons, `in`, tests of texts, versions and quantities beside a
+constant. Each takes a way for the usual kinds of values and leaves the rest to the exact implementation, or stumbles.
+`STRICT` are the functions that may be called as they are, as nothing about them depends on how they are written.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from dra_driver.cel import regex
+from dra_driver.cel.fast.writer import SCALARS, Code, Form, Unsupported, Writer
+from dra_driver.cel.functions import FUNCTIONS
+from dra_driver.cel.library.quantity import Quantity
+from dra_driver.cel.library.semver import Semver
+from dra_driver.cel.overloads import Dispatcher, Overload
+from dra_driver.cel.syntax.ast import Constant, ListLiteral
+
+Operands = list[Code]
+Inline = Callable[[Writer, str, Operands], Code | None]  # None: as if there were no such entry
+
+COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+_EQUALITIES = frozenset({"_==_", "_!=_"})
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TEXTS, _SHORT = 256, 64  # kept for each pattern, and how long: an attribute's text has 64 bytes
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+
+STRICT = frozenset(
+    """
+    _==_ _!=_ _<_ _<=_ _>_ _>=_ _-_ _*_ _/_ _%_ -_ size contains startsWith endsWith matches
+    int double string bool bytes duration timestamp
+    lowerAscii upperAscii trim replace split substring charAt indexOf lastIndexOf join find findAll
+    quantity isQuantity sign isGreaterThan isLessThan compareTo asInteger isInteger asApproximateFloat
+    semver isSemver major minor patch includes isSorted sum min max
+    ip isIP cidr isCIDR containsIP containsCIDR family isLoopback prefixLength
+    getFullYear getMonth getDate getHours getMinutes getSeconds
+    """.split()  # noqa: SIM905  names read better than a list of literals
+)
+_FOLDED = frozenset({"quantity", "semver", "ip", "cidr", "duration", "timestamp", "-_"})
+
+
+def call(writer: Writer, function: str, operands: Operands, result: Form) -> Code:
+    """A call of a strict function, its target first."""
+    if function in _FOLDED and all(operand.constant for operand in operands):
+        return writer.folded(function, operands, result)
+    inline = _INLINE.get(function)
+    code = inline(writer, function, operands) if inline is not None else None
+    if code is not None:
+        return code
+    if function not in STRICT:
+        raise Unsupported
+    direct = _only_overload(function, operands)
+    if direct is not None:
+        return _direct(writer, direct, operands, result)
+    return Code(writer.call(function, *(operand.text for operand in operands)), result)
+
+
+def _only_overload(function: str, operands: Operands) -> Overload | None:
+    """The one that so many operands can mean, if it is of plain kinds: then there is nothing to find out."""
+    dispatcher = FUNCTIONS.get(function)
+    if not isinstance(dispatcher, Dispatcher):
+        return None
+    fitting = [
+        overload for overload in dispatcher.overloads if len(overload.parameters) == len(operands)
+    ]
+    plain = len(fitting) == 1 and all(item.kind in _PLAIN for item in fitting[0].parameters)
+    return fitting[0] if plain else None
+
+
+def _direct(writer: Writer, overload: Overload, operands: Operands, result: Form) -> Code:
+    """A call of an implementation; operands of a kind that is not known are looked at before."""
+    implementation = writer.constant(overload.implementation, Form.ANYTHING).text
+    arguments, checks = [], []
+    for operand, parameter in zip(operands, overload.parameters, strict=True):
+        if operand.form is _PLAIN[parameter.kind]:
+            arguments.append(operand.text)
+            continue
+        arguments.append(writer.name())
+        kind = SCALARS[_PLAIN[parameter.kind]]
+        checks.append(f"type({arguments[-1]} := {operand.text}) is {kind}")
+    text = f"{implementation}({', '.join(arguments)})"
+    if checks:
+        text = f"({text} if {' and '.join(checks)} else stumble())"
+    return Code(text, result)
+
+
+_PLAIN = {"string": Form.STRING, "int": Form.INT, "bool": Form.BOOL, "bytes": Form.BYTES}
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def _compare(writer: Writer, function: str, operands: Operands) -> Code | None:
+    left, right = operands
+    sign = COMPARISONS[function]
+    if left.form is right.form and left.form in SCALARS:
+        return Code(f"({left.text} {sign} {right.text})", Form.BOOL)
+    for one, other, way in ((left, right, sign), (right, left, _MIRRORED[sign])):
+        if other.constant and one.form is Form.ANYTHING and other.form in SCALARS:
+            return _beside_constant(writer, function, operands, (one, way, other))
+    if function in _EQUALITIES and right.constant and isinstance(right.value, Quantity | Semver):
+        return _ordered(writer, left, sign, right)
+    return None
+
+
+def _beside_constant(
+    writer: Writer, function: str, operands: Operands, comparison: tuple[Code, str, Code]
+) -> Code:
+    """A value of any kind, usually that of the constant; the exact implementation takes the other kinds."""
+    one, sign, constant = comparison
+    name = writer.name()
+    texts = [name if operand is one else operand.text for operand in operands]
+    usual = (
+        f"{name} {sign} {constant.text} if type({name} := {one.text}) is {SCALARS[constant.form]}"
+    )
+    return Code(f"({usual} else {writer.call(function, *texts)})", Form.BOOL)
+
+
+def _ordered(writer: Writer, left: Code, sign: str, right: Code) -> Code | None:
+    """A version or a quantity against a constant one; a value of another kind has not the attribute that is asked for."""
+    name = writer.name()
+    if isinstance(right.value, Quantity) and right.value.scale == 0:
+        usual = f"{name}.value {sign} {right.value.value}"
+        odd = f"({name} := {left.text}).scale"
+    elif isinstance(right.value, Semver) and not right.value.prerelease:
+        version = (right.value.major, right.value.minor, right.value.patch)
+        usual = f"({name}.major, {name}.minor, {name}.patch) {sign} {version!r}"
+        odd = f"({name} := {left.text}).prerelease"
+    else:
+        return None
+    return Code(f"(stumble() if {odd} else {usual})", Form.BOOL)
+
+
+def _order(writer: Writer, function: str, operands: Operands) -> Code | None:
+    """isGreaterThan and isLessThan."""
+    left, right = operands
+    sign = ">" if function == "isGreaterThan" else "<"
+    return _ordered(writer, left, sign, right) if right.constant else None
+
+
+def compare_to(writer: Writer, sign: str, left: Code, right: Code) -> Code | None:
+    """`left.compareTo(right) sign 0`, in one."""
+    return _ordered(writer, left, sign, right) if right.constant else None
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _in(_writer: Writer, _function: str, operands: Operands) -> Code | None:
+    """A name in a map of the device; other maps and lists are written elsewhere."""
+    element, container = operands
+    if element.form is Form.STRING and container.form in {Form.DOMAINS, Form.VALUES}:
+        return Code(f"({element.text} in {container.text})", Form.BOOL)
+    raise Unsupported
+
+
+def in_constants(writer: Writer, element: Code, constants: ListLiteral) -> Code:
+    """A value in a list of texts, or in one of ints."""
+    values = [item.value for item in constants.elements if isinstance(item, Constant)]
+    kinds = {type(value) for value in values}
+    if len(values) != len(constants.elements) or kinds not in ({str}, {int}):
+        raise Unsupported
+    (kind,) = kinds
+    known = writer.constant(frozenset(values), Form.ANYTHING).text
+    if element.form is (Form.STRING if kind is str else Form.INT):
+        return Code(f"({element.text} in {known})", Form.BOOL)
+    name = writer.name()
+    usual = f"{name} in {known} if type({name} := {element.text}) is {kind.__name__}"
+    return Code(f"({usual} else stumble())", Form.BOOL)
+
+
+def _matches(writer: Writer, _function: str, operands: Operands) -> Code | None:
+    """A constant pattern is compiled once, and asked once about the few texts that the devices of a fleet have."""
+    text, pattern = operands
+    if not isinstance(pattern.value, str):
+        return None
+    compiled = regex.compile_pattern(pattern.value).matches
+    search = writer.constant(compiled, Form.ANYTHING).text
+    known = writer.constant(lru_cache(maxsize=_TEXTS)(compiled), Form.ANYTHING).text
+    name = writer.name()
+    found = f"({known} if len({name}) <= {_SHORT} else {search})({name})"
+    usual = f"{found} if type({name} := {text.text}) is str"
+    return Code(f"({usual} else stumble())", Form.BOOL)
+
+
+def _ascii_case(writer: Writer, function: str, operands: Operands) -> Code:
+    """Texts of other letters, which Python would change as well, are left to the exact evaluation."""
+    name = writer.name()
+    usual = f"type({name} := {operands[0].text}) is str and {name}.isascii()"
+    return Code(f"({name}.{_CASES[function]}() if {usual} else stumble())", Form.STRING)
+
+
+_CASES = {"lowerAscii": "lower", "upperAscii": "upper"}
+_TEXT_METHODS = {"startsWith": "startswith", "endsWith": "endswith", "contains": "__contains__"}
+
+
+def _text_test(_writer: Writer, function: str, operands: Operands) -> Code | None:
+    """Called on the class, the methods refuse what is no text."""
+    target, argument = operands
+    if argument.form is not Form.STRING:
+        return None
+    return Code(f"str.{_TEXT_METHODS[function]}({target.text}, {argument.text})", Form.BOOL)
+
+
+def _size(_writer: Writer, _function: str, operands: Operands) -> Code | None:
+    if operands[0].form in _SIZED:
+        return Code(f"len({operands[0].text})", Form.INT)
+    return None
+
+
+_SIZED = frozenset({Form.STRING, Form.BYTES, Form.LIST, Form.DOMAINS, Form.VALUES})
+
+
+def _arithmetic(writer: Writer, function: str, operands: Operands) -> Code | None:
+    sign = function[1]
+    if all(operand.form is Form.INT for operand in operands):
+        name = writer.name()
+        result = f"({name} := {operands[0].text} {sign} {operands[1].text})"
+        return Code(f"({name} if {_INT_MIN} <= {result} <= {_INT_MAX} else stumble())", Form.INT)
+    if sign == "+":
+        return _concatenation(operands)
+    return None
+
+
+def _concatenation(operands: Operands) -> Code:
+    """Sums of lists are not written: in cel-go a sum may change its left side."""
+    form = operands[0].form
+    if form is operands[1].form and form in {Form.STRING, Form.BYTES}:
+        return Code(f"({operands[0].text} + {operands[1].text})", form)
+    raise Unsupported
+
+
+_INLINE: dict[str, Inline] = (
+    dict.fromkeys(COMPARISONS, _compare)
+    | dict.fromkeys(_TEXT_METHODS, _text_test)
+    | dict.fromkeys(_CASES, _ascii_case)
+    | dict.fromkeys(("_+_", "_-_", "_*_"), _arithmetic)
+    | dict.fromkeys(("isGreaterThan", "isLessThan"), _order)
+    | {"@in": _in, "size": _size, "matches": _matches}
+)

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One condition of a selector, told with the values of one device.
+
+"memory 40Gi < 80Gi"; "has no attribute model, it has: productName"; and the smallest change of the condition that this device
+would meet.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dra_driver.cel.reasons.paths import Path, names, path_of, paths, value_at
+from dra_driver.cel.reasons.rewrite import presence
+from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Parsed, Select
+from dra_driver.cel.syntax.unparse import literal, unparse
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+
+SHOWN_NAMES = 8
+_OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
+_MIRRORED = {
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+}
+_OPPOSITES = {
+    "_==_": "_!=_",
+    "_!=_": "_==_",
+    "_<_": "_>=_",
+    "_>=_": "_<_",
+    "_>_": "_<=_",
+    "_<=_": "_>_",
+}
+_TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
+_PARSERS = ("quantity", "semver")
+_TEXT_TESTS = {
+    "startsWith": "does not start with",
+    "endsWith": "does not end with",
+    "contains": "does not contain",
+    "matches": "does not match",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FalsePart:
+    """One condition that a device does not meet.
+
+    `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps. `path` is what was
+    compared, `wanted` the constants that would have done, as they are shown. `typo` is a path that the device does not
+    have, and the name there that may have been meant.
+    """
+
+    part: str
+    found: str
+    hint: str = ""
+    relaxed: str = ""
+    path: Path | None = None
+    wanted: tuple[str, ...] = ()
+    typo: tuple[Path, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailingPart:
+    """One condition that has a run-time error: `missing` are the paths in it that the device does not have.
+
+    `lacks` says so of the first of them, `typos` has the names there that may have been meant.
+    """
+
+    part: str
+    missing: tuple[Path, ...] = ()
+    lacks: str = ""
+    typos: tuple[tuple[Path, str], ...] = ()
+
+
+class Texts:
+    """The text of each part of one expression, written once."""
+
+    def __init__(self, parsed: Parsed) -> None:
+        self.parsed = parsed
+        self._known: dict[int, str] = {}
+
+    def of(self, part: Expr) -> str:
+        """The text of a part of the expression as it was parsed."""
+        known = self._known.get(part.id)
+        if known is None:
+            known = self._known[part.id] = unparse(self.parsed, part)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """One side of a comparison: what to call it, and what it is for this device ("" for a constant)."""
+
+    name: str
+    value: str
+    path: Path | None = None
+
+
+class Seen:
+    """One expression as one device sees it."""
+
+    def __init__(self, driver: str, device: Device, texts: Texts, *, relax: bool = False) -> None:
+        self._driver = driver
+        self._device = device
+        self._texts = texts
+        self._relax = relax
+
+    def tell(self, part: Expr) -> FalsePart:
+        """A condition that is false."""
+        text = self._texts.of(part)
+        told = self._comparison(part) or self._test(part) or self._negation(part)
+        if told is None:
+            told = self._plain(part)
+        return replace(told, part=text)
+
+    def lacks(self, path: Path) -> str:
+        """That a name is missing, and which ones are there."""
+        what = "attribute" if path.kind == "attributes" else "capacity"
+        there = list(names(path.kind, path.domain, self._driver, self._device))
+        if there:
+            has = f"it has: {_listed(there)}"
+        else:
+            others = sorted(_domains(path.kind, self._driver, self._device))
+            has = f"it has none of domain {path.domain}" + (
+                f", only of: {_listed(others)}" if others else ""
+            )
+        return f"has no {what} {path.name}, {has}"
+
+    def absent(self, path: Path) -> FalsePart:
+        """A condition that is false for want of a name."""
+        near = self._near(path)
+        typo = (path, near) if near else None
+        return FalsePart("", self.lacks(path), question(near), typo=typo)
+
+    def failing(self, part: Expr) -> FailingPart:
+        """A condition with a run-time error."""
+        missing = tuple(
+            path
+            for path in sorted(paths(part) or ())
+            if value_at(path, self._driver, self._device) is None
+        )
+        typos = tuple((path, near) for path in missing if (near := self._near(path)))
+        lacks = self.lacks(missing[0]) if missing else ""
+        return FailingPart(self._texts.of(part), missing, lacks, typos)
+
+    def _near(self, path: Path) -> str:
+        """The name that may have been meant."""
+        there = names(path.kind, path.domain, self._driver, self._device)
+        return likely(path.name, list(there))
+
+    def _comparison(self, part: Expr) -> FalsePart | None:
+        sides = _sides(part)
+        if sides is None:
+            return None
+        sign, left, right = sides
+        first, second = self._operand(left), self._operand(right)
+        if first.path is None and second.path is not None and sign in _MIRRORED:
+            sign, left, right, first, second = _MIRRORED[sign], right, left, second, first
+        missing = next(
+            (side.path for side in (first, second) if side.path and not side.value), None
+        )
+        if missing is not None:
+            return self.absent(missing)
+        if first.path is None:
+            return None
+        if sign == "_!=_":
+            return FalsePart("", f"{first.name} is {second.value or second.name}", path=first.path)
+        found = f"{first.name} {first.value} {_OPPOSITE[sign]} {second.value or second.name}"
+        if first.path.kind == "driver" and sign == "_==_":
+            found = f"of another driver than {second.name}"
+        relaxed = self._relaxed(part, right, first.path)
+        return FalsePart(
+            "", found, relaxed=relaxed, path=first.path, wanted=(second.value or second.name,)
+        )
+
+    def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
+        """The comparison with the device's own value as its bound; "<" and ">" have no such nearest bound."""
+        strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
+        constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
+        if strict or constant is None or not _is_constant(bound):
+            return ""
+        new: Expr = Constant(bound.id, constant)
+        if isinstance(bound, Call):
+            new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
+        return unparse(self._texts.parsed, _with(part, bound, new))
+
+    def _test(self, part: Expr) -> FalsePart | None:
+        path = presence(part)
+        if path is not None:
+            return self.absent(path)
+        match part:
+            case Call(function="@in", args=(item, container), target=None):
+                return self._membership(item, container)
+            case Call(function=function, args=(argument,), target=target) if (
+                function in _TEXT_TESTS and target is not None
+            ):
+                operand = self._operand(target)
+                if operand.path is None:
+                    return None
+                told = f"{operand.name} {operand.value} {_TEXT_TESTS[function]}"
+                return FalsePart("", f"{told} {self._operand(argument).name}", path=operand.path)
+        return None
+
+    def _membership(self, item: Expr, container: Expr) -> FalsePart | None:
+        operand = self._operand(item)
+        if operand.path is None:
+            return None
+        listed = self._texts.of(container)
+        elements = container.elements if isinstance(container, ListLiteral) else ()
+        return FalsePart(
+            "",
+            f"{operand.name} {operand.value} is not in {listed}",
+            relaxed=self._extended(item, container, operand.path),
+            path=operand.path,
+            wanted=tuple(self._operand(element).name for element in elements),
+        )
+
+    def _extended(self, item: Expr, container: Expr, path: Path) -> str:
+        """The membership with the device's own value in the list."""
+        published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
+        if published is None or not isinstance(container, ListLiteral):
+            return ""
+        added = replace(container, elements=(*container.elements, Constant(0, published)))
+        return unparse(self._texts.parsed, Call(0, "@in", (item, added)))
+
+    def _negation(self, part: Expr) -> FalsePart | None:
+        match part:
+            case Call(function="!_", args=(Select(test_only=True) as test,)):
+                path = presence(test)
+                return FalsePart("", f"has {path.shown(self._driver)}") if path else None
+            case Call(function="!_", args=(Call(function=sign) as inner,)) if sign in _OPPOSITES:
+                return self._comparison(replace(inner, function=_OPPOSITES[sign]))
+            case Call(function="!_", args=(inner,)):
+                operand = self._operand(inner)
+                return FalsePart("", f"{operand.name} is true") if operand.path else None
+            case Call(function="_||_", args=alternatives):
+                told = [self.tell(alternative) for alternative in _disjuncts(alternatives)]
+                hints = [one.hint for one in told if one.hint]
+                found = ", and ".join(dict.fromkeys(one.found for one in told))
+                return FalsePart("", found, hints[0] if hints else "")
+            case _:
+                operand = self._operand(part)
+                told_plainly = f"{operand.name} is {operand.value}"
+                return FalsePart("", told_plainly) if operand.path else None
+
+    def _plain(self, part: Expr) -> FalsePart:
+        """A condition of no form that is known here, with the values that it reads."""
+        values = [
+            f"{path.shown(self._driver)} {value}"
+            for path in sorted(paths(part) or ())
+            if (value := self._value(path))
+        ]
+        told = f" with {', '.join(values)}" if values else ""
+        return FalsePart("", f"{self._texts.of(part)} is false{told}")
+
+    def _operand(self, part: Expr) -> _Operand:
+        match part:
+            case Call(function="orValue", target=target, args=(default,)) if target is not None:
+                inner = self._operand(target)
+                if inner.path is None:
+                    return _Operand(self._texts.of(part), "")
+                return replace(
+                    inner, value=inner.value or f"(not set: {self._operand(default).name})"
+                )
+            case Call(function=function, args=(Constant(value=str(text)),)) if function in _PARSERS:
+                return _Operand(text, "")
+            case _:
+                return self._plain_operand(part)
+
+    def _plain_operand(self, part: Expr) -> _Operand:
+        path = path_of(part)
+        if path is None:
+            return _Operand(self._texts.of(part), "")
+        return _Operand(path.shown(self._driver), self._value(path), path)
+
+    def _value(self, path: Path) -> str:
+        return shown(value_at(path, self._driver, self._device))
+
+
+def shown(published: object) -> str:
+    """A published value as a person reads it; "" for nothing."""
+    if isinstance(published, DeviceCapacity):
+        return str(published.value)
+    if isinstance(published, DeviceAttribute) and published.version_value is not None:
+        return published.version_value
+    bare = _bare(published)
+    if bare is not None:
+        return literal(bare)
+    if isinstance(published, DeviceAttribute):
+        listed = published.int_values or published.bool_values or published.string_values
+        listed = listed or published.version_values or []
+        return f"[{', '.join(literal(value) for value in listed)}]"
+    return ""
+
+
+def _bare(published: object) -> bool | int | str | None:
+    """The constant that an attribute is, or the text of a capacity or a version."""
+    match published:
+        case bool() | int() | str():
+            return published
+        case DeviceCapacity():
+            return str(published.value)
+        case DeviceAttribute():
+            candidates = (
+                published.int_value,
+                published.bool_value,
+                published.string_value,
+                published.version_value,
+            )
+            return next((value for value in candidates if value is not None), None)
+        case _:
+            return None
+
+
+def _domains(kind: str, driver: str, device: Device) -> set[str]:
+    published = device.attributes if kind == "attributes" else device.capacity
+    return {name.partition("/")[0] if "/" in name else driver for name in published or {}}
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f", … ({len(words)} in all)" if len(words) > SHOWN_NAMES else ""
+    return ", ".join(words[:SHOWN_NAMES]) + more
+
+
+def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
+    for part in parts:
+        if isinstance(part, Call) and part.function == "_||_":
+            yield from _disjuncts(part.args)
+        else:
+            yield part
+
+
+def compared(part: Expr) -> Path | None:
+    """The path that a comparison is about; None where it is none, or about something else."""
+    sides = _sides(part)
+    return (path_of(sides[1]) or path_of(sides[2])) if sides else None
+
+
+def _sides(part: Expr) -> tuple[str, Expr, Expr] | None:
+    """A comparison as (operator, left, right), also where it is written as a.compareTo(b) > 0 or a.isLessThan(b)."""
+    match part:
+        case Call(
+            function=sign,
+            args=(Call(function="compareTo", target=left, args=(right,)), Constant(value=0)),
+        ) if sign in _OPPOSITE and left is not None:
+            return sign, left, right
+        case Call(function=sign, args=(left, right), target=None) if sign in _OPPOSITE:
+            return sign, left, right
+        case Call(function=told, args=(right,), target=left) if (
+            told in _TOLD_BY and left is not None
+        ):
+            return _TOLD_BY[told], left, right
+    return None
+
+
+def _is_constant(part: Expr) -> bool:
+    match part:
+        case Constant():
+            return True
+        case Call(function=function, args=(Constant(),)):
+            return function in _PARSERS
+        case _:
+            return False
+
+
+def _with(part: Expr, old: Expr, new: Expr) -> Expr:
+    """A tree with one part of a comparison exchanged."""
+    if part is old:
+        return new
+    if isinstance(part, Call):
+        target = None if part.target is None else _with(part.target, old, new)
+        return replace(part, target=target, args=tuple(_with(arg, old, new) for arg in part.args))
+    return part

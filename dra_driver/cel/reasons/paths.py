@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which facts of a device does an expression look at?
+
+Most selectors read a few attributes by name. Where every use of `device` in an expression is such a path, two devices
+with equal values there get the same answer, and one evaluation is enough for both.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dra_driver.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Constant,
+    Expr,
+    Identifier,
+    ListLiteral,
+    MapLiteral,
+    Select,
+    StructLiteral,
+)
+from dra_driver.model.api.resource_slice import Device
+
+Kind = Literal["driver", "attributes", "capacity", "allowMultipleAllocations"]
+_INDEX = ("_[_]", "_[?_]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Path:
+    """`device.driver`, or for example `device.attributes["domain"].name`."""
+
+    kind: Kind
+    domain: str = ""
+    name: str = ""
+
+    def shown(self, driver: str) -> str:
+        """The name as a person would say it: without the domain where that is the driver's own."""
+        if not self.name:
+            return self.kind
+        return self.name if self.domain in (driver, "") else f"{self.domain}/{self.name}"
+
+
+def path_of(part: Expr) -> Path | None:
+    """The path that a part of an expression is, or None where it is something else."""
+    outer = _step(part)
+    if outer is None:
+        return None
+    operand, name = outer
+    if _is_device(operand):
+        if name == "driver":
+            return Path("driver")
+        return Path("allowMultipleAllocations") if name == "allowMultipleAllocations" else None
+    middle = _step(operand)
+    inner = None if middle is None else _step(middle[0])
+    if middle is None or inner is None or not _is_device(inner[0]):
+        return None
+    if inner[1] == "attributes":
+        return Path("attributes", middle[1], name)
+    return Path("capacity", middle[1], name) if inner[1] == "capacity" else None
+
+
+def domain_of(part: Expr) -> tuple[Kind, str] | None:
+    """The kind and domain where a part is a whole domain, as in `"x" in device.attributes["domain"]`."""
+    outer = _step(part)
+    inner = None if outer is None else _step(outer[0])
+    if outer is None or inner is None or not _is_device(inner[0]):
+        return None
+    if inner[1] == "attributes":
+        return "attributes", outer[1]
+    return ("capacity", outer[1]) if inner[1] == "capacity" else None
+
+
+def paths(root: Expr) -> frozenset[Path] | None:
+    """Every path that an expression reads; None where it uses `device` in another way too."""
+    found: set[Path] = set()
+    todo = [root]
+    while todo:
+        part = todo.pop()
+        path = path_of(part)
+        if path is not None:
+            found.add(path)
+        elif _is_device(part):
+            return None
+        else:
+            todo.extend(children(part))
+    return frozenset(found)
+
+
+def children(part: Expr) -> Iterator[Expr]:
+    """The parts that a part is made of."""
+    match part:
+        case Select():
+            yield part.operand
+        case Call():
+            if part.target is not None:
+                yield part.target
+            yield from part.args
+        case ListLiteral():
+            yield from part.elements
+        case MapLiteral():
+            for entry in part.entries:
+                yield from (entry.key, entry.value)
+        case StructLiteral():
+            yield from (field.value for field in part.fields)
+        case Comprehension():
+            yield from (part.iter_range, part.accu_init, part.loop_condition)
+            yield from (part.loop_step, part.result)
+        case _:
+            return
+
+
+def names(kind: Kind, domain: str, driver: str, device: Device) -> dict[str, object]:
+    """What a device publishes in a domain, by the name that an expression uses."""
+    published = device.attributes if kind == "attributes" else device.capacity
+    answer: dict[str, object] = {}
+    for qualified, value in (published or {}).items():
+        prefix, slash, bare = qualified.partition("/")
+        if (prefix if slash else driver) == domain:
+            answer[bare if slash else prefix] = value
+    return answer
+
+
+def value_at(path: Path, driver: str, device: Device) -> object:
+    """What stands at a path, as it was published; None where nothing does."""
+    if path.kind == "driver":
+        return driver
+    if path.kind == "allowMultipleAllocations":
+        return bool(device.allow_multiple_allocations)
+    published = device.attributes if path.kind == "attributes" else device.capacity
+    if not published:
+        return None
+    found: object = published.get(f"{path.domain}/{path.name}")
+    if found is None and path.domain == driver:
+        found = published.get(path.name)
+    return found
+
+
+def _is_device(part: Expr) -> bool:
+    return isinstance(part, Identifier) and part.name in ("device", ".device")
+
+
+def _step(part: Expr) -> tuple[Expr, str] | None:
+    """The operand and the constant name of `.name`, `["name"]`, `.?name` and `[?"name"]`."""
+    match part:
+        case Select(operand=operand, field=field):
+            return operand, field
+        case Call(function=function, args=(operand, Constant(value=str(key))), target=None) if (
+            function in _INDEX or function == "_?._"
+        ):
+            return operand, key
+    return None

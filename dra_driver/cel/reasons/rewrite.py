@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An expression written anew: with another name at a path, or with a check that there is anything at a path."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from dra_driver.cel.reasons.paths import Path, domain_of, path_of
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, Parsed, Select, StructField
+from dra_driver.cel.syntax.unparse import literal, unparse
+
+Part = TypeVar("Part", bound=Expr | MapEntry | StructField)
+
+
+def written(path: Path) -> str:
+    """A path as an expression."""
+    return f"device.{path.kind}[{literal(path.domain)}].{path.name}"
+
+
+def guard(path: Path) -> str:
+    """The condition that a device publishes something there."""
+    return f"has({written(path)})"
+
+
+def presence(part: Expr) -> Path | None:
+    """The path whose presence is the whole condition: has(…), or "name" in a domain."""
+    match part:
+        case Select(test_only=True):
+            return path_of(part)
+        case Call(function="@in", args=(Constant(value=str(name)), container)):
+            domain = domain_of(container)
+            return Path(*domain, name) if domain else None
+        case _:
+            return None
+
+
+def renamed(parsed: Parsed, names: Mapping[Path, str]) -> str:
+    """The whole expression with other names at these paths, wherever they are read."""
+    macros = {number: _renamed(call, names) for number, call in parsed.macros.items()}
+    return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
+
+
+def _renamed(part: Part, names: Mapping[Path, str]) -> Part:
+    changed: dict[str, Any] = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, Expr):
+            changed[field.name] = _renamed(value, names)
+        elif isinstance(value, tuple):
+            changed[field.name] = tuple(_renamed(one, names) for one in value)
+    return replace(part, **{**changed, **_name_of(part, names)})
+
+
+def _name_of(part: object, names: Mapping[Path, str]) -> dict[str, Any]:
+    """The members of a part that hold a name which is changed."""
+    match part:
+        case Select() if (path := path_of(part)) and path in names:
+            return {"field": names[path]}
+        case Call(args=(operand, Constant(id=number))) if (path := path_of(part)) and path in names:
+            return {"args": (operand, Constant(number, names[path]))}
+        case Call(args=(Constant(id=number), container)) if (
+            path := presence(part)
+        ) and path in names:
+            return {"args": (Constant(number, names[path]), container)}
+        case _:
+            return {}

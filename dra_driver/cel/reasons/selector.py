@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which part of a selector said no to a device?
+
+A selector is most often a chain of conditions joined by `&&`. Each of them is asked alone; those that answer false are
+told (`conditions.py`), and can be relaxed, left out, guarded or renamed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dra_driver.cel.compile import Selector, compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.conditions import FailingPart, FalsePart, Seen, Texts, compared
+from dra_driver.cel.reasons.paths import Path, paths
+from dra_driver.cel.reasons.rewrite import guard, presence, renamed
+from dra_driver.cel.syntax.ast import Call, Expr, Parsed
+from dra_driver.cel.syntax.unparse import unparse
+from dra_driver.model.api.resource_slice import Device
+
+
+class ExplainedSelector:
+    """One selector, ready to be explained for many devices."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self._parsed: Parsed = selector.checked.parsed
+        self._texts = Texts(self._parsed)
+        self.root: Expr = self._parsed.root
+        self.paths = paths(self.root)
+        self._briefs: dict[int, FalsePart] = {}
+        self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
+
+    def _alone(self, part: Expr) -> Selector | None:
+        try:
+            return compile_selector(unparse(self._parsed, part), self.selector.environment)
+        except CompileError:  # for example a part that is no bool by itself
+            return None
+
+    def false_parts(
+        self, driver: str, device: Device, value: DeviceValue, *, relax: bool = False
+    ) -> tuple[FalsePart, ...]:
+        """The conditions that are false; the whole selector if none is so by itself. `relaxed` is filled on demand."""
+        seen = Seen(driver, device, self._texts, relax=relax)
+        return tuple(seen.tell(part) for part in self._failed(value))
+
+    def false_parts_in_brief(self, value: DeviceValue) -> tuple[FalsePart, ...]:
+        """The same without values: for devices so many that nobody reads theirs."""
+        return tuple(self._brief(part) for part in self._failed(value))
+
+    def _failed(self, value: DeviceValue) -> list[Expr]:
+        if len(self._parts) == 1:
+            return [self.root]
+        return [part for part, alone in self._parts if alone and _is_false(alone, value)] or [
+            self.root
+        ]
+
+    def _brief(self, part: Expr) -> FalsePart:
+        known = self._briefs.get(part.id)
+        if known is None:
+            text = self._texts.of(part)
+            false = FalsePart(text, f"{text} is false", path=compared(part))
+            known = self._briefs[part.id] = false
+        return known
+
+    def failing_parts(
+        self, driver: str, device: Device, value: DeviceValue
+    ) -> tuple[FailingPart, ...]:
+        """The conditions that have a run-time error; the whole selector if none has it by itself."""
+        seen = Seen(driver, device, self._texts)
+        failing = [part for part, alone in self._parts if alone and _fails(alone, value)]
+        return tuple(seen.failing(part) for part in failing or [self.root])
+
+    def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
+        """The selector with these conditions asked only of devices that have these paths."""
+        kept: list[str] = [guard(path) for path in failing.get(self._texts.of(self.root), ())]
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            kept += (guard(path) for path in failing.get(text, ()))
+            kept.append(f"({text})" if _binds_loosely(part) else text)
+        return " && ".join(dict.fromkeys(kept))
+
+    def renamed(self, names: Mapping[Path, str]) -> str:
+        """The selector with other names at these paths."""
+        return renamed(self._parsed, names)
+
+    def with_dependent(self, failed: Sequence[FalsePart]) -> tuple[FalsePart, ...]:
+        """These conditions, and those that would fail for want of what a condition to be left out makes sure of."""
+        known = {part.part: part for part in failed}
+        gone: set[Path] = set()
+        for part, _ in self._parts:
+            path = presence(part)
+            false = known.get(self._texts.of(part))
+            if path is not None and false is not None and not false.relaxed:
+                gone.add(path)
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            if gone & (paths(part) or frozenset()):
+                known.setdefault(text, FalsePart(text, ""))
+        return tuple(known.values())
+
+    def without(self, failed: Sequence[FalsePart]) -> str:
+        """The selector with these conditions relaxed, or left out; "" when nothing is left of it."""
+        changed = {part.part: part.relaxed for part in failed}
+        if self._texts.of(self.root) in changed:
+            return changed[self._texts.of(self.root)]
+        kept: list[str] = []
+        for part, _ in self._parts:
+            text = self._texts.of(part)
+            if text in changed:
+                kept.append(changed[text])
+            else:
+                kept.append(f"({text})" if _binds_loosely(part) else text)
+        return " && ".join(text for text in kept if text)
+
+
+def _binds_loosely(part: Expr) -> bool:
+    return isinstance(part, Call) and part.function in ("_||_", "_?_:_")
+
+
+def conjuncts(root: Expr) -> Iterator[Expr]:
+    """The conditions that must all hold, from left to right."""
+    todo = [root]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Call) and part.function == "_&&_":
+            todo.extend(reversed(part.args))
+        else:
+            yield part
+
+
+def _fails(alone: Selector, value: DeviceValue) -> bool:
+    try:
+        alone.matches(value)
+    except EvaluationError:
+        return True
+    return False
+
+
+def _is_false(alone: Selector, value: DeviceValue) -> bool:
+    try:
+        return not alone.matches(value)
+    except EvaluationError:
+        return False
