@@ -23,8 +23,8 @@ check: setup ## format, lint, types, import layers, generated files, spelling, b
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate-protos --check
 	$(BIN)/python hack/generate-docs --check
-	$(BIN)/codespell dra_driver protos deviceclasses docs hack tests *.md
-	$(BIN)/yamllint -s deviceclasses hack
+	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md
+	$(BIN)/yamllint -s deviceclasses hack conformance
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python hack/budget
 
@@ -41,7 +41,7 @@ demo: setup ## the story of the README
 	@$(BIN)/dra-driver demo
 
 conformance: setup ## CEL and allocation against the real modules; Go. SHORT=1, SEED=7
-	$(BIN)/python hack/conformance/run.py $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--quick)
+	$(BIN)/python -m conformance.run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--quick)
 
 e2e: setup ## the tests on a real Kubernetes; root and Go
 	$(BIN)/python hack/testbed/e2e.py
@@ -53,7 +53,7 @@ walk: setup ## a random walk through faults; STEPS=1000, SEED=7
 	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000) $(if $(SEED),--seed $(SEED))
 
 breakages: setup ## replay deliberate breakages and see who notices, by hand
-	cd hack/breakages && ../../$(BIN)/python replay.py
+	$(BIN)/python -m hack.breakages.replay
 
 bench: setup ## the figures of docs/performance.md, by hand
 	$(BIN)/python hack/bench/run.py

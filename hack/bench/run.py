@@ -6,14 +6,11 @@ python hack/bench/run.py [--only NAME]… [--quick] [--write]
 
 import argparse
 import importlib
-import sys
 import time
 from pathlib import Path
 
-sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("testbed", "oracle")]
-
-from cost import report
-from cost.bed import Context
+from hack.bench.cost import report
+from hack.bench.cost.bed import Context
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
@@ -55,7 +52,7 @@ def main() -> int:
 
 def _answer(name: str, context: Context, *, write: bool) -> None:
     begun = time.monotonic()
-    text = report.markdown(importlib.import_module(f"cost.{name}").measure(context))
+    text = report.markdown(importlib.import_module(f"hack.bench.cost.{name}").measure(context))
     print(f"\n## {name} ({time.monotonic() - begun:.0f} s)\n\n{text}", flush=True)
     if write:
         report.write(PAGE, name, text)

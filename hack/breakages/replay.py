@@ -25,7 +25,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import yaml
-from mutants import Mutant, broken, drawn
+
+from hack.breakages.mutants import Mutant, broken, drawn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

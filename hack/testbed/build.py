@@ -4,7 +4,7 @@
 import argparse
 import time
 
-from onenode import build, preflight
+from hack.testbed.onenode import build, preflight
 
 
 def main() -> None:

@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 
-from onenode import build, preflight
-from onenode.cluster import Cluster, Options
-from onenode.driver import Driver
-from onenode.node_files import IMAGE, NODE
+from hack.testbed.onenode import build, preflight
+from hack.testbed.onenode.cluster import Cluster, Options
+from hack.testbed.onenode.driver import Driver
+from hack.testbed.onenode.node_files import IMAGE, NODE
 
 NOTE = build.cache_folder() / "running.json"  # how `exec` finds the cluster of `up`
 OTHER_IMAGE_NAMES = ("busybox:1.37", "busybox:latest")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything of `make e2e`: `python hack/testbed/e2e.py [arguments of pytest]`."""
 
-import os
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from onenode import build, preflight
+from hack.testbed.onenode import build, preflight
 
 T = TypeVar("T")
 # tests/contract asks the cluster's API server and is run inside it, by tests/e2e/test_contract.py.
@@ -28,7 +27,7 @@ def _pytest() -> int:
         "-m",
         "real",
         "-p",
-        "onenode.no_skips",
+        "hack.testbed.onenode.no_skips",
         "-p",
         "no:randomly",
         "-p",
@@ -40,8 +39,7 @@ def _pytest() -> int:
     asked = sys.argv[1:]
     where = () if any(argument.startswith("tests") for argument in asked) else TESTS
     command = (sys.executable, "-m", "pytest", *options, *deadline, *asked, *where)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}  # for the plugin
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 
 def _timed(phase: str, work: Callable[[], T]) -> T:

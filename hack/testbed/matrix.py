@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onenode import build, features, preflight, record, selection
-from onenode.products import go
-from onenode.tested import Run, page
+
+from hack.testbed.onenode import build, features, preflight, record, selection
+from hack.testbed.onenode.products import go
+from hack.testbed.onenode.tested import Run, page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KNOWN = REPOSITORY / "docs" / "tested.json"
@@ -70,7 +71,7 @@ def run(version: str, more: list[str]) -> Run:
         answer = Path(folder, "record.json")
         told = {selection.VARIABLE: version, record.VARIABLE: str(answer)}
         e2e = str(Path(__file__).parent / "e2e.py")
-        command = [sys.executable, e2e, "-p", "onenode.record", *more, TESTS]
+        command = [sys.executable, e2e, "-p", "hack.testbed.onenode.record", *more, TESTS]
         ended = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **told}, check=False)
         if ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise SystemExit(f"{version}: the tests did not run to their end; see the lines above")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each release of Kubernetes answered (hack/conformance/cel_record.py), asked of us."""
+"""What each release of Kubernetes answered (conformance/cel/record.py), asked of us."""
 
 import json
 from functools import cache

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onenode.driver import DRIVER_NAME, Driver
-from onenode.namespaces import TestBedError, wait_until
-from onenode.node_files import CDI_FOLDER
+from hack.testbed.onenode.driver import DRIVER_NAME, Driver
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode.node_files import CDI_FOLDER
 
 AGREEMENT_SECONDS = 120  # the kubelet looks for claims of vanished pods once a minute
 

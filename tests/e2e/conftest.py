@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from onenode import build, preflight
-from onenode.cluster import Cluster, Options
-from onenode.driver import Driver
-from onenode.no_skips import pytest_runtest_makereport
-from onenode.selection import kubernetes_version, pytest_collection_modifyitems
 
+from hack.testbed.onenode import build, preflight
+from hack.testbed.onenode.cluster import Cluster, Options
+from hack.testbed.onenode.driver import Driver
+from hack.testbed.onenode.no_skips import pytest_runtest_makereport
+from hack.testbed.onenode.selection import kubernetes_version, pytest_collection_modifyitems
 from tests.e2e.agreement import assert_agreement
 from tests.e2e.story import Story
 

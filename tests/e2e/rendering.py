@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from onenode import helm
+
+from hack.testbed.onenode import helm
 
 Object = dict[str, Any]
 # Every switch at once, for checks of form.

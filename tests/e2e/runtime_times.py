@@ -7,8 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
-from onenode.cluster import CTR, Cluster
-from onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode.cluster import CTR, Cluster
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
 
 LOG = "containerd-events"
 

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onenode.driver import DRIVER_NAME, Driver
-from onenode.namespaces import TestBedError, wait_until
-from onenode.node_files import IMAGE
-
+from hack.testbed.onenode.driver import DRIVER_NAME, Driver
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode.node_files import IMAGE
 from tests.e2e.agreement import allocated_here, published
 
 LOCAL_MAJORS = {*range(60, 64), *range(120, 128)}  # numbers that Linux leaves to local use

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-from onenode import helm, node_files
-from onenode.cluster import Cluster
-from onenode.namespaces import wait_until
 
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import slice_name
+from hack.testbed.onenode import helm, node_files
+from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.namespaces import wait_until
 from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
 
 pytestmark = pytest.mark.real

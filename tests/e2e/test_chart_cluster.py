@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from onenode.cluster import Cluster
 
+from hack.testbed.onenode.cluster import Cluster
 from tests.e2e.rendering import EVERYTHING, daemonset, render
 
 pytestmark = pytest.mark.real

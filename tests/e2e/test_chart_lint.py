@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from onenode import helm
 
 from dra_driver.config import SOCKET_PATH_LIMIT, KubeletSettings
 from dra_driver.model.ids import DriverName
+from hack.testbed.onenode import helm
 from tests.e2e import rendering
 from tests.e2e.discovery_server import pages, serving
 from tests.e2e.rendering import EVERYTHING, Object, container, daemonset, documents, of_kind

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from onenode.cluster import Cluster
+
+from hack.testbed.onenode.cluster import Cluster
 
 pytestmark = pytest.mark.real
 CONTRACT = Path(__file__).resolve().parents[1] / "contract"

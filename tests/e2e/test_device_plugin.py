@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from onenode import init
-from onenode.driver import Driver
-from onenode.namespaces import wait_until
-from onenode.release import NAMESPACE
 
+from hack.testbed.onenode import init
+from hack.testbed.onenode.driver import Driver
+from hack.testbed.onenode.namespaces import wait_until
+from hack.testbed.onenode.release import NAMESPACE
 from tests.e2e.story import Story, request
 
 pytestmark = pytest.mark.real

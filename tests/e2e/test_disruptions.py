@@ -4,9 +4,9 @@
 import signal
 
 import pytest
-from onenode.driver import DRIVER_NAME
-from onenode.namespaces import wait_until
 
+from hack.testbed.onenode.driver import DRIVER_NAME
+from hack.testbed.onenode.namespaces import wait_until
 from tests.e2e.agreement import assert_agreement, published, read_state
 from tests.e2e.story import Story, memory_at_least, request
 

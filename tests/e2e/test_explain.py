@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 import yaml
-from onenode import build, node_files, preflight
-from onenode.hollow import HollowCluster
-from onenode.namespaces import TestBedError, wait_until
-from onenode.selection import kubernetes_version
 
+from hack.testbed.onenode import build, node_files, preflight
+from hack.testbed.onenode.hollow import HollowCluster
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode.selection import kubernetes_version
 from tests.e2e import fleet
 from tests.e2e.verdict_pairs import CLASSES, MORE_PAIRS, PAIRS, SILENT, WAITS, Case
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 import yaml
-from onenode.products import build_commands, product
+
+from hack.testbed.onenode.products import build_commands, product
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]

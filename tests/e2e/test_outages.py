@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from onenode.namespaces import wait_until
-from onenode.node_files import NODE
 
+from hack.testbed.onenode.namespaces import wait_until
+from hack.testbed.onenode.node_files import NODE
 from tests.e2e.agreement import assert_agreement, published, read_state
 from tests.e2e.story import Story, memory_at_least, request
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from onenode.components import ETCD
-from onenode.driver import DRIVER_NAME
-from onenode.namespaces import wait_until
-from onenode.node_files import IMAGE
 
+from hack.testbed.onenode.components import ETCD
+from hack.testbed.onenode.driver import DRIVER_NAME
+from hack.testbed.onenode.namespaces import wait_until
+from hack.testbed.onenode.node_files import IMAGE
 from tests.e2e.agreement import read_state
 from tests.e2e.runtime_times import RuntimeTimes
 from tests.e2e.story import API, FIRST, Story, request

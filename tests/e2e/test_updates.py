@@ -11,13 +11,13 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from onenode import features
-from onenode.driver import DRIVER_NAME, TAG, Driver
-from onenode.namespaces import TestBedError, wait_until
-from onenode.node_files import CDI_FOLDER
-from onenode.release import NAME, NAMESPACE, build_image
 
 from dra_driver import __version__
+from hack.testbed.onenode import features
+from hack.testbed.onenode.driver import DRIVER_NAME, TAG, Driver
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode.node_files import CDI_FOLDER
+from hack.testbed.onenode.release import NAME, NAMESPACE, build_image
 from tests.e2e.agreement import assert_agreement, published
 from tests.e2e.story import Story, memory_at_least, request
 from tests.e2e.successor import VERSION, write_successor

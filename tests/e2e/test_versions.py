@@ -2,10 +2,10 @@
 """Is this the release that was asked for, and does the driver speak its newest API?"""
 
 import pytest
-from onenode.driver import DRIVER_NAME
-from onenode.node_files import NODE
-from onenode.selection import kubernetes_version
 
+from hack.testbed.onenode.driver import DRIVER_NAME
+from hack.testbed.onenode.node_files import NODE
+from hack.testbed.onenode.selection import kubernetes_version
 from tests.e2e.story import Story
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from driverimage import wheels
-from onenode import products
+
+from hack.testbed.onenode import products
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("dev", "runtime", "lock")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-TESTBED = Path(__file__).resolve().parents[2] / "hack" / "testbed"
+ROOT = Path(__file__).resolve().parents[2]
 INI = "[pytest]\nmarkers = needs(gate): needs that\naddopts = --strict-markers\n"
 TESTS = """
 import pytest
@@ -50,9 +50,16 @@ def recorded(folder: Path, kubernetes: str, *more: str) -> dict[str, Any]:
     told = {
         "E2E_KUBERNETES": kubernetes,
         "E2E_RECORD": str(folder / "record"),
-        "PYTHONPATH": str(TESTBED),
+        "PYTHONPATH": str(ROOT),
     }
-    plugins = ("-p", "onenode.selection", "-p", "onenode.record", "-p", "no:cacheprovider")
+    plugins = (
+        "-p",
+        "hack.testbed.onenode.selection",
+        "-p",
+        "hack.testbed.onenode.record",
+        "-p",
+        "no:cacheprovider",
+    )
     command = [sys.executable, "-m", "pytest", "-q", *plugins, *more]
     subprocess.run(
         command, cwd=folder, env={**os.environ, **told}, check=False, capture_output=True

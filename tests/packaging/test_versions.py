@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import matrix
 import pytest
 import yaml
-from onenode import build, components, features, old_api
-from onenode.tested import Run, page
 
 from dra_driver.testing.fake_api.kinds import convert
+from hack.testbed import matrix
+from hack.testbed.onenode import build, components, features, old_api
+from hack.testbed.onenode.tested import Run, page
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = ROOT / "deviceclasses"

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mutants import broken, drawn, mutants
-from replay import NOT_IMPORTED, Breakage, Room, equivalents, patches
+
+from hack.breakages.mutants import broken, drawn, mutants
+from hack.breakages.replay import NOT_IMPORTED, Breakage, Room, equivalents, patches
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = sorted(ROOT.glob("hack/breakages/patches/*.patch"))

@@ -4,7 +4,8 @@
 from pathlib import Path
 
 import pytest
-import touched
+
+from hack.suite import touched
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTERS = {"kube": {"daemon", "cli"}, "errors": {"kube"}, "cel": {"allocator"}}
@@ -82,7 +83,7 @@ def test_the_importers_of_the_rooms_are_those_of_this_package(tmp_path: Path) ->
 
 def test_what_tests_import_is_read_from_their_sources() -> None:
     tests = touched.imports_of_tests(ROOT)
-    assert {"touched", "pytest", "pathlib"} <= tests["tests/unit/test_touched.py"]
+    assert {"hack.suite", "pytest", "pathlib"} <= tests["tests/unit/test_touched.py"]
     assert "tests.node_process" in tests["tests/integration/test_daemon.py"]
     assert "tests.starting" in tests["tests/unit/test_starting.py"]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast is an allocation, compared with Kubernetes' own allocator?
 
-Both are asked in turn: the oracle (hack/oracle), which calls upstream's NewAllocator and Allocate, and
+Both are asked in turn: the oracle (conformance/oracle), which calls upstream's NewAllocator and Allocate, and
 `dra_driver.allocator`. What is timed is what a scheduler does for one pod: take note of what is allocated by now, then ask for
 each node. Objects are decoded and selectors compiled before, on both sides. Upstream converts slices and asks selectors
 again for each pod; here an Allocator is made for the slices once and goes from pod to pod (`Allocator.after`), with the
@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from oracle_build import oracle_binary
 
-from cost import allocation_problems
-from cost.allocation_problems import Problem
-from cost.bed import Context
-from cost.figures import Ratio, Times, ratio, ratio_of
-from cost.report import Answer, Table, Target, times_table
+from conformance.oracle.build import oracle_binary
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.state import AllocatedState
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
+from hack.bench.cost import allocation_problems
+from hack.bench.cost.allocation_problems import Problem
+from hack.bench.cost.bed import Context
+from hack.bench.cost.figures import Ratio, Times, ratio, ratio_of
+from hack.bench.cost.report import Answer, Table, Target, times_table
 
 ORDINARY_LIMIT, BACKTRACKING_LIMIT = 3.0, 1.0
 SIDES = ("upstream", "here", "here, first pod")

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onenode import build, init, node_files, preflight
-from onenode.cluster import Cluster
-from onenode.namespaces import Program
-
-from cost import installed
-from cost.log import Log
-from cost.node import DRIVER
+from hack.bench.cost import installed
+from hack.bench.cost.log import Log
+from hack.bench.cost.node import DRIVER
+from hack.testbed.onenode import build, init, node_files, preflight
+from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.namespaces import Program
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast is a selector, compared with Kubernetes' own CEL?
 
-Both are asked in turn, for the same devices: the oracle (hack/oracle), which calls upstream's DeviceMatches, and
+Both are asked in turn, for the same devices: the oracle (conformance/oracle), which calls upstream's DeviceMatches, and
 `dra_driver.cel.compile`. Upstream converts a device each time that it is asked about; here a device is converted once and then
 asked about by every selector. So two figures count: devices that were looked at before, and the first look, with
 everything that it takes: compiling the selector, converting the devices, evaluating.
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from oracle_build import oracle_binary
 
-from cost.bed import Context
-from cost.figures import Ratio, Times, ratio, ratio_of
-from cost.report import Answer, Table, Target, times_table
+from conformance.oracle.build import oracle_binary
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from hack.bench.cost.bed import Context
+from hack.bench.cost.figures import Ratio, Times, ratio, ratio_of
+from hack.bench.cost.report import Answer, Table, Target, times_table
 
 PROBLEMS = Path(__file__).parents[1] / "problems" / "cel.jsonl"
 SLOW_PROBLEMS = PROBLEMS.with_name("cel-slow.jsonl")

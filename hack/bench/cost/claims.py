@@ -3,11 +3,10 @@
 
 import json
 
-from onenode.cluster import Cluster
-
-from cost.bed import NODE
-from cost.node import DRIVER
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
+from hack.bench.cost.bed import NODE
+from hack.bench.cost.node import DRIVER
+from hack.testbed.onenode.cluster import Cluster
 
 
 def make(cluster: Cluster, name: str, device: str) -> pb.Claim:

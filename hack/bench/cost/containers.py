@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What do pods and containers feel of it? Nothing here has a target: most of it is the work of others."""
 
-from onenode import node_files
-
-from cost.bed import CDI_FOLDER, Context, driver, run_inside
-from cost.figures import Times, ratio
-from cost.report import Answer, Target, times_table
+from hack.bench.cost.bed import CDI_FOLDER, Context, driver, run_inside
+from hack.bench.cost.figures import Times, ratio
+from hack.bench.cost.report import Answer, Target, times_table
+from hack.testbed.onenode import node_files
 
 FILES = 500
 GROUPS = 3

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cost import installed
-from cost.bed import Context
-from cost.figures import Times, in_turn, ratio
-from cost.report import Answer, Target, times_table
+from hack.bench.cost import installed
+from hack.bench.cost.bed import Context
+from hack.bench.cost.figures import Times, in_turn, ratio
+from hack.bench.cost.report import Answer, Target, times_table
 
 NODES, DEVICES, PODS = 1_000, 8, 10
 LIMIT_SECONDS, LIMIT_MIB, LIMIT_HELP = 1.0, 300.0, 3.0

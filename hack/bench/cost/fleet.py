@@ -7,11 +7,10 @@ watch as a driver does. What a watch costs the other 1,800 is what it costs thes
 
 from typing import Any
 
-from onenode import node_files
-
-from cost.bed import Context, run_inside
-from cost.figures import Times
-from cost.report import Answer, Table, times_table
+from hack.bench.cost.bed import Context, run_inside
+from hack.bench.cost.figures import Times
+from hack.bench.cost.report import Answer, Table, times_table
+from hack.testbed.onenode import node_files
 
 NODES, WATCHING, REST_SECONDS = 2_000, 200, 180
 RENEWERS = 50

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cost.node import wait_for
+from hack.bench.cost.node import wait_for
 
 
 class Log:

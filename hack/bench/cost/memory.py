@@ -12,12 +12,12 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from cost import installed
-from cost.bed import Context, driver
-from cost.figures import ratio_of
-from cost.node import BenchNode, a_claim, resident_kib
-from cost.report import Answer, Table, Target
-from cost.standins import StandIns
+from hack.bench.cost import installed
+from hack.bench.cost.bed import Context, driver
+from hack.bench.cost.figures import ratio_of
+from hack.bench.cost.node import BenchNode, a_claim, resident_kib
+from hack.bench.cost.report import Answer, Table, Target
+from hack.bench.cost.standins import StandIns
 
 IMPORTS = "grpc, google.protobuf.message, urllib3, msgspec, structlog, prometheus_client, yaml"
 IMPORTED = f"import {IMPORTS}; print(flush=True); input()"

@@ -17,11 +17,11 @@ from typing import Self
 
 import grpc
 
-from cost import installed
-from cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE, POD
 from dra_driver.kubelet import dra
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
 from dra_driver.testing.fake_cgroups import FakeCgroups
+from hack.bench.cost import installed
+from hack.bench.cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE, POD
 
 DAEMON = Path(__file__).with_name("bench_daemon.py")
 DRIVER = "gpu.dra-driver.dev"

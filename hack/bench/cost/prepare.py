@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 
-from cost import claims
-from cost.bed import ENDPOINT, Context, driver
-from cost.figures import Times, in_turn, ratio
-from cost.node import BenchNode, Caller, a_claim, filesystem_of
-from cost.report import Answer, Table, Target, times_table
+from hack.bench.cost import claims
+from hack.bench.cost.bed import ENDPOINT, Context, driver
+from hack.bench.cost.figures import Times, in_turn, ratio
+from hack.bench.cost.node import BenchNode, Caller, a_claim, filesystem_of
+from hack.bench.cost.report import Answer, Table, Target, times_table
 
 DEVICES = 8
 SOME = 1_000

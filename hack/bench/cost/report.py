@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cost.figures import Ratio, Times
+from hack.bench.cost.figures import Ratio, Times
 
 Cells = tuple[str, ...]
 

@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from cost import installed
-from cost.log import Log
-from cost.node import DEADLINE_SECONDS, DRIVER, NODE, disk_folder, wait_for
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
+from hack.bench.cost import installed
+from hack.bench.cost.log import Log
+from hack.bench.cost.node import DEADLINE_SECONDS, DRIVER, NODE, disk_folder, wait_for
 
 
 class StandIns:

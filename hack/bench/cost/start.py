@@ -11,13 +11,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from cost import installed
-from cost.bed import ENDPOINT, REGISTRATION, Context, driver_command
-from cost.figures import Times, ratio
-from cost.log import Log
-from cost.node import wait_for
-from cost.report import Answer, Target, times_table
-from cost.standins import StandIns
+from hack.bench.cost import installed
+from hack.bench.cost.bed import ENDPOINT, REGISTRATION, Context, driver_command
+from hack.bench.cost.figures import Times, ratio
+from hack.bench.cost.log import Log
+from hack.bench.cost.node import wait_for
+from hack.bench.cost.report import Answer, Target, times_table
+from hack.bench.cost.standins import StandIns
 
 LISTEN_LIMIT, SLICE_LIMIT_SECONDS = 4.0, 0.5
 

@@ -8,10 +8,10 @@ peak is the kernel's (VmHWM) and holds the start too; when the device left its s
 import signal
 import time
 
-from cost.bed import Context, driver_command, run_inside
-from cost.log import Log
-from cost.node import resident_kib
-from cost.report import Answer, Table, Target
+from hack.bench.cost.bed import Context, driver_command, run_inside
+from hack.bench.cost.log import Log
+from hack.bench.cost.node import resident_kib
+from hack.bench.cost.report import Answer, Table, Target
 
 CLAIMS, LIMIT_MIB, KIB = 1_000, 128, 1024
 UNREADABLE = "object_cannot_be_read"

@@ -10,7 +10,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from onenode.products import BuildError, build_commands, cache_folder, go, product, upstream_go_mod
+from hack.testbed.onenode.products import (
+    BuildError,
+    build_commands,
+    cache_folder,
+    go,
+    product,
+    upstream_go_mod,
+)
 
 __all__ = ["Binaries", "build", "cache_folder"]
 

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from onenode.namespaces import TestBedError
+from hack.testbed.onenode.namespaces import TestBedError
 
 TOP = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")  # what a kubelet asks of version 2

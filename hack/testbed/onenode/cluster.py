@@ -18,8 +18,17 @@ from typing import Any
 
 import yaml
 
-from onenode import build, cgroups, components, features, image, init, node_files, old_api
-from onenode.namespaces import Namespaces, Program, TestBedError, wait_until
+from hack.testbed.onenode import (
+    build,
+    cgroups,
+    components,
+    features,
+    image,
+    init,
+    node_files,
+    old_api,
+)
+from hack.testbed.onenode.namespaces import Namespaces, Program, TestBedError, wait_until
 
 CTR = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
 FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for programs inside

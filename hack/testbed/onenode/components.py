@@ -8,7 +8,7 @@ node's own objects and service account tokens are real, only user names come fro
 from collections.abc import Mapping
 from pathlib import Path
 
-from onenode import init, node_files
+from hack.testbed.onenode import init, node_files
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 NODE = ("containerd", "kubelet")

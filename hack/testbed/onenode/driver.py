@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from onenode import init
-from onenode.cluster import Cluster
-from onenode.namespaces import wait_until
-from onenode.release import NAME, NAMESPACE, Release, build_image
+from hack.testbed.onenode import init
+from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.namespaces import wait_until
+from hack.testbed.onenode.release import NAME, NAMESPACE, Release, build_image
 
 DRIVER_NAME = "gpu.dra-driver.dev"
 STATE_FILE = init.KUBELET_FOLDER / "plugins" / DRIVER_NAME / "state.db"

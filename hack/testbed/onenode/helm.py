@@ -9,7 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from onenode.products import build_commands, product
+from hack.testbed.onenode.products import build_commands, product
 
 VERSION = "4.3.1"
 MODULE = "helm.sh/helm/v4"

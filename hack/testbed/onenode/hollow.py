@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from onenode import build, node_files
-from onenode.cluster import Cluster, Options
-from onenode.namespaces import wait_until
+from hack.testbed.onenode import build, node_files
+from hack.testbed.onenode.cluster import Cluster, Options
+from hack.testbed.onenode.namespaces import wait_until
 
 KUBELET_VERSION = "v{version}"
 RESOURCES = {"cpu": "8", "memory": "32Gi", "pods": "110"}

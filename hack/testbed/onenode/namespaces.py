@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
-from onenode import init
+from hack.testbed.onenode import init
 
 INIT = Path(init.__file__)
 NS_GET_PARENT = 0xB702  # linux/nsfs.h

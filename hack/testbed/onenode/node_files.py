@@ -8,8 +8,8 @@ that makes the difference; nothing else may.
 import subprocess
 from pathlib import Path
 
-from onenode import init
-from onenode.features import minor_of
+from hack.testbed.onenode import init
+from hack.testbed.onenode.features import minor_of
 
 NODE = "node1"
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onenode import cgroups
+from hack.testbed.onenode import cgroups
 
 # What must be on the machine -> the Debian package that brings it.
 NEEDED_FILES = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onenode.selection import unmet_needs
+from hack.testbed.onenode.selection import unmet_needs
 
 VARIABLE = "E2E_RECORD"
 CLUSTER = "cluster"  # the fixture of tests/e2e

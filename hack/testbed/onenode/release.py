@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onenode import helm, node_files
-from onenode.cluster import Cluster
-from onenode.namespaces import TestBedError, wait_until
+from hack.testbed.onenode import helm, node_files
+from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.namespaces import TestBedError, wait_until
 
 NAME = "dra-driver"
 NAMESPACE = "dra-driver"

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from onenode import build, features
+from hack.testbed.onenode import build, features
 
 VARIABLE = "E2E_KUBERNETES"
 

@@ -8,7 +8,7 @@ end-to-end tests on one release (record.py), with the machine that it ran on (ma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onenode import features
+from hack.testbed.onenode import features
 
 HEAD = """<!-- Written by hack/testbed/matrix.py from tested.json; run `make e2e-matrix` instead. -->
 

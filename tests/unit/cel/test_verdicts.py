@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server says of an expression, word for word, as recorded from its own code (`hack/oracle`).
+"""What the API server says of an expression, word for word, as recorded from its own code (`conformance/oracle`).
 
 A line of verdicts.jsonl is an expression and its error, or null. Of a syntax error only the place is compared: the words
 are those of a parser generator.

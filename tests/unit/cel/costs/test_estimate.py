@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of an expression is the API server's number, on each release: recorded from its own code (`hack/oracle`).
+"""The cost of an expression is the API server's number, on each release: recorded from its own code (`conformance/oracle`).
 
 A line of costs.jsonl is an expression, its cost on the newest release in the stored environment, and where it differs
 that of other releases; null where the expression does not compile.

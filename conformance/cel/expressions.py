@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 from typing import ClassVar
 
-from cel_declarations import BINARY, OTHER_SYNTAX, UNARY, Declarations, Overload
-from cel_trees import Many, Tree, leaf, operand
-from cel_types import (
+from conformance.cel.declarations import BINARY, OTHER_SYNTAX, UNARY, Declarations, Overload
+from conformance.cel.trees import Many, Tree, leaf, operand
+from conformance.cel.types import (
     BOOL,
     BYTES,
     CIDR,
@@ -38,7 +38,7 @@ from cel_types import (
     optional_of,
     substitute,
 )  # fmt: skip
-from cel_vocabulary import LITERALS, STRINGS, TEXTS
+from conformance.cel.vocabulary import LITERALS, STRINGS, TEXTS
 
 DOMAINS = (
     "dra.example.com",

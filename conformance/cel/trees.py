@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cel_types import DYN, Type
+from conformance.cel.types import DYN, Type
 
 
 @dataclass(frozen=True, slots=True)

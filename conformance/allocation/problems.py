@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import allocate_claims
-import allocate_fleet
-from allocate_features import GATE_OF, GATES, PAIRS, SUPPORTED, devices, features_of
-from allocate_fleet import Dice
+from conformance.allocation import claims, fleet
+from conformance.allocation.features import GATE_OF, GATES, PAIRS, SUPPORTED, devices, features_of
+from conformance.allocation.fleet import Dice
 
 Json = dict[str, Any]
 
@@ -52,19 +51,19 @@ def _barred(random: Random, pair: tuple[str, str]) -> frozenset[str]:
 
 
 def _draw(dice: Dice, name: str) -> Json:
-    slices = allocate_fleet.slices(dice)
+    slices = fleet.slices(dice)
     holders: Json = {"slices": slices}
     offer = list(devices(holders))
-    claims = allocate_claims.Demand(dice, offer).claims()
+    wanted = claims.Demand(dice, offer).claims()
     made: Json = {
         "name": name,
         "impl": "",
         "features": [],
-        "classes": allocate_claims.classes(dice),
+        "classes": claims.classes(dice),
         "slices": slices,
-        "node": allocate_fleet.node(dice),
-        "claims": claims,
-        **allocate_claims.allocated(dice, offer),
+        "node": fleet.node(dice),
+        "claims": wanted,
+        **claims.allocated(dice, offer),
     }
     made["impl"], made["features"] = _gates(dice, made)
     if made["impl"] == "stable":

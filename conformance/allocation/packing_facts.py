@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from allocate_build import DRIVER, cel, claim, exactly, problem
-from allocate_facts import place
-from allocate_gated_facts import GROUPS, PARTS, SHARES, amount, sets, shared, uses
+from conformance.allocation.build import DRIVER, cel, claim, exactly, problem
+from conformance.allocation.facts import place
+from conformance.allocation.gated_facts import GROUPS, PARTS, SHARES, amount, sets, shared, uses
 
 Json = dict[str, Any]
 

@@ -8,7 +8,18 @@ those behind feature gates of their own, are in allocate_gated_facts.
 from collections.abc import Iterator
 from typing import Any
 
-from allocate_build import DRIVER, NODE, asked, cel, claim, every, exactly, first_of, problem, some
+from conformance.allocation.build import (
+    DRIVER,
+    NODE,
+    asked,
+    cel,
+    claim,
+    every,
+    exactly,
+    first_of,
+    problem,
+    some,
+)
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ satisfy it, while its neighbours are broad. First fit then gives a device away t
 
 from typing import Any
 
-from allocate_fleet import DRIVERS, MODELS, NODE, Dice
+from conformance.allocation.fleet import DRIVERS, MODELS, NODE, Dice
 
 Json = dict[str, Any]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do CEL and the allocator say what Kubernetes' own modules say?
 
-    python hack/conformance/run.py [cel|allocate] [--seed N] [--cel N] [--allocate N] [--quick]
+    python -m conformance.run [cel|allocate] [--seed N] [--cel N] [--allocate N] [--quick]
 
 Runs the recorded vectors' tests, proves that the generated tables are fresh, and asks random cases of the oracle and of
 this project. Needs Go for the oracle; the first run builds it.
@@ -13,13 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "hack" / "oracle"))
+from conformance.allocation import check as allocation
+from conformance.cel import check as cel
+from conformance.oracle.build import oracle_binary
 
-import allocate  # noqa: E402 - after the path
-import cel_check  # noqa: E402
-from oracle_build import oracle_binary  # noqa: E402
-
+ROOT = Path(__file__).resolve().parents[1]
 FULL = {"cel": 100_000, "allocate": 20_000}
 QUICK = {"cel": 12_000, "allocate": 1_500}
 
@@ -50,7 +48,7 @@ def main() -> int:
             if subprocess.run(command, cwd=ROOT, check=False).returncode
         ]
     )
-    halves = {"cel": cel_check.run, "allocate": allocate.run}
+    halves = {"cel": cel.run, "allocate": allocation.run}
     for name, run in halves.items():
         if chosen.what in (None, name) and not run(oracle, size=sizes[name], seed=chosen.seed):
             wrong.append(f"{name} (again: --seed {chosen.seed} --{name} {sizes[name]})")
@@ -62,7 +60,7 @@ def _prepared() -> dict[str, tuple[str, ...]]:
     return {
         "tables": (sys.executable, "hack/generate-cel-tables", "--check"),
         "vectors": (sys.executable, "-m", "pytest", "-q", "tests/conformance"),
-        "cel-python": (sys.executable, "hack/conformance/cel_python.py", "--check"),
+        "cel-python": (sys.executable, "-m", "conformance.cel.cel_python", "--check"),
     }
 
 

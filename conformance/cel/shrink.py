@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cel_trees import Many, Tree, leaf
-from conversation import Line
+from conformance.cel.trees import Many, Tree, leaf
+from conformance.conversation import Line
 
 # Asks both sides; says for each question whether they still differ in the way that matters.
 Differs = Callable[[Sequence[Line]], list[bool]]

@@ -12,19 +12,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import allocate_limits
-import allocate_problems
-from allocate_compare import (
+from conformance.allocation import limits, problems
+from conformance.allocation.compare import (
     Oracle,
     as_line,
     backtracked,
     kind_of_error,
     outcome,
 )
-from allocate_features import FEATURES, PAIRS, features_of
-from allocate_shrink import shrink
-from conversation import OURS, Partner, PartnerFailed
-
+from conformance.allocation.features import FEATURES, PAIRS, features_of
+from conformance.allocation.shrink import shrink
+from conformance.conversation import OURS, Partner, PartnerFailed
 from dra_driver.testing.conformance.allocate import comparable
 
 Json = dict[str, Any]
@@ -182,7 +180,7 @@ def run(oracle: Path, *, size: int, seed: int) -> bool:
     coverage = Coverage()
     try:
         limits_hold = _limits(comparison)
-        random = allocate_problems.problems(seed, size)
+        random = problems.problems(seed, size)
         for batch in _batches(random):
             for problem, answer in zip(batch, comparison.ask(batch), strict=True):
                 coverage.add(problem, answer)
@@ -200,7 +198,7 @@ def _batches(problems: Iterable[Json]) -> Iterable[list[Json]]:
 
 def _limits(comparison: Comparison) -> bool:
     """What the oracle says around each limit, as a table."""
-    asked = list(allocate_limits.problems())
+    asked = list(limits.problems())
     answers = comparison.ask([problem for _, _, problem in asked])
     found: dict[str, dict[str, set[str]]] = {}
     for (limit, where, _), answer in zip(asked, answers, strict=True):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write tests/conformance/vectors/cel-*.jsonl: what the releases of Kubernetes answer.
 
-    python hack/conformance/cel_record.py [--seed N]
+    python -m conformance.cel.record [--seed N]
 
-For the newest release a selection of everything: the facts of cel_facts.yaml in all environments, the templates, and of
+For the newest release a selection of everything: the facts of facts.yaml in all environments, the templates, and of
 the random cases a few for each cell of the coverage table. For each older release the cases that it answers otherwise
 than the next one. Devices are cut down to what the expression names, before the answer is recorded.
 """
@@ -11,25 +11,22 @@ than the next one. Devices are cut down to what the expression names, before the
 import argparse
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from conformance.cel.cases import Case, Cases, overload_cases
+from conformance.cel.check import declared
+from conformance.cel.rules import limit_cases, rule_cases
+from conformance.cel.trees import leaf
+from conformance.conversation import Line, Partner, PartnerFailed
+from conformance.oracle.build import NEWEST, RELEASES, oracle_binary
+from dra_driver.testing.conformance.verdicts import Answer, gist, texts, verdict
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "hack" / "oracle"))
-
-import yaml  # noqa: E402 - after the path
-from cel_cases import Case, Cases, overload_cases  # noqa: E402
-from cel_check import declared  # noqa: E402
-from cel_rules import limit_cases, rule_cases  # noqa: E402
-from cel_trees import leaf  # noqa: E402
-from conversation import Line, Partner, PartnerFailed  # noqa: E402
-from oracle_build import NEWEST, RELEASES, oracle_binary  # noqa: E402
-
-from dra_driver.testing.conformance.verdicts import Answer, gist, texts, verdict  # noqa: E402
-
 VECTORS = ROOT / "tests" / "conformance" / "vectors"
 WANTED = ("compileError", "cost", "match", "matchError")
 LONGEST = 2000  # bytes of an expression that is worth a line in the tree
@@ -68,7 +65,7 @@ def main() -> int:
 def facts() -> Iterator[Case]:
     """The facts, in every environment."""
     for number, fact in enumerate(
-        yaml.safe_load((Path(__file__).parent / "cel_facts.yaml").read_text())
+        yaml.safe_load((Path(__file__).parent / "facts.yaml").read_text())
     ):
         line: Line = {
             "expression": fact["e"],

@@ -9,8 +9,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from allocate_build import DRIVER, NODE, cel, claim, every, exactly, first_of, problem, some
-from allocate_features import SUPPORTED
+from conformance.allocation.build import (
+    DRIVER,
+    NODE,
+    cel,
+    claim,
+    every,
+    exactly,
+    first_of,
+    problem,
+    some,
+)
+from conformance.allocation.features import SUPPORTED
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ The oracle is the Go program of this folder, built from the modules of one Kuber
 the test bed's programs it is kept in the cache, under a name that depends on its sources, so that a
 second call costs nothing: `oracle_binary()` answers the path. By hand:
 
-    python hack/oracle/oracle_build.py [MINOR ...]
+    python -m conformance.oracle.build [MINOR ...]
 """
 
 import re
@@ -14,11 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+from hack.testbed.onenode.products import BuildError, go, product, upstream_go_mod
+
 FOLDER = Path(__file__).resolve().parent
-sys.path.append(str(FOLDER.parent / "testbed"))
-
-from onenode.products import BuildError, go, product, upstream_go_mod  # noqa: E402 - found by the line above
-
 MODULE = "k8s.io/dynamic-resource-allocation"
 # Of each minor release the newest patch of which all of Kubernetes' modules can be had.
 RELEASES = {

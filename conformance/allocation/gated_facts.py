@@ -4,9 +4,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-from allocate_build import DRIVER, NODE, asked, cel, claim, every, exactly, first_of, problem, some
-from allocate_facts import ADMIN, EAST, IN_WEST, LIST, WEST, place
-from allocate_features import BINDING
+from conformance.allocation.build import (
+    DRIVER,
+    NODE,
+    asked,
+    cel,
+    claim,
+    every,
+    exactly,
+    first_of,
+    problem,
+    some,
+)  # fmt: skip
+from conformance.allocation.facts import ADMIN, EAST, IN_WEST, LIST, WEST, place
+from conformance.allocation.features import BINDING
 
 Json = dict[str, Any]
 

@@ -9,14 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import cel_devices
 import yaml
-from cel_cases import Case, Cases
-from cel_expressions import Expressions
-from cel_trees import Tree, leaf, operand
-from cel_types import BOOL, INT, STRING, list_of, map_of
 
-TEMPLATES = yaml.safe_load((Path(__file__).parent / "cel_templates.yaml").read_text())
+from conformance.cel import devices
+from conformance.cel.cases import Case, Cases
+from conformance.cel.expressions import Expressions
+from conformance.cel.trees import Tree, leaf, operand
+from conformance.cel.types import BOOL, INT, STRING, list_of, map_of
+
+TEMPLATES = yaml.safe_load((Path(__file__).parent / "templates.yaml").read_text())
 ABSORPTION: Mapping[str, list[str]] = TEMPLATES["absorption"]
 MACROS: Mapping[str, list[str]] = TEMPLATES["macro"]
 SYNTAX: Mapping[str, list[str]] = TEMPLATES["syntax"]
@@ -249,7 +250,7 @@ def run_time_cost_case(cases: Cases, template: str, size: int) -> Case:
     """An expression whose counted cost grows with `size`, over a device that has what it asks for."""
     text = (PADDED % template).replace("{N}", str(size))
     return cases.case(
-        leaf(text, BOOL), group="limit", focus="run-time cost", device=cel_devices.typical()
+        leaf(text, BOOL), group="limit", focus="run-time cost", device=devices.typical()
     )
 
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import cel_declarations
-import cel_rules
-from cel_cases import Case, Cases
-from cel_coverage import Coverage
-from cel_shrink import shrink
-from conversation import OURS, Line, Partner
-
+from conformance.cel import rules
+from conformance.cel.cases import Case, Cases
+from conformance.cel.coverage import Coverage
+from conformance.cel.declarations import Declarations, read
+from conformance.cel.shrink import shrink
+from conformance.conversation import OURS, Line, Partner
 from dra_driver.testing.conformance.verdicts import (
     REFUSED,
     VERDICTS,
@@ -135,11 +134,11 @@ def _run(comparison: Comparison, oracle: Path, *, size: int, seed: int) -> bool:
     return not gaps and not differences.kinds
 
 
-def declared(oracle: Path) -> cel_declarations.Declarations:
+def declared(oracle: Path) -> Declarations:
     """What the oracle's scheduler declares."""
     partner = Partner(str(oracle), "declarations")
     try:
-        return cel_declarations.read(partner.ask([{"name": "declarations"}])[0])
+        return read(partner.ask([{"name": "declarations"}])[0])
     finally:
         partner.close()
 
@@ -147,8 +146,8 @@ def declared(oracle: Path) -> cel_declarations.Declarations:
 def batches(cases: Cases, coverage: Coverage, oracle: Path, size: int) -> Iterator[list[Case]]:
     """All cases; those that are made without chance first, then by what is still missing."""
     fixed = [
-        *cel_rules.rule_cases(cases, rounds=2),
-        *cel_rules.limit_cases(cases),
+        *rules.rule_cases(cases, rounds=2),
+        *rules.limit_cases(cases),
         *run_time_costs(cases, oracle),
     ]
     source = iter(fixed)
@@ -171,7 +170,7 @@ def _wanted(cases: Cases, coverage: Coverage) -> Iterator[Case]:
     while True:
         for _ in range(6):
             yield cases.overload_case(cases.chance.choice(overloads), cases.chance.choice(VERDICTS))
-        yield cel_rules.random_rule_case(cases)
+        yield rules.random_rule_case(cases)
         for _ in range(3):
             yield cases.random_case()
 
@@ -183,15 +182,15 @@ def _for_gaps(cases: Cases, coverage: Coverage, *, attempts: int) -> Iterator[Ca
             if group == "overload":
                 yield cases.overload_case(coverage.overloads[focus], aim)
             elif group in ("macro", "absorption"):
-                table = cel_rules.MACROS if group == "macro" else cel_rules.ABSORPTION
-                yield cel_rules.rule_case(cases, group, focus, cases.chance.choice(table[focus]))
+                table = rules.MACROS if group == "macro" else rules.ABSORPTION
+                yield rules.rule_case(cases, group, focus, cases.chance.choice(table[focus]))
 
 
 def run_time_costs(cases: Cases, oracle: Path) -> Iterator[Case]:
     """For each template sizes whose counted cost is just below, at and just above the limit."""
     partner = Partner(str(oracle), "cel", "-details")
     try:
-        templates = cel_rules.RUN_TIME_COST
+        templates = rules.RUN_TIME_COST
         probes = [(1000, 2000)] * len(templates)
         cost = [
             [
@@ -205,13 +204,13 @@ def run_time_costs(cases: Cases, oracle: Path) -> Iterator[Case]:
     for template, (low, high) in zip(templates, cost, strict=True):
         if low and high:
             slope = (high - low) / 1000
-            fits = int((cel_rules.MOST_COST - low) / slope) + 1000
+            fits = int((rules.MOST_COST - low) / slope) + 1000
             for size in range(fits - 1, fits + 3):
-                yield cel_rules.run_time_cost_case(cases, template, size)
+                yield rules.run_time_cost_case(cases, template, size)
 
 
 def _probe(cases: Cases, template: str, size: int) -> Line:
-    return dict(cel_rules.run_time_cost_case(cases, template, size).line)
+    return dict(rules.run_time_cost_case(cases, template, size).line)
 
 
 def report(differences: Differences, comparison: Comparison) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where does cel-python, which is written in Python too, answer otherwise than Kubernetes?
 
-    python hack/conformance/cel_python.py [--write | --check]
+    python -m conformance.cel.cel_python [--write | --check]
 
 Asks cel-python those recorded vectors of the newest release that both know: no libraries of Kubernetes, no optionals,
 no cel.bind, no second variable, no types of Kubernetes' own, and nothing that the API server refuses, because
@@ -29,7 +29,7 @@ ENVIRONMENT = celpy.Environment()
 KNOWN = {*evaluation.base_functions, "has", "all", "exists", "exists_one", "map", "filter", "dyn"}
 CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 NEWER = re.compile(r"\.\?|\[\?|[{,]\s*\?|\(\s*\w+\s*,\s*\w+\s*,")  # optionals, two variables
-HEAD = """<!-- Written by hack/conformance/cel_python.py; change the code instead. -->
+HEAD = """<!-- Written by conformance/cel/cel_python.py; change the code instead. -->
 
 # Where cel-python answers otherwise
 

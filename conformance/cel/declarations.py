@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cel_types import Substitution, Type, parse_type, unify
+from conformance.cel.types import Substitution, Type, parse_type, unify
 
 # Not written as calls, but as operators and brackets, or not at all.
 BINARY: Mapping[str, str] = {

@@ -4,7 +4,7 @@
 import random
 from typing import Any
 
-from cel_vocabulary import SEMVERS
+from conformance.cel.vocabulary import SEMVERS
 
 DRIVER = "dra.example.com"
 Attribute = dict[str, Any]

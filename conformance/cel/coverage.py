@@ -8,9 +8,8 @@ gap, unless it stands in `UNREACHABLE` with the reason why no case can.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from cel_cases import Case
-from cel_declarations import Declarations, Overload
-
+from conformance.cel.cases import Case
+from conformance.cel.declarations import Declarations, Overload
 from dra_driver.testing.conformance.verdicts import FAILS, FALSE, REFUSED, TRUE, VERDICTS
 
 _AUTHORIZER = "no variable of this environment is an authorizer, so the call can only fail"

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allocate_features import devices
-from conversation import Partner
-
+from conformance.allocation.features import devices
+from conformance.conversation import Partner
 from dra_driver.testing.conformance.allocate import comparable
 
 Json = dict[str, Any]

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cel_devices
-from cel_declarations import Declarations, Overload
-from cel_expressions import Expressions
-from cel_trees import Many, Tree, leaf, operand
-from cel_types import BOOL, STRING, Type
-
+from conformance.cel import devices
+from conformance.cel.declarations import Declarations, Overload
+from conformance.cel.expressions import Expressions
+from conformance.cel.trees import Many, Tree, leaf, operand
+from conformance.cel.types import BOOL, STRING, Type
 from dra_driver.testing.conformance.verdicts import FAILS, FALSE, REFUSED, TRUE, VERDICTS
 
 ENVIRONMENTS = ("", "", "StoredExpressions", "NewExpressions")
@@ -110,7 +109,7 @@ class Cases:
         """A question about a tree, over a device and an environment that are chosen here."""
         self.made += 1
         careful = aim in (TRUE, FALSE) and self.chance.random() < 0.7
-        chosen = device or (cel_devices.typical() if careful else cel_devices.varied(self.chance))
+        chosen = device or (devices.typical() if careful else devices.varied(self.chance))
         line = {
             "name": f"{group}-{self.made}",
             "expression": str(tree),

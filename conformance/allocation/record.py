@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what upstream answers to chosen allocation problems: python hack/conformance/allocate_record.py
+"""Records what upstream answers to chosen allocation problems: python -m conformance.allocation.record
 
 Facts and limits are recorded for each implementation that has their features; of random problems those that have
 pairs of features that no earlier one had. A problem to which upstream has several answers is left out. Lines are the questions of the conformance door, with
 upstream's answer as `want`.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "oracle"))
-
-import allocate_facts
-import allocate_gated_facts
-import allocate_limits
-import allocate_packing_facts
-import allocate_problems
-from allocate_compare import Oracle, as_line
-from allocate_features import PAIRS, SUPPORTED, features_of
-from oracle_build import oracle_binary
+from conformance.allocation import facts, gated_facts, limits, packing_facts, problems
+from conformance.allocation.compare import Oracle, as_line
+from conformance.allocation.features import PAIRS, SUPPORTED, features_of
+from conformance.oracle.build import oracle_binary
 
 Json = dict[str, Any]
 
@@ -33,9 +26,9 @@ def main() -> None:
     """Write the three files."""
     oracle = Oracle(oracle_binary())
     VECTORS.mkdir(parents=True, exist_ok=True)
-    parts = (allocate_facts, allocate_gated_facts, allocate_packing_facts)
-    facts = [fact for part in parts for fact in part.facts()]
-    _write(oracle, "facts", (each for fact in facts for each in _everywhere(fact)))
+    parts = (facts, gated_facts, packing_facts)
+    all_facts = [fact for part in parts for fact in part.facts()]
+    _write(oracle, "facts", (each for fact in all_facts for each in _everywhere(fact)))
     _write(oracle, "limits", _limits())
     _write(oracle, "random", _chosen())
     oracle.close()
@@ -51,7 +44,7 @@ def _everywhere(fact: Json) -> Iterator[Json]:
 
 def _limits() -> Iterator[Json]:
     """For the oldest and the newest implementation; they are long."""
-    for _, _, problem in allocate_limits.problems():
+    for _, _, problem in limits.problems():
         if problem["impl"] != "incubating":
             yield problem
 
@@ -59,7 +52,7 @@ def _limits() -> Iterator[Json]:
 def _chosen() -> Iterator[Json]:
     """Random problems, each with some pairs of features that the ones before did not have."""
     seen: set[tuple[str, str]] = set()
-    for problem in allocate_problems.problems(SEED, DRAWN):
+    for problem in problems.problems(SEED, DRAWN):
         used = features_of(problem)
         new = {pair for pair in PAIRS if used.issuperset(pair)} - seen
         if len(new) >= NEW_PAIRS:
