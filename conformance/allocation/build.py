@@ -67,3 +67,20 @@ def some(count: int, **more: Any) -> list[Json]:
 def cel(expression: str) -> Json:
     """A selector."""
     return {"cel": {"expression": expression}}
+
+
+def uses(value: str, counter_set: str = "set", *groups: str, counter: str = "slots") -> list[Json]:
+    """What a device takes."""
+    part: Json = {"counterSet": counter_set, "counters": {counter: {"value": value}}}
+    return [part | ({"compatibilityGroups": [*groups]} if groups else {})]
+
+
+def shared(name: str = "dev", value: str = "8Gi", policy: Json | None = None, **more: Any) -> Json:
+    """A device that is given in shares."""
+    memory: Json = {"value": value} | ({"requestPolicy": policy} if policy else {})
+    return {"name": name, "allowMultipleAllocations": True, "capacity": {"memory": memory}} | more
+
+
+def amount(name: str, quantity: str, count: int = 1, **more: Any) -> Json:
+    """A request for so much memory."""
+    return exactly(name, count, capacity={"requests": {"memory": quantity}}, **more)

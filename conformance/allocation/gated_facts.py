@@ -7,6 +7,7 @@ from typing import Any
 from conformance.allocation.build import (
     DRIVER,
     NODE,
+    amount,
     asked,
     cel,
     claim,
@@ -14,7 +15,9 @@ from conformance.allocation.build import (
     exactly,
     first_of,
     problem,
+    shared,
     some,
+    uses,
 )  # fmt: skip
 from conformance.allocation.facts import ADMIN, EAST, IN_WEST, LIST, WEST, place
 from conformance.allocation.features import BINDING
@@ -25,12 +28,6 @@ PARTS = ["DRAPartitionableDevices"]
 SHARES = ["DRAConsumableCapacity"]
 GROUPS = [*PARTS, "DRADeviceCompatibilityGroups"]
 HELD_SHARE = "11111111-1111-1111-1111-111111111111"
-
-
-def uses(value: str, counter_set: str = "set", *groups: str, counter: str = "slots") -> list[Json]:
-    """What a device takes."""
-    part: Json = {"counterSet": counter_set, "counters": {counter: {"value": value}}}
-    return [part | ({"compatibilityGroups": [*groups]} if groups else {})]
 
 
 def sets(value: str, name: str = "set", **more: Any) -> Json:
@@ -217,17 +214,6 @@ def _on_nodes() -> Iterator[tuple[str, Json]]:
                 allocatedDevices=[f"{DRIVER}/pool/dev-0"],
             ),
         )
-
-
-def shared(name: str = "dev", value: str = "8Gi", policy: Json | None = None, **more: Any) -> Json:
-    """A device that is given in shares."""
-    memory: Json = {"value": value} | ({"requestPolicy": policy} if policy else {})
-    return {"name": name, "allowMultipleAllocations": True, "capacity": {"memory": memory}} | more
-
-
-def amount(name: str, quantity: str, count: int = 1, **more: Any) -> Json:
-    """A request for so much memory."""
-    return exactly(name, count, capacity={"requests": {"memory": quantity}}, **more)
 
 
 POLICIES: dict[str, Json] = {

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from conformance.allocation.build import DRIVER, cel, claim, exactly, problem
+from conformance.allocation.build import DRIVER, amount, cel, claim, exactly, problem, shared, uses
 from conformance.allocation.facts import place
-from conformance.allocation.gated_facts import GROUPS, PARTS, SHARES, amount, sets, shared, uses
+from conformance.allocation.gated_facts import GROUPS, PARTS, SHARES, sets
 
 Json = dict[str, Any]
 
