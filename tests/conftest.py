@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dra_driver.testing.fake_api import FakeApi
-from tests import starting
 from tests.node_process import NodeProcess
+from tests.support import starting
 
 
 @pytest.hookimpl(trylast=True)

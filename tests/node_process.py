@@ -14,7 +14,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_api import FakeApi, Refused
 from dra_driver.testing.fake_kubelet import FakeKubelet
-from tests import starting
+from tests.support import starting
 
 DRIVER = "gpu.dra-driver.dev"
 NODE = "node1"

@@ -15,8 +15,8 @@ import pytest
 from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.fake_kubelet import KubeletError
-from dra_driver.testing.invariants import read_state
 from tests.node_process import DEADLINE_SECONDS, DRIVER, NodeProcess, wait_for
+from tests.support.invariants import read_state
 
 RECOVERING = ("MarkStartedAgain", "recovered")
 UNPREPARING = (

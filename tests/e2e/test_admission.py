@@ -20,7 +20,7 @@ from dra_driver.planning.reconcile import slice_name
 from hack.testbed.onenode import helm, node_files
 from hack.testbed.onenode.cluster import Cluster
 from hack.testbed.onenode.namespaces import wait_until
-from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
+from tests.support.admission_attempts import A_NODE_OWNER, attempts, with_metadata
 
 pytestmark = pytest.mark.real
 

@@ -24,7 +24,12 @@ from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
-from dra_driver.testing.invariants import (
+from dra_driver.testing.kubelet_calls import CALL_SECONDS, ClaimInfo, checked, claims_call
+from dra_driver.testing.oci import inject
+from tests.faults.armed import empty_disks, fill_disks
+from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from tests.support import starting
+from tests.support.invariants import (
     Picture,
     Running,
     Violation,
@@ -33,11 +38,6 @@ from dra_driver.testing.invariants import (
     read_state,
     violations,
 )
-from dra_driver.testing.kubelet_calls import CALL_SECONDS, ClaimInfo, checked, claims_call
-from dra_driver.testing.oci import inject
-from tests import starting
-from tests.faults.armed import empty_disks, fill_disks
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 
 PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 

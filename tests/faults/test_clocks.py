@@ -21,7 +21,7 @@ from dra_driver.node.lock import Locks
 from dra_driver.services.watch_health import HealthFeed
 from dra_driver.testing.builders import A_POOL, a_claim, an_inventory
 from dra_driver.testing.failpoints import Failpoints
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE_SECONDS = 60.0
 YEARS = 3 * 365 * 86400.0

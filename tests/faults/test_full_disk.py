@@ -15,7 +15,7 @@ import pytest
 from dra_driver.model.plan import Refusal
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import FAILPOINTS, Failpoints, raising
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 ELSEWHERE = ("recovered", "damaged", "published", "joined", "MarkStartedAgain")
 POINTS = [point for point in FAILPOINTS if point.split(".")[1] not in ELSEWHERE]
@@ -74,7 +74,7 @@ import json, resource, shutil, sys
 from pathlib import Path
 from dra_driver.errors import DriverError
 from dra_driver.testing.builders import a_claim, a_result
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 

@@ -21,7 +21,7 @@ CHILD = """
 import json, subprocess, sys
 from pathlib import Path
 from dra_driver.testing.builders import a_claim, a_result
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 def mount(*arguments):
     subprocess.run(["mount", *arguments], check=True)

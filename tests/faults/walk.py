@@ -3,7 +3,7 @@
 
 The walk has a model of its own, which knows nothing of the driver: which pods exist, which of them run and what their
 containers were given, and which disturbances are in force. From that follows what the driver may answer (`_excused`) and
-what must be true (`dra_driver.testing.invariants`, and what the simulated hardware has seen, `dra_driver.testing.hardware`, which
+what must be true (`tests.support.invariants`, and what the simulated hardware has seen, `tests.support.hardware`, which
 the driver cannot talk out of anything). The driver is the real process between the stand-ins of a kubelet and an API server, over
 real sockets. Pods that leave in odd ways are in `tests.faults.departures`.
 
@@ -28,13 +28,13 @@ from dra_driver.model.state import Phase
 from dra_driver.testing.fake_api import Answer, FakeApi, Reset, refusal
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
-from dra_driver.testing.hardware import Runtime, Use, Witness
-from dra_driver.testing.invariants import Picture, Rule, Running, Violation, violations
 from tests.faults.bed import PLACE, Bed
 from tests.faults.departures import DEPARTURES, end_containers, last_breath
 from tests.faults.restored import RESTORED
 from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS, is_for_people
 from tests.node_process import DRIVER, wait_for
+from tests.support.hardware import Runtime, Use, Witness
+from tests.support.invariants import Picture, Rule, Running, Violation, violations
 
 DEVICES = tuple(f"gpu-{index}" for index in range(8))
 MOST_PODS = 10

@@ -30,7 +30,7 @@ from dra_driver.services.inventory import LOOK_SECONDS, InventoryFeed
 from dra_driver.services.watch_health import TIMEOUT_SECONDS, HealthFeed
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.kubelet_health import HealthCache
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 DRIVER = DriverName("gpu.dra-driver.dev")
 POOL = PoolName("node1")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import starting
 from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from tests.support import starting
 
 CLEAN, LEFT, REFUSED = 0, 1, 3
 SELECTOR = f"spec.driver={DRIVER},spec.nodeName={NODE}"

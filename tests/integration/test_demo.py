@@ -16,7 +16,7 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli.demo import Step, _show_json, story
 from dra_driver.errors import Permanent
 from dra_driver.testing.stage import Stage
-from tests.starting import Process, start
+from tests.support.starting import Process, start
 
 COMMAND = (sys.executable, "-m", "dra_driver", "demo")
 HANGING_SECONDS = 300

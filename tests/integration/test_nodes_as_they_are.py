@@ -16,8 +16,8 @@ import yaml
 
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.connect_proxy import ConnectProxy
 from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from tests.support.connect_proxy import ConnectProxy
 
 TESTS = Path(__file__).parents[1]
 TLS = TESTS / "unit" / "kube" / "tls"

@@ -19,7 +19,7 @@ from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
-from tests.admission_attempts import A_NODE_OWNER, attempts, with_metadata
+from tests.support.admission_attempts import A_NODE_OWNER, attempts, with_metadata
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "helm" / "dra-driver" / "templates" / "admission-policy.yaml"

@@ -38,7 +38,7 @@ from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
 from dra_driver.testing.plain_client import PLURALS, PlainClient
-from tests import starting
+from tests.support import starting
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (

@@ -3,7 +3,7 @@
 
 from hypothesis import HealthCheck, settings
 
-from tests.examples import MOST
+from tests.support.examples import MOST
 
 settings.register_profile(
     "beside other work",

@@ -17,7 +17,7 @@ from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.versions import MAX_LENGTH, OLDEST, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
-from tests.examples import examples
+from tests.support.examples import examples
 
 DEVICE = DeviceValue(
     driver="dra.example.com",

@@ -13,7 +13,7 @@ from dra_driver.cel.fast import generate
 from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
-from tests.examples import examples
+from tests.support.examples import examples
 
 DRIVER = "gpu.example.com"
 OWN = 'device.attributes["gpu.example.com"]'

@@ -24,7 +24,7 @@ from dra_driver.explain.report import (
 )
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION, decode
 from tests.e2e import fleet
-from tests.examples import examples
+from tests.support.examples import examples
 from tests.unit.explain.clusters import holder
 
 Tree = Any

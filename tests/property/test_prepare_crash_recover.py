@@ -14,8 +14,8 @@ from dra_driver.model.presence import Alive
 from dra_driver.node.files import never
 from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
-from dra_driver.testing.local_node import LocalNode, ManualClock
-from tests.examples import examples
+from tests.support.examples import examples
+from tests.support.local_node import LocalNode, ManualClock
 
 CLAIMS = (
     a_claim("one", configs=[a_config(label="x")]),

@@ -12,7 +12,7 @@ from dra_driver.errors import Permanent
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
-from tests.examples import examples
+from tests.support.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "c"])
 DEVICES = st.lists(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import starting
 from tests.node_process import DEADLINE_SECONDS, wait_for
+from tests.support import starting
 
 CHILD = """
 import json, os, signal, sys, threading
@@ -97,7 +97,7 @@ def test_signals_reach_it_and_its_end_is_seen(module: str, program: bool) -> Non
 def test_no_child_outlives_the_tests(module: str, tmp_path: Path) -> None:
     script = f"""
 import os, signal, subprocess
-from tests import starting
+from tests.support import starting
 child = starting.start({module!r}, ["sleep"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print(child.pid, starting.fork_server()._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -125,7 +125,7 @@ def runs(pid: int) -> bool:
 
 WITH_A_THREAD = """
 import threading
-from tests import fork_server
+from tests.support import fork_server
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 fork_server._forked()
 """

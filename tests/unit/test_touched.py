@@ -85,7 +85,7 @@ def test_what_tests_import_is_read_from_their_sources() -> None:
     tests = touched.imports_of_tests(ROOT)
     assert {"hack.suite", "pytest", "pathlib"} <= tests["tests/unit/test_touched.py"]
     assert "tests.node_process" in tests["tests/integration/test_daemon.py"]
-    assert "tests.starting" in tests["tests/unit/test_starting.py"]
+    assert "tests.support.starting" in tests["tests/unit/test_starting.py"]
 
 
 def test_every_test_that_a_file_outside_the_package_names_exists() -> None:

@@ -21,7 +21,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
-from dra_driver.testing.hardware import Seen, Use, seen
+from tests.support.hardware import Seen, Use, seen
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from dra_driver.daemon.compose import _close
 from dra_driver.model.events import WorkEnded
 from dra_driver.testing.builders import a_claim
-from dra_driver.testing.local_node import LocalNode
+from tests.support.local_node import LocalNode
 
 DEADLINE = 300  # seconds, against hanging only
 

@@ -14,7 +14,7 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.slices import CreateSlice, PublishedDevice, SliceSpec
 from dra_driver.testing.fake_api import FakeApi
-from tests.connect_proxy import ConnectProxy
+from tests.support.connect_proxy import ConnectProxy
 
 MakeKube = Callable[[Connection], HttpKubeApi]
 SPEC = SliceSpec(PoolName("node-1"), 1, 1, (PublishedDevice(DeviceName("gpu-0")),))

@@ -21,7 +21,7 @@ from dra_driver.kube.failures import Call
 from dra_driver.kube.transport import LARGEST_BODY_BYTES, Exchange, Transport
 from dra_driver.kube.watch import read_lines
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, Reset, refusal
-from tests.connect_proxy import copy
+from tests.support.connect_proxy import copy
 
 NODES = Exchange(Call("list", "nodes"), "GET", "/api/v1/nodes")
 NEW_NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}}

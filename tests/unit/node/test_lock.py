@@ -15,7 +15,7 @@ import pytest
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.node import lock
 from dra_driver.node.lock import Locks
-from dra_driver.testing.local_node import ManualClock
+from tests.support.local_node import ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 HOLDER = """

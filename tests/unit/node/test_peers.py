@@ -17,7 +17,7 @@ import pytest
 from dra_driver.errors import DriverError, Fatal
 from dra_driver.node.lock import take
 from dra_driver.node.peers import Peer, Peers
-from dra_driver.testing.local_node import ManualClock
+from tests.support.local_node import ManualClock
 
 OTHER = """
 import sys

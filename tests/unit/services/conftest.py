@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.model.inventory import Inventory
 from dra_driver.node.files import never
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from dra_driver.testing.builders import (
     a_ref,
     a_result,
 )
-from dra_driver.testing.local_node import Disk, LocalNode
+from tests.support.local_node import Disk, LocalNode
 
 
 def held_by(ref: ClaimRef, device: str = "gpu-0", *, claim: Claim | None = None) -> HeldDevice:

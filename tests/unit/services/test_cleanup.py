@@ -15,7 +15,7 @@ from dra_driver.model.slices import SliceSpec
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
 from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
-from dra_driver.testing.scripted_api import ScriptedApi
+from tests.support.scripted_api import ScriptedApi
 
 STATE = Leftover(Kind.STATE, "/plugin/state.db")
 CDI = Leftover(Kind.CDI_FILE, "/cdi/one.json")

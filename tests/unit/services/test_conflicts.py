@@ -14,7 +14,7 @@ from dra_driver.model.presence import Alive
 from dra_driver.services.conflicts import WAITING_CALLS
 from dra_driver.services.execute import Late
 from dra_driver.testing.builders import a_claim, a_pod, a_result
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
 

@@ -17,7 +17,7 @@ BEGIN = """
 import json, subprocess, sys
 from pathlib import Path
 from dra_driver.testing.builders import a_claim, a_result
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 directory = Path(sys.argv[1])
 cdi = directory / "cdi"

@@ -21,7 +21,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.presence import Alive
 from dra_driver.services.execute import FAILPOINTS, StillUsed
 from dra_driver.testing.builders import a_claim, a_device, a_pod, a_ref
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]

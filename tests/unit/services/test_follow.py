@@ -21,8 +21,8 @@ from dra_driver.services.pace import RETRY_SECONDS, delay_after
 from dra_driver.services.prepare import PrepareClaims
 from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
-from dra_driver.testing.local_node import LocalNode, ManualClock
-from dra_driver.testing.scripted_api import ScriptedApi
+from tests.support.local_node import LocalNode, ManualClock
+from tests.support.scripted_api import ScriptedApi
 
 
 class Bench:

@@ -36,7 +36,7 @@ from dra_driver.testing.builders import (
     a_result,
 )
 from dra_driver.testing.failpoints import Failpoints
-from dra_driver.testing.local_node import A_MOMENT_TEXT, Disk, LocalNode, ManualClock
+from tests.support.local_node import A_MOMENT_TEXT, Disk, LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]

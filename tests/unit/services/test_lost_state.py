@@ -26,7 +26,7 @@ from dra_driver.testing.builders import (
     an_inventory,
 )
 from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
 RUNS = Alive("its cgroup has processes")

@@ -12,7 +12,7 @@ from dra_driver.model.events import DriverEvent, PublishFailed, ThreadFailed
 from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceSpec, StoredSlice, UpdateSlice
 from dra_driver.services.mirror import SliceMirror
 from dra_driver.testing.builders import A_POOL
-from dra_driver.testing.scripted_api import ScriptedApi, Step
+from tests.support.scripted_api import ScriptedApi, Step
 
 
 def spec(generation: int) -> SliceSpec:

@@ -30,7 +30,7 @@ from dra_driver.testing.builders import (
     an_inventory,
 )
 from dra_driver.testing.failpoints import Failpoints, raising
-from dra_driver.testing.local_node import LocalNode, ManualClock
+from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]

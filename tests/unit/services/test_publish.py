@@ -23,8 +23,8 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import Problem, SliceSpec
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.testing.builders import A_DRIVER, A_NODE
-from dra_driver.testing.scripted_api import Step
-from tests.publishing_node import FIRST, SECOND, Node, devices, spec
+from tests.support.publishing_node import FIRST, SECOND, Node, devices, spec
+from tests.support.scripted_api import Step
 
 
 def test_the_first_publication_creates_the_slice_and_is_told():

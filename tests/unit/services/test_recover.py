@@ -9,7 +9,7 @@ from dra_driver.model.state import Phase
 from dra_driver.services.recover import recover
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
-from dra_driver.testing.local_node import Disk, LocalNode
+from tests.support.local_node import Disk, LocalNode
 
 NewNode = Callable[..., LocalNode]
 

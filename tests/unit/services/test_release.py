@@ -20,7 +20,7 @@ from dra_driver.testing.builders import (
     a_ref,
     a_result,
 )
-from dra_driver.testing.local_node import LocalNode
+from tests.support.local_node import LocalNode
 
 REF = a_ref("wine")
 ROW = PreparedClaim(

@@ -14,7 +14,7 @@ from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
-from dra_driver.testing.local_node import LocalNode
+from tests.support.local_node import LocalNode
 
 NewNode = Callable[..., LocalNode]
 

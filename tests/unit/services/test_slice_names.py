@@ -10,7 +10,7 @@ from dra_driver.model.slices import SliceHolder
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.testing.builders import A_DRIVER, A_NODE
-from tests.publishing_node import FIRST, SECOND, Node, spec
+from tests.support.publishing_node import FIRST, SECOND, Node, spec
 
 INSTEAD = slice_name(0, A_DRIVER, A_NODE, variant=1)
 FOUND = "a slice of driver gpu.dra-driver.dev for node node-2, pool node-2, UID uid-7, created 2026-01-02T03:04:05Z"

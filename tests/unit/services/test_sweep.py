@@ -27,7 +27,7 @@ from dra_driver.testing.builders import (
     a_result,
     an_inventory,
 )
-from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
+from tests.support.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
 UNKNOWN = Unknown("pod-resources are not served")

@@ -11,7 +11,7 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Refusal
 from dra_driver.testing.builders import a_claim, a_ref, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
-from dra_driver.testing.local_node import Disk, LocalNode, ManualClock
+from tests.support.local_node import Disk, LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]

@@ -15,7 +15,7 @@ from dra_driver.model.slices import PublishedDevice, SliceSpec
 from dra_driver.services.publish import KEPT_SECONDS
 from dra_driver.services.vanished import NoMemory, utc_now
 from dra_driver.testing.builders import a_claim, a_result
-from tests.publishing_node import FIRST, Node, devices, gone, spec
+from tests.support.publishing_node import FIRST, Node, devices, gone, spec
 
 
 def test_a_vanished_device_that_nobody_uses_is_withdrawn_after_one_question():

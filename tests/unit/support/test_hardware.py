@@ -7,7 +7,7 @@ import pytest
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
-from dra_driver.testing.hardware import Overridden, Runtime, Seen, Use, Witness, seen
+from tests.support.hardware import Overridden, Runtime, Seen, Use, Witness, seen
 
 GPU, ONE, TWO = DeviceName("gpu-0"), ClaimUid("one"), ClaimUid("two")
 LEFT, RIGHT = ShareId("left"), ShareId("right")

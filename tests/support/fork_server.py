@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that has imported the driver and forks whenever a test starts one: `python -m tests.fork_server`.
+"""A process that has imported the driver and forks whenever a test starts one: `python -m tests.support.fork_server`.
 
 Importing costs three quarters of what a start of the driver costs. A child of this process runs a module as `python -m`
 does, with its own arguments, environment, directory and files; until then nothing of the driver has run, no thread exists

@@ -12,7 +12,7 @@ import pytest
 from dra_driver.model.ids import DeviceKey, DeviceName, ShareId
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.testing.builders import A_BOOT, A_DRIVER, A_NODE, A_PLACE, A_POOL, a_claim, a_result
-from dra_driver.testing.invariants import (
+from tests.support.invariants import (
     Picture,
     Rule,
     Running,
@@ -22,7 +22,7 @@ from dra_driver.testing.invariants import (
     read_state,
     violations,
 )
-from dra_driver.testing.local_node import LocalNode
+from tests.support.local_node import LocalNode
 
 ONE, TWO, ADMIN, SHARE = "uid-one", "uid-two", "uid-admin", "uid-share"
 CLAIMS = (

@@ -14,7 +14,7 @@ from dra_driver.planning.reconcile import slice_name
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
-from dra_driver.testing.scripted_api import ScriptedApi, Step
+from tests.support.scripted_api import ScriptedApi, Step
 
 FIRST, SECOND = (slice_name(index, A_DRIVER, A_NODE) for index in range(2))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another version of the driver, as far as the state file can tell: a process that reads and writes one schema in plain SQL.
 
-    python tests/state_peer.py FILE SCHEMA
+    python tests/support/state_peer.py FILE SCHEMA
 
 Schema 1 is the first driver's. Schema 2 is the previous one's. Schema 4 is an imagined next one: it adds a column, a table and a trigger when it opens the file,
 and does not raise `min_reader`. It shares nothing with `dra_driver`, so that no change there can change it too.

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Protocol
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.005
 FORKS = os.environ.get("DRA_TESTS_START", "fork") == "fork"
 
@@ -51,14 +51,14 @@ class Process(Protocol):
 
 
 class ForkServer:
-    """The process of tests/fork_server.py, started when the first child is asked for; it ends with this process."""
+    """The process of tests/support/fork_server.py, started when the first child is asked for; it ends with this process."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                (sys.executable, "-m", "tests.fork_server"),
+                (sys.executable, "-m", "tests.support.fork_server"),
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
