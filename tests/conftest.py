@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dra_driver.testing.fake_api import FakeApi
-from tests.node_process import NodeProcess
+from dra_driver.testing.stage import Stage
 from tests.support import starting
+from tests.support.stages import a_stage
 
 
 @pytest.hookimpl(trylast=True)
@@ -47,10 +48,10 @@ def program(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def node(program: bool) -> Iterator[NodeProcess]:
+def node(program: bool) -> Iterator[Stage]:
     """A node without a running driver; whatever runs at the end is ended."""
     # pytest's own folders have names too long for unix sockets.
     with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi(versions=("v1",)) as api:
-        found = NodeProcess(Path(root), api, program=program)
+        found = a_stage(Path(root), api, program=program)
         yield found
         found.close()

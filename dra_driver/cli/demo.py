@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,8 +30,16 @@ from dra_driver.model.quantity import Quantity
 from dra_driver.testing import oci
 from dra_driver.testing.fake_scheduler import Placed, Unschedulable, results
 from dra_driver.testing.plain_client import Object
-from dra_driver.testing.stage import DRIVER, KUBERNETES, NODE, Stage
+from dra_driver.testing.stage import (
+    DRIVER,
+    KUBERNETES,
+    Stage,
+    StartChild,
+    start_program,
+    temporary_stage,
+)
 
+NODE = "demo-node"
 WIDTH = 96
 SIZES_GI = (4, 8, 10, 16, 24, 40, 64, 80, 100, 150, 180)
 IMPOSSIBLE = "2Ti"
@@ -57,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
     show = _show_json if chosen.json else _show_text
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        with Stage(chosen.profile) as stage:
+        with demo_stage(chosen.profile) as stage:
             for step in story(stage):
                 show(step)
             removed = stage.root
@@ -69,6 +78,15 @@ def run(chosen: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
     return 0
+
+
+def demo_stage(
+    profile: str, start_child: StartChild = start_program
+) -> AbstractContextManager[Stage]:
+    """Where the story is played."""
+    return temporary_stage(
+        "--simulated-profile", profile, node=NODE, start_child=start_child, prefix="dra-demo-"
+    )
 
 
 def story(stage: Stage) -> Iterator[Step]:
@@ -101,7 +119,7 @@ def deviceclass(name: str) -> Object:
 
 
 def _opening(stage: Stage) -> Step:
-    pid = stage.start_driver()
+    pid = stage.start()
     lines = (
         "Stand-ins inside this process (dra_driver/testing):",
         f"  an API server on {stage.api.url}, a scheduler with the driver's own allocator,",
@@ -122,8 +140,8 @@ def _opening(stage: Stage) -> Step:
 
 
 def _devices(stage: Stage) -> dict[str, Object]:
-    slices = stage.wait_for("the driver's ResourceSlices are published", stage.slices)
-    stage.wait_for("the kubelet finds the driver's registration socket", stage.register)
+    slices = stage.wait_for(stage.published, "the driver's ResourceSlices are published")
+    stage.register()
     return {
         device["name"]: device for stored in slices for device in stored["spec"].get("devices", ())
     }
@@ -322,12 +340,12 @@ def _killed(stage: Stage) -> Iterator[Step]:
     before = stage.prepare(SMALL)
     (spec_path,) = _cdi_files(stage)
     content = spec_path.read_bytes()
-    stage.kill_driver()
+    stage.kill()
     _expect("the CDI file outlives the driver", [spec_path.read_bytes()], [content])
     begun = time.monotonic()
-    pid = stage.start_driver()
+    pid = stage.start()
     stage.kubelet.restart()
-    stage.wait_for("the restarted driver registers", stage.register)
+    stage.register()
     seconds = time.monotonic() - begun
     _expect("the same devices are answered", stage.prepare(SMALL), before)
     _expect(
@@ -349,7 +367,7 @@ def _killed(stage: Stage) -> Iterator[Step]:
         ),
     )
     stage.end_pod(SMALL)
-    code = stage.stop_driver()
+    code = stage.stop()
     _expect("nothing is prepared any more", (code, _cdi_files(stage)), (0, []))
     yield Step(
         "ended",

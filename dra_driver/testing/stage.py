@@ -1,45 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of one node on this machine: stand-ins around the real driver, below one temporary directory.
+"""A cluster of one node on this machine: stand-ins around the real driver, below one directory.
 
-    with Stage(profile="h100x8") as stage:
-        stage.start_driver()
-        stage.wait_for("the slices are published", stage.slices)
-        ...
+    with temporary_stage("--backend", "simulated", "--simulated-profile", "h100x8") as stage:
+        stage.start_registered()
+        stage.wait_for(stage.published, "the slices are published")
+        claim = stage.claim("one", ["gpu-0"])
+        stage.kubelet.prepare(DRIVER, [claim])
 
 The API server, scheduler and kubelet are this package's, over HTTP on 127.0.0.1 and unix sockets; the driver is
-`dra-driver run` as a child process. Leaving the block ends the child and removes the directory, also when a signal
-that raised an exception ends it.
+`dra-driver run` as a child process, which can be started, stopped and killed as often as one likes. State, kubelet and API
+server live on. Leaving the block ends the child and removes the directory, also when a signal that raised an exception
+ends it.
 """
 
 import os
-import shutil
 import signal
+import socket
+import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Protocol, Self, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from dra_driver.config import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
-from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.fake_api import FakeApi, Refused
 from dra_driver.testing.fake_kubelet import FakeKubelet, KubeletError
 from dra_driver.testing.fake_scheduler import FakeScheduler
 from dra_driver.testing.plain_client import Object, PlainClient
 
-NODE = "demo-node"
+NODE = "node1"
 KUBERNETES = "1.37"
 DRIVER = str(DEFAULT_DRIVER_NAME)
-DEADLINE_SECONDS = 30.0
-POLL_SECONDS = 0.02
-GRACE_SECONDS = 8.0
+DEADLINE_SECONDS = 300.0  # against hanging: ten times what the slowest of these waits takes
+SHORT_DEADLINE_SECONDS = 30.0  # where somebody sits and waits
+POLL_SECONDS = 0.01
 LOG_TAIL_LINES = 8
 
 Found = TypeVar("Found")
+
+
+class StageFailed(Permanent, AssertionError):
+    """What should have happened on the stage did not: an error for a program's user, a failure for a test."""
 
 
 class Child(Protocol):
@@ -57,23 +66,23 @@ class Child(Protocol):
     def wait(self, timeout: float | None = None) -> int:
         """The return code, once it ended."""
 
-    def terminate(self) -> None:
-        """SIGTERM."""
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, unless it ended."""
 
     def kill(self) -> None:
         """SIGKILL."""
 
 
-Spawn = Callable[[Sequence[str], Mapping[str, str], IO[bytes]], Child]
-"""Start `dra-driver` with these arguments and this environment; it writes to the file."""
+StartChild = Callable[[str, Sequence[str], Mapping[str, str], IO[bytes]], Child]
+"""Start a module with these arguments and this environment; it writes to the file."""
 
 
-def spawn_program(
-    arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
+def start_program(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
 ) -> Child:
-    """The driver as a program. A session of its own keeps the terminal's Ctrl-C from it."""
+    """A module as a program. A session of its own keeps the terminal's Ctrl-C from it."""
     return subprocess.Popen(  # noqa: S603 - the driver itself
-        (sys.executable, "-m", "dra_driver", *arguments),
+        (sys.executable, "-m", module, *arguments),
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -82,122 +91,248 @@ def spawn_program(
     )
 
 
+def wait_for(
+    condition: Callable[[], Found],
+    what: str,
+    *,
+    log: Callable[[], str] = str,
+    seconds: float = DEADLINE_SECONDS,
+) -> Found:
+    """The condition's first true answer; StageFailed with the log as it is then if that takes too long."""
+    end = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() > end:
+            raise StageFailed(f"waited {seconds:.0f} s until {what}\n{log()}")
+        time.sleep(POLL_SECONDS)
+    return answer
+
+
+def listener(path: Path) -> int:
+    """The number of the process that listens on a socket; 0 for none."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return 0
+        packed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process: int = struct.unpack("3i", packed)[0]
+    return process
+
+
 class Stage:
-    """The stand-ins, running; the driver only after `start_driver`."""
+    """The stand-ins below `root`, running; the driver only after `start`.
 
-    def __init__(self, profile: str, *, spawn: Spawn = spawn_program) -> None:
-        self._profile = profile
-        self._spawn = spawn
-        # Below /tmp where that can be: a unix socket's path has 107 bytes at most.
-        base = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - a fresh private directory is made there
-        self.root = Path(tempfile.mkdtemp(prefix="dra-demo-", dir=base))
-        self.cdi_dir = self.root / "cdi"
-        self.driver: Child | None = None
-        self._log = self.root / "driver.log"
+    The driver is given `flags` at every start, before those of `start` itself.
+    """
 
-    def __enter__(self) -> Self:
-        self.api = FakeApi(versions=("v1",)).__enter__()
-        self.api.tell_gates({})  # everything is as in its release
-        self.client = PlainClient(self.api.url)
+    def __init__(
+        self,
+        root: Path,
+        api: FakeApi,
+        *flags: str,
+        node: str = NODE,
+        start_child: StartChild = start_program,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self.root = root
+        self.api = api
+        self.node = node
+        self.start_child = start_child
+        self.deadline_seconds = deadline_seconds
+        self.client = PlainClient(api.url)
         self.scheduler = FakeScheduler(self.client)
-        self.kubelet = FakeKubelet(self.root, version=KUBERNETES)
+        self.kubelet = FakeKubelet(root, version=KUBERNETES, reserve=self.reserve)
+        self.boot_id_file = root / "boot_id"
+        self.boot_id_file.write_text("boot-1\n")
+        self.cdi_dir = root / "cdi"
+        self.state_file = root / "state" / "state.db"
+        self.kubeconfig = root / "kubeconfig"
+        self.log_file = root / "driver.log"
+        self.process: Child | None = None
+        self._flags = flags
+        api.kubeconfig(self.kubeconfig)
         status = {
-            "nodeInfo": {"kubeletVersion": f"v{KUBERNETES}.0"},
+            "nodeInfo": {"kubeletVersion": f"v{KUBERNETES}.1"},
             "allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"},
         }
-        self.api.put("nodes", {"metadata": {"name": NODE}, "status": status})
-        self.api.kubeconfig(self.root / "kubeconfig")
-        return self
+        api.put("nodes", {"metadata": {"name": node}, "status": status})
 
-    def __exit__(self, *_reason: object) -> None:
-        # Whoever is impatient now waits a few seconds rather than leave a process and a directory behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        self.stop_driver()
+    def close(self) -> None:
+        """End everything that runs here; the API server is the caller's."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(self.deadline_seconds)
         self.kubelet.close()
         self.client.__exit__()
-        self.api.close()
-        shutil.rmtree(self.root, ignore_errors=True)
 
     # The driver.
 
-    def start_driver(self) -> int:
-        """Start `dra-driver run`; answers its process id."""
-        known = {option.variable for option in OPTIONS}
-        environment = {key: value for key, value in os.environ.items() if key not in known}
-        with self._log.open("ab") as log:
-            self.driver = self._spawn(("run", *self.driver_flags()), environment, log)
-        return self.driver.pid
-
-    def driver_flags(self) -> tuple[str, ...]:
-        """What the driver is told."""
-        flags = {
-            "node-name": NODE,
-            "kubeconfig": self.root / "kubeconfig",
+    def arguments(self) -> list[str]:
+        """What `run` is told; everything lies below the folder."""
+        options = {
+            "node-name": self.node,
+            "kubeconfig": self.kubeconfig,
             "backend": "simulated",
-            "simulated-profile": self._profile,
             "plugins-dir": self.kubelet.plugins_dir,
             "registry-dir": self.kubelet.registry_dir,
             "pod-resources-socket": self.kubelet.pod_resources_socket,
-            "cdi-dir": self.cdi_dir,
             "cgroup-root": self.kubelet.cgroup_root,
+            "cdi-dir": self.cdi_dir,
+            "state-dir": self.state_file.parent,
+            "boot-id-file": self.boot_id_file,
             "http-address": "",
         }
-        return tuple(f"--{name}={value}" for name, value in flags.items())
+        told = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        return [*told, *self._flags]
 
-    def stop_driver(self) -> int | None:
-        """Ask the driver to end and wait; answers its exit code, None when none runs."""
-        if self.driver is None:
-            return None
-        if self.driver.poll() is None:
-            self.driver.terminate()
-        try:
-            code = self.driver.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return self.kill_driver()
-        self.driver = None
-        return code
+    def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> int:
+        """Start the driver; answers its process id. With `die_at` it kills itself at that failpoint and says so in `report`."""
+        module, first = "dra_driver", ["run"]
+        if die_at:
+            module, first = (
+                "dra_driver.testing.run",
+                ["--die-at", die_at, "--report", str(report), "--"],
+            )
+        if "--pod-uid" in extra:  # the driver is in a pod of this node then
+            self.kubelet.cgroups.run(PodUid(extra[extra.index("--pod-uid") + 1]))
+        known = {option.variable for option in OPTIONS}
+        environment = {key: value for key, value in os.environ.items() if key not in known}
+        with self.log_file.open("ab") as log:
+            self.process = self.start_child(
+                module, [*first, *self.arguments(), *extra], environment, log
+            )
+        return self.process.pid
 
-    def kill_driver(self) -> int | None:
-        """SIGKILL: no farewell, no clean-up."""
-        if self.driver is None:
-            return None
-        self.driver.kill()
-        code = self.driver.wait()
-        self.driver = None
-        return code
+    def start_registered(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
+        """Start the driver and let the kubelet register it."""
+        self.start(*extra, die_at=die_at, report=report)
+        self.register()
 
-    def wait_for(self, what: str, look: Callable[[], Found]) -> Found:
-        """The first true answer of `look`; Permanent with the end of the driver's log when it ends or takes too long."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not (found := look()):
-            if self.driver is not None and self.driver.poll() is not None:
-                raise Permanent(
-                    f"waiting until {what}: the driver ended with {self.driver.returncode}.{self._tail()}"
-                )
-            if time.monotonic() > deadline:
-                raise Permanent(
-                    f"waiting until {what}: not within {DEADLINE_SECONDS:.0f} s.{self._tail()}"
-                )
-            time.sleep(POLL_SECONDS)
-        return found
+    def register(self) -> None:
+        """Wait until the kubelet found this process: the sockets of a killed one are there until it starts again."""
+        self.wait_for(self._is_called, "the kubelet finds the driver's registration socket")
+
+    def _is_called(self) -> bool:
+        plugin = self.kubelet.register(DRIVER)
+        return plugin is not None and all(
+            listener(Path(path)) == self._child.pid for path in (plugin.socket, plugin.endpoint)
+        )
+
+    @property
+    def _child(self) -> Child:
+        assert self.process is not None, "start the driver first"
+        return self.process
+
+    def alive(self) -> bool:
+        """Whether the process runs; StageFailed with its log when it does not, so that nobody waits for it."""
+        if self._child.poll() is not None:
+            raise StageFailed(f"the driver ended with {self._child.returncode}.{self._tail()}")
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL, as the kernel's out-of-memory killer does: no farewell, no clean-up."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; answers the exit code."""
+        if self._child.poll() is None:
+            self._child.send_signal(sent)
+        return self._child.wait(self.deadline_seconds)
+
+    def wait_for(self, condition: Callable[[], Found], what: str) -> Found:
+        """The condition's first true answer; StageFailed with the end of the driver's log if it ended or that takes too long."""
+
+        def look() -> Found:
+            self.alive()
+            return condition()
+
+        return wait_for(look, what, log=self._tail, seconds=self.deadline_seconds)
+
+    def log(self) -> str:
+        """What the driver wrote."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def _tail(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        lines = self.log().splitlines()[-LOG_TAIL_LINES:]
         return "".join(("\nThe end of its log:", *(f"\n  {line}" for line in lines)))
 
-    # What the kubelet does.
+    # What the node and the driver have written down.
+
+    def reboot(self) -> None:
+        """The node boots again: another boot id, /var/run is empty, the kubelet knows its claims, not what is prepared."""
+        self.boot_id_file.write_text(self.boot_id_file.read_text().strip() + "+\n")
+        for file in self.cdi_dir.iterdir():
+            file.unlink()
+        self.kubelet.reboot()
+
+    def cdi_files(self) -> dict[str, str]:
+        """Everything in the CDI directory, hidden files too."""
+        return {path.name: path.read_text() for path in sorted(self.cdi_dir.iterdir())}
+
+    def rows(self) -> dict[str, tuple[str, str]]:
+        """The state: phase and boot id by claim UID."""
+        return {
+            uid: (phase, boot)
+            for uid, phase, boot in self._query("SELECT uid, phase, boot_id FROM claims")
+        }
+
+    def owners(self) -> dict[str, str]:
+        """The state: owner's claim UID by device."""
+        return dict(self._query("SELECT device, claim_uid FROM owners"))
+
+    def _query(self, statement: str) -> list[Any]:
+        if not self.state_file.exists():
+            return []
+        connection = sqlite3.connect(self.state_file)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
 
     def slices(self) -> list[Object]:
+        """The slices at the API server."""
+        found: list[Object] = self.api.objects("resourceslices")
+        return found
+
+    def published(self) -> list[Object]:
         """The driver's slices, empty until all of the pool are there."""
-        found = self.client.list("resourceslices")
+        found = self.slices()
         return (
             found if found and len(found) == found[0]["spec"]["pool"]["resourceSliceCount"] else []
         )
 
-    def register(self) -> bool:
-        """Let the kubelet look for the driver once."""
-        return self.kubelet.register(DRIVER) is not None
+    # Claims, as the control plane makes them.
+
+    def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
+        """A ResourceClaim that is allocated these devices; `config` are further fields of the allocation's devices."""
+        results = [
+            {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device}
+            for device in devices
+        ]
+        status = {"allocation": {"devices": {"results": results, **config}}}
+        stored = self.api.put(
+            "resourceclaims",
+            {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {}},
+                "status": status,
+            },
+        )
+        return ClaimRef("default", name, ClaimUid(stored["metadata"]["uid"]))
+
+    def reserve(self, ref: ClaimRef, pod: PodUid) -> None:
+        """What the scheduler did before the kubelet heard of the pod; nothing for a claim that the API server does not know."""
+        try:
+            claim = self.api.object("resourceclaims", ref.name, namespace=ref.namespace)
+        except Refused:
+            return
+        users = claim["status"].get("reservedFor", [])
+        if claim["metadata"]["uid"] == ref.uid and pod not in [user["uid"] for user in users]:
+            user = {"resource": "pods", "name": "pod", "uid": pod}
+            status = {**claim["status"], "reservedFor": [*users, user]}
+            self.api.put("resourceclaims", {**claim, "status": status})
+
+    # Pods, as the scheduler placed them.
 
     def claims_of(self, pod_name: str) -> list[ClaimRef]:
         """The claims of a pod, as its status and spec name them."""
@@ -225,7 +360,9 @@ class Stage:
         try:
             self.kubelet.prepare(DRIVER, refs, pod=f"default/{pod_name}", uid=uid or None)
         except KubeletError as error:
-            raise Permanent(f"the pod {pod_name} does not start: {error}{self._tail()}") from error
+            raise StageFailed(
+                f"the pod {pod_name} does not start: {error}{self._tail()}"
+            ) from error
         return tuple(name for ref in refs for name in self.kubelet.cdi_ids(ref.uid))
 
     def end_pod(self, pod_name: str) -> None:
@@ -235,5 +372,37 @@ class Stage:
         try:
             self.kubelet.unprepare(DRIVER, refs, pod=f"default/{pod_name}")
         except KubeletError as error:
-            raise Permanent(f"the pod {pod_name} does not end: {error}{self._tail()}") from error
+            raise StageFailed(f"the pod {pod_name} does not end: {error}{self._tail()}") from error
         self.scheduler.collect()
+
+
+@contextmanager
+def temporary_stage(
+    *flags: str,
+    node: str = NODE,
+    start_child: StartChild = start_program,
+    prefix: str = "dra-stage-",
+) -> Iterator[Stage]:
+    """A stage in a directory of its own, which is removed at the end."""
+    # Below /tmp where that can be: a unix socket's path has 107 bytes at most.
+    base = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - a fresh private directory is made there
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, dir=base, ignore_cleanup_errors=True) as root,
+        FakeApi(versions=("v1",)) as api,
+    ):
+        api.tell_gates({})  # everything is as in its release
+        stage = Stage(
+            Path(root),
+            api,
+            *flags,
+            node=node,
+            start_child=start_child,
+            deadline_seconds=SHORT_DEADLINE_SECONDS,
+        )
+        try:
+            yield stage
+        finally:
+            # Whoever is impatient now waits a few seconds rather than leave a process and a directory behind.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            stage.close()

@@ -15,7 +15,7 @@ import pytest
 from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, Stage, wait_for
 from tests.support.invariants import read_state
 
 RECOVERING = ("MarkStartedAgain", "recovered")
@@ -43,14 +43,14 @@ def story_of(failpoint: str) -> str:
     return "unprepare" if subject in UNPREPARING else "prepare"
 
 
-def died(node: NodeProcess, failpoint: str, report: Path) -> None:
+def died(node: Stage, failpoint: str, report: Path) -> None:
     """The process ended by its own hand, there."""
     assert node.process is not None
     assert node.process.wait(DEADLINE_SECONDS) == -signal.SIGKILL, node.log()
     assert report.read_text() == failpoint
 
 
-def expected_file(node: NodeProcess, uid: str) -> str:
+def expected_file(node: Stage, uid: str) -> str:
     return f"k8s.{DRIVER}-claim_{uid}.json"
 
 
@@ -58,7 +58,7 @@ def expected_file(node: NodeProcess, uid: str) -> str:
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "prepare"]
 )
 def test_a_crash_in_prepare_leaves_nothing_half_done(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     claim = node.claim("one", ["gpu-0", "gpu-3"])
     other = node.claim("two", ["gpu-1"])
@@ -95,7 +95,7 @@ def test_a_crash_in_prepare_leaves_nothing_half_done(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "unprepare"]
 )
 def test_a_crash_in_unprepare_is_finished_by_the_next_try(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     claim = node.claim("one", ["gpu-0"])
     other = node.claim("two", ["gpu-1"])
@@ -122,7 +122,7 @@ def test_a_crash_in_unprepare_is_finished_by_the_next_try(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "unprepare"]
 )
 def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     """The pod was removed from the API; the crash strikes where the walk comes by, and the device stays held through it."""
     claim = node.claim("one", ["gpu-0"])
@@ -160,7 +160,7 @@ def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
 
 @pytest.mark.parametrize("failpoint", [point for point in FAILPOINTS if story_of(point) == "join"])
 def test_a_crash_while_a_pod_joins_a_claim_forgets_no_pod(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     claim = node.claim("one", ["gpu-0"])
     node.start_registered()
@@ -187,7 +187,7 @@ def test_a_crash_while_a_pod_joins_a_claim_forgets_no_pod(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "reboot"]
 )
 def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     claim = node.claim("one", ["gpu-0"])
     node.start_registered()
@@ -208,7 +208,7 @@ def test_a_crash_while_recovering_from_a_reboot_is_recovered_from(
     assert node.rows() == {claim.uid: ("Prepared", "boot-1+")}
 
 
-def is_known_whole(node: NodeProcess, uid: ClaimUid) -> bool:
+def is_known_whole(node: Stage, uid: ClaimUid) -> bool:
     """Whether the claim has its row again, and the names of its requests, which only the API server knows."""
     row = read_state(node.state_file)[0].get(uid)
     return row is not None and all(device.request_names for device in row.devices)
@@ -218,7 +218,7 @@ def is_known_whole(node: NodeProcess, uid: ClaimUid) -> bool:
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "damage"]
 )
 def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     claim = node.claim("one", ["gpu-0"])
     node.start_registered()
@@ -246,7 +246,7 @@ def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
     "failpoint", [point for point in FAILPOINTS if story_of(point) == "publish"]
 )
 def test_a_crash_while_publishing_is_made_good_by_the_next_start(
-    node: NodeProcess, failpoint: str, tmp_path: Path
+    node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
     node.start(die_at=failpoint, report=tmp_path / "report")
     died(node, failpoint, tmp_path / "report")
@@ -269,7 +269,7 @@ def test_each_failpoint_has_a_story() -> None:
 
 
 @pytest.mark.program
-def test_a_killed_driver_comes_back_with_everything(node: NodeProcess) -> None:
+def test_a_killed_driver_comes_back_with_everything(node: Stage) -> None:
     claim = node.claim("one", ["gpu-0"])
     node.start_registered()
     answer = node.kubelet.prepare(DRIVER, [claim])
@@ -285,7 +285,7 @@ def test_a_killed_driver_comes_back_with_everything(node: NodeProcess) -> None:
     assert node.kubelet.prepare(DRIVER, [claim]) == answer
 
 
-def test_a_lost_state_file_is_rebuilt_from_the_cluster_and_the_kubelet(node: NodeProcess) -> None:
+def test_a_lost_state_file_is_rebuilt_from_the_cluster_and_the_kubelet(node: Stage) -> None:
     claim = node.claim("one", ["gpu-0"])
     gone = node.claim("two", ["gpu-1"])
     node.start_registered()

@@ -26,8 +26,8 @@ from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.kubelet_calls import CALL_SECONDS, ClaimInfo, checked, claims_call
 from dra_driver.testing.oci import inject
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.faults.armed import empty_disks, fill_disks
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
 from tests.support import starting
 from tests.support.invariants import (
     Picture,
@@ -42,11 +42,12 @@ from tests.support.invariants import (
 PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 
 
-class Bed(NodeProcess):
-    """A `NodeProcess` with handles for faults. `slowly` waits are only deadlines against hanging."""
+class Bed(Stage):
+    """A `Stage` with handles for faults. `slowly` waits are only deadlines against hanging."""
 
     def __init__(self, root: Path, api: FakeApi, *, program: bool = False) -> None:
-        super().__init__(root, api, program=program)
+        super().__init__(root, api, "--log-level", "debug")
+        self.program = program
         self.control = root / "control"
         self.fault_file = root / "faults.yaml"
         self.fault_file.write_text("devices: {}\n")
@@ -56,7 +57,7 @@ class Bed(NodeProcess):
 
     # The driver.
 
-    def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> None:
+    def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> int:
         """Start the driver; its log comes through a pipe, since files may be impossible to write."""
         assert not die_at, "arm it instead"
         self.log_file.touch()
@@ -71,6 +72,7 @@ class Bed(NodeProcess):
         )
         self._reader = Thread(target=self._copy_log, args=(self.process.stdout,))
         self._reader.start()
+        return self.process.pid
 
     def _copy_log(self, lines: Any) -> None:
         with self.log_file.open("ab", buffering=0) as log:
@@ -116,7 +118,7 @@ class Bed(NodeProcess):
         self.kubelet.cgroups.run(pod)  # a driver that does not find its own believes no tree
         self.start("--pod-uid", pod)
         self.alive()
-        NodeProcess.register(self)
+        Stage.register(self)
         return old
 
     def end_old(self, process: Any, reader: Thread | None) -> None:

@@ -12,7 +12,7 @@ from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any
 
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DRIVER, wait_for
+from dra_driver.testing.stage import DRIVER, wait_for
 
 if TYPE_CHECKING:
     from tests.faults.walk import Pod, Walk

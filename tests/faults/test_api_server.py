@@ -11,8 +11,8 @@ from dra_driver.model.plan import Refusal
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.fake_api import Answer, CutWatch, Hold, Reset, WatchLine, refusal
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import Bed
-from tests.node_process import DRIVER, wait_for
 from tests.support.local_node import LocalNode, ManualClock
 
 GARBAGE = Answer(200, {"Content-Type": "application/json"}, b'{"kind": "Resour')

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import Bed
-from tests.node_process import DRIVER, wait_for
 
 
 def edit(path: Path) -> None:

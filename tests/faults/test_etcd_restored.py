@@ -11,8 +11,8 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.node.state import read_claims
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import Bed
-from tests.node_process import DRIVER, wait_for
 from tests.support.invariants import Running
 
 

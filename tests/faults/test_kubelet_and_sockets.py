@@ -9,8 +9,8 @@ import pytest
 
 from dra_driver.testing.fake_api import Hold
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import Bed
-from tests.node_process import DRIVER, wait_for
 
 
 @pytest.mark.parametrize("verb", ["prepare", "unprepare"])

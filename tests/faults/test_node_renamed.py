@@ -6,8 +6,8 @@ import pytest
 from dra_driver.model.ids import PoolName
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DRIVER, NODE, wait_for
 from tests.faults.bed import PLACE, Bed
-from tests.node_process import DRIVER, NODE, wait_for
 
 RENAMED = "node2"
 

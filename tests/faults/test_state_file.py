@@ -18,8 +18,8 @@ from dra_driver.errors import Permanent
 from dra_driver.model.state import HeldDevice
 from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_result
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, wait_for
 from tests.faults.bed import Bed
-from tests.node_process import DEADLINE_SECONDS, DRIVER, wait_for
 from tests.support.local_node import Disk, LocalNode, ManualClock
 
 CLAIMS = (

@@ -28,11 +28,11 @@ from dra_driver.model.state import Phase
 from dra_driver.testing.fake_api import Answer, FakeApi, Reset, refusal
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import PLACE, Bed
 from tests.faults.departures import DEPARTURES, end_containers, last_breath
 from tests.faults.restored import RESTORED
 from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS, is_for_people
-from tests.node_process import DRIVER, wait_for
 from tests.support.hardware import Runtime, Use, Witness
 from tests.support.invariants import Picture, Rule, Running, Violation, violations
 

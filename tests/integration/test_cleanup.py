@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.support import starting
 
 CLEAN, LEFT, REFUSED = 0, 1, 3
@@ -16,12 +16,12 @@ SELECTOR = f"spec.driver={DRIVER},spec.nodeName={NODE}"
 class Done:
     """One run of the command."""
 
-    def __init__(self, node: NodeProcess, *flags: str, arguments: list[str] | None = None) -> None:
+    def __init__(self, node: Stage, *flags: str, arguments: list[str] | None = None) -> None:
         done = starting.run(
             "dra_driver",
             *("cleanup", *(arguments or node.arguments()), *flags),
             timeout=DEADLINE_SECONDS,
-            program=node.program,
+            program=node.start_child.program,
         )
         self.code = done.returncode
         self.out = done.stdout.splitlines()
@@ -32,7 +32,7 @@ class Done:
         return {line.removeprefix("removed ") for line in self.out if line.startswith("removed ")}
 
 
-def disk(node: NodeProcess) -> set[str]:
+def disk(node: Stage) -> set[str]:
     """Every file that the driver could have left."""
     places = (node.cdi_dir, node.state_file.parent, node.kubelet.plugins_dir / DRIVER)
     return {
@@ -42,14 +42,14 @@ def disk(node: NodeProcess) -> set[str]:
     }
 
 
-def ran(node: NodeProcess) -> None:
+def ran(node: Stage) -> None:
     """The driver published and is up."""
     node.start_registered()
     wait_for(node.slices, "the slice")
 
 
 @pytest.mark.program
-def test_after_a_driver_that_ended_the_node_is_as_before(node: NodeProcess) -> None:
+def test_after_a_driver_that_ended_the_node_is_as_before(node: Stage) -> None:
     before = disk(node)
     ran(node)
     claim = node.claim("one", ["gpu-0"])
@@ -73,7 +73,7 @@ def test_after_a_driver_that_ended_the_node_is_as_before(node: NodeProcess) -> N
     node.kubelet.prepare(DRIVER, [claim])
 
 
-def test_a_killed_drivers_sockets_and_half_written_files_go_too(node: NodeProcess) -> None:
+def test_a_killed_drivers_sockets_and_half_written_files_go_too(node: Stage) -> None:
     ran(node)
     node.kill()
     (node.cdi_dir / f".k8s.{DRIVER}-claim_u.json.abc.tmp").write_text("half")
@@ -82,7 +82,7 @@ def test_a_killed_drivers_sockets_and_half_written_files_go_too(node: NodeProces
     assert disk(node) == set()
 
 
-def test_a_running_driver_is_named_and_not_even_force_overrides_it(node: NodeProcess) -> None:
+def test_a_running_driver_is_named_and_not_even_force_overrides_it(node: Stage) -> None:
     ran(node)
     assert node.process is not None
     before, slices = disk(node), node.slices()
@@ -96,7 +96,7 @@ def test_a_running_driver_is_named_and_not_even_force_overrides_it(node: NodePro
     assert node.alive()
 
 
-def test_a_prepared_claim_is_named_and_stays(node: NodeProcess) -> None:
+def test_a_prepared_claim_is_named_and_stays(node: Stage) -> None:
     ran(node)
     claim = node.claim("one", ["gpu-0", "gpu-3"])
     node.kubelet.prepare(DRIVER, [claim])
@@ -114,7 +114,7 @@ def test_a_prepared_claim_is_named_and_stays(node: NodeProcess) -> None:
     assert Done(node, "--dry-run").code == REFUSED
 
 
-def test_force_says_what_it_breaks_and_does_it(node: NodeProcess) -> None:
+def test_force_says_what_it_breaks_and_does_it(node: Stage) -> None:
     ran(node)
     claim = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [claim])
@@ -129,7 +129,7 @@ def test_force_says_what_it_breaks_and_does_it(node: NodeProcess) -> None:
     wait_for(lambda: node.owners() == {"gpu-0": claim.uid}, "the claim, taken up by the sweep")
 
 
-def test_a_pod_of_a_lost_state_is_not_overlooked(node: NodeProcess) -> None:
+def test_a_pod_of_a_lost_state_is_not_overlooked(node: Stage) -> None:
     ran(node)
     node.kubelet.prepare(DRIVER, [node.claim("one", ["gpu-0"])])
     assert node.stop() == 0
@@ -142,7 +142,7 @@ def test_a_pod_of_a_lost_state_is_not_overlooked(node: NodeProcess) -> None:
     )
 
 
-def test_a_state_that_cannot_be_read_is_not_taken_for_an_empty_one(node: NodeProcess) -> None:
+def test_a_state_that_cannot_be_read_is_not_taken_for_an_empty_one(node: Stage) -> None:
     ran(node)
     assert node.stop() == 0
     node.state_file.write_bytes(b"no database" * 1000)
@@ -153,7 +153,7 @@ def test_a_state_that_cannot_be_read_is_not_taken_for_an_empty_one(node: NodePro
     assert disk(node) == set()
 
 
-def test_a_dry_run_lists_and_changes_nothing(node: NodeProcess) -> None:
+def test_a_dry_run_lists_and_changes_nothing(node: Stage) -> None:
     ran(node)
     assert node.stop() == 0
     before, slices = disk(node), node.slices()
@@ -165,7 +165,7 @@ def test_a_dry_run_lists_and_changes_nothing(node: NodeProcess) -> None:
 
 
 def test_slices_that_cannot_be_listed_are_left_and_named_and_the_node_is_cleaned(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     ran(node)
     assert node.stop() == 0
@@ -181,7 +181,7 @@ def test_slices_that_cannot_be_listed_are_left_and_named_and_the_node_is_cleaned
     assert node.slices() == []
 
 
-def test_slices_can_be_left_on_purpose(node: NodeProcess) -> None:
+def test_slices_can_be_left_on_purpose(node: Stage) -> None:
     ran(node)
     assert node.stop() == 0
     requests = len(node.api.requests)
@@ -192,7 +192,7 @@ def test_slices_can_be_left_on_purpose(node: NodeProcess) -> None:
     assert len(node.api.requests) == requests
 
 
-def test_without_credentials_at_all_it_says_so(node: NodeProcess) -> None:
+def test_without_credentials_at_all_it_says_so(node: Stage) -> None:
     ran(node)
     assert node.stop() == 0
     arguments = node.arguments()
@@ -202,7 +202,7 @@ def test_without_credentials_at_all_it_says_so(node: NodeProcess) -> None:
     assert "no API server is known" in done.errors[0]
 
 
-def test_a_slice_that_may_not_be_deleted_is_left_and_named(node: NodeProcess) -> None:
+def test_a_slice_that_may_not_be_deleted_is_left_and_named(node: Stage) -> None:
     ran(node)
     assert node.stop() == 0
     node.api.faults.status(403, verb="delete", resource="resourceslices", times=1)
@@ -213,7 +213,7 @@ def test_a_slice_that_may_not_be_deleted_is_left_and_named(node: NodeProcess) ->
 
 
 def test_another_plugin_under_the_same_name_is_somebody_at_work(
-    node: NodeProcess, tmp_path: Path
+    node: Stage, tmp_path: Path
 ) -> None:
     name = "gpu.nvidia.com"
     node.start("--driver-name", name)
@@ -226,7 +226,7 @@ def test_another_plugin_under_the_same_name_is_somebody_at_work(
     assert not state.exists()
 
 
-def test_the_nodes_name_may_come_from_a_file(node: NodeProcess, tmp_path: Path) -> None:
+def test_the_nodes_name_may_come_from_a_file(node: Stage, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     arguments = iter(node.arguments())
     content = {

@@ -18,14 +18,15 @@ import yaml
 from dra_driver.kubelet.pb import dra_health_v1_pb2 as health_pb
 from dra_driver.testing.fake_api import FakeApi, Hold
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
+from tests.support.stages import a_stage
 
 
-def devices_of(node: NodeProcess) -> list[str]:
+def devices_of(node: Stage) -> list[str]:
     return [device["name"] for found in node.slices() for device in found["spec"]["devices"]]
 
 
-def health_of(node: NodeProcess, device: str, *, until: int) -> str:
+def health_of(node: Stage, device: str, *, until: int) -> str:
     """Read the health stream until the device is in that state; answers the message."""
     for report in node.kubelet.health(DRIVER):
         for entry in report.devices:
@@ -35,21 +36,21 @@ def health_of(node: NodeProcess, device: str, *, until: int) -> str:
 
 
 @pytest.fixture
-def faults(node: NodeProcess) -> Path:
+def faults(node: Stage) -> Path:
     path = node.root / "faults.yaml"
     path.write_text("devices: {}\n")
     return path
 
 
 @pytest.fixture(params=["v1", "v1beta2", "v1beta1"])
-def old_node(request: pytest.FixtureRequest) -> Iterator[NodeProcess]:
+def old_node(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi(versions=(request.param,)) as api:
-        found = NodeProcess(Path(root), api)
+        found = a_stage(Path(root), api)
         yield found
         found.close()
 
 
-def test_each_served_api_version_gets_the_slice_and_serves_the_claim(old_node: NodeProcess) -> None:
+def test_each_served_api_version_gets_the_slice_and_serves_the_claim(old_node: Stage) -> None:
     old_node.start_registered("--simulated-profile", "l40sx4")
     wait_for(old_node.slices, "the slice")
     (found,) = old_node.slices()
@@ -64,7 +65,7 @@ def test_each_served_api_version_gets_the_slice_and_serves_the_claim(old_node: N
 
 def test_a_cluster_without_dra_is_named_plainly_and_the_driver_stays_up() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi(versions=()) as api:
-        node = NodeProcess(Path(root), api)
+        node = a_stage(Path(root), api)
         node.start_registered()
         wait_for(lambda: "publish_failed" in node.log(), "the message")
         assert node.alive()
@@ -74,7 +75,7 @@ def test_a_cluster_without_dra_is_named_plainly_and_the_driver_stays_up() -> Non
 
 
 @pytest.mark.program
-def test_no_request_is_made_while_nothing_changes(node: NodeProcess) -> None:
+def test_no_request_is_made_while_nothing_changes(node: Stage) -> None:
     node.start_registered()
     wait_for(node.slices, "the slice")
     watching = wait_for(
@@ -97,7 +98,7 @@ def test_no_request_is_made_while_nothing_changes(node: NodeProcess) -> None:
     assert len(watching) == 1
 
 
-def test_deleted_slices_come_back(node: NodeProcess) -> None:
+def test_deleted_slices_come_back(node: Stage) -> None:
     node.start_registered()
     (before,) = wait_for(node.slices, "the slice")
     node.api.remove("resourceslices", before["metadata"]["name"])
@@ -107,7 +108,7 @@ def test_deleted_slices_come_back(node: NodeProcess) -> None:
     wait_for(lambda: "slice_deleted_by_somebody_else" in node.log(), "the log line")
 
 
-def test_an_ill_device_is_reported_and_heals(node: NodeProcess, faults: Path) -> None:
+def test_an_ill_device_is_reported_and_heals(node: Stage, faults: Path) -> None:
     faults.write_text(yaml.safe_dump({"devices": {"gpu-1": {"unhealthy": "fell off the bus"}}}))
     node.start_registered("--simulated-faults", str(faults))
     assert health_of(node, "gpu-1", until=health_pb.UNHEALTHY) == "fell off the bus"
@@ -115,12 +116,12 @@ def test_an_ill_device_is_reported_and_heals(node: NodeProcess, faults: Path) ->
     assert health_of(node, "gpu-1", until=health_pb.HEALTHY) == ""
 
 
-def test_a_device_that_nothing_checks_is_unknown_with_a_message(node: NodeProcess) -> None:
+def test_a_device_that_nothing_checks_is_unknown_with_a_message(node: Stage) -> None:
     node.start_registered()
     assert "nothing checks its health" in health_of(node, "gpu-0", until=health_pb.UNKNOWN)
 
 
-def test_a_vanished_device_that_is_free_is_withdrawn(node: NodeProcess, faults: Path) -> None:
+def test_a_vanished_device_that_is_free_is_withdrawn(node: Stage, faults: Path) -> None:
     node.start_registered("--simulated-faults", str(faults))
     wait_for(lambda: "gpu-3" in devices_of(node), "the device")
     faults.write_text(yaml.safe_dump({"devices": {"gpu-3": {"vanished": True}}}))
@@ -132,7 +133,7 @@ def test_a_vanished_device_that_is_free_is_withdrawn(node: NodeProcess, faults: 
 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_a_vanished_device_that_is_allocated_stays_and_is_ill(
-    node: NodeProcess, faults: Path, prepared: bool
+    node: Stage, faults: Path, prepared: bool
 ) -> None:
     node.start_registered("--simulated-faults", str(faults))
     wait_for(node.slices, "the slice")
@@ -153,7 +154,7 @@ def test_a_vanished_device_that_is_allocated_stays_and_is_ill(
 
 
 def test_a_device_that_vanished_while_the_driver_was_down_stays_while_it_is_allocated(
-    node: NodeProcess, faults: Path
+    node: Stage, faults: Path
 ) -> None:
     node.start_registered("--simulated-faults", str(faults))
     wait_for(node.slices, "the slice")
@@ -170,21 +171,21 @@ def test_a_device_that_vanished_while_the_driver_was_down_stays_while_it_is_allo
 # Bad input: the error names object, cause and next step, and nothing is left half done.
 
 
-def refused(node: NodeProcess, claim: Any, pattern: str) -> None:
+def refused(node: Stage, claim: Any, pattern: str) -> None:
     with pytest.raises(KubeletError, match=pattern):
         node.kubelet.prepare(DRIVER, [claim])
     assert node.cdi_files() == {}
     assert node.owners() == {}
 
 
-def test_a_claim_that_is_gone_is_refused(node: NodeProcess) -> None:
+def test_a_claim_that_is_gone_is_refused(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     node.api.remove("resourceclaims", "one")
     refused(node, claim, r"cannot read claim default/one .*not found")
 
 
-def test_a_claim_of_another_uid_is_refused(node: NodeProcess) -> None:
+def test_a_claim_of_another_uid_is_refused(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     node.api.remove("resourceclaims", "one")
@@ -192,7 +193,7 @@ def test_a_claim_of_another_uid_is_refused(node: NodeProcess) -> None:
     refused(node, claim, r"default/one was replaced: .*delete the pod")
 
 
-def test_an_unallocated_claim_is_refused(node: NodeProcess) -> None:
+def test_an_unallocated_claim_is_refused(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     whole = node.api.object("resourceclaims", "one")
@@ -200,7 +201,7 @@ def test_an_unallocated_claim_is_refused(node: NodeProcess) -> None:
     refused(node, claim, r"default/one is not allocated")
 
 
-def test_a_device_that_does_not_exist_is_refused(node: NodeProcess) -> None:
+def test_a_device_that_does_not_exist_is_refused(node: Stage) -> None:
     node.start_registered()
     refused(
         node,
@@ -209,7 +210,7 @@ def test_a_device_that_does_not_exist_is_refused(node: NodeProcess) -> None:
     )
 
 
-def test_another_drivers_device_is_not_looked_at(node: NodeProcess) -> None:
+def test_another_drivers_device_is_not_looked_at(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     whole = node.api.object("resourceclaims", "one")
@@ -244,7 +245,7 @@ def test_another_drivers_device_is_not_looked_at(node: NodeProcess) -> None:
     ],
 )
 def test_hostile_configuration_is_refused_by_its_path(
-    node: NodeProcess, parameters: dict[str, object], path: str
+    node: Stage, parameters: dict[str, object], path: str
 ) -> None:
     node.start_registered()
     content = {"apiVersion": "gpu.dra-driver.dev/v1alpha1", "kind": "DeviceConfig", **parameters}
@@ -255,7 +256,7 @@ def test_hostile_configuration_is_refused_by_its_path(
     refused(node, claim, rf"config\[0\]\.opaque\.parameters.*{path}")
 
 
-def test_a_label_reaches_the_container_as_a_value_only(node: NodeProcess) -> None:
+def test_a_label_reaches_the_container_as_a_value_only(node: Stage) -> None:
     node.start_registered()
     hostile = "../../x=$(reboot);`id`"
     content = {
@@ -273,7 +274,7 @@ def test_a_label_reaches_the_container_as_a_value_only(node: NodeProcess) -> Non
     assert [entry.partition("=")[0] for entry in env] == ["GPU_DEVICE_GPU_0", "GPU_LABEL_GPU_0"]
 
 
-def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: NodeProcess) -> None:
+def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: Stage) -> None:
     node.start_registered()
     first = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [first], pod="default/a")
@@ -292,7 +293,7 @@ def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: NodePro
     assert node.owners() == {"gpu-0": second.uid}
 
 
-def test_an_unreachable_api_server_at_start_is_waited_for(node: NodeProcess) -> None:
+def test_an_unreachable_api_server_at_start_is_waited_for(node: Stage) -> None:
     port, store = node.api.port, node.api.store
     claim = node.claim("one", ["gpu-0"])
     node.api.close()
@@ -305,7 +306,7 @@ def test_an_unreachable_api_server_at_start_is_waited_for(node: NodeProcess) -> 
         node.kubelet.prepare(DRIVER, [claim])
 
 
-def test_a_stop_does_not_wait_for_an_api_server_that_is_away(node: NodeProcess) -> None:
+def test_a_stop_does_not_wait_for_an_api_server_that_is_away(node: Stage) -> None:
     node.start_registered()
     wait_for(node.slices, "the slice")
     node.api.close()
@@ -314,7 +315,7 @@ def test_a_stop_does_not_wait_for_an_api_server_that_is_away(node: NodeProcess) 
     assert "thread_still_running" not in node.log()
 
 
-def test_a_broken_kubeconfig_ends_the_start_with_one_line(node: NodeProcess) -> None:
+def test_a_broken_kubeconfig_ends_the_start_with_one_line(node: Stage) -> None:
     node.kubeconfig.write_text("clusters: [oops\n")
     node.start()
     assert node.process is not None
@@ -324,7 +325,7 @@ def test_a_broken_kubeconfig_ends_the_start_with_one_line(node: NodeProcess) -> 
     assert str(node.kubeconfig) in last
 
 
-def test_an_expired_token_is_read_again(node: NodeProcess) -> None:
+def test_an_expired_token_is_read_again(node: Stage) -> None:
     token = node.root / "token"
     token.write_text("first")
     node.api.accept_tokens("first")
@@ -339,7 +340,7 @@ def test_an_expired_token_is_read_again(node: NodeProcess) -> None:
     assert node.kubelet.prepare(DRIVER, [claim])[claim.uid]
 
 
-def http_of(node: NodeProcess) -> Callable[[str], tuple[int, str]]:
+def http_of(node: Stage) -> Callable[[str], tuple[int, str]]:
     """Requests to the driver's own port: status and text."""
     line = wait_for(
         lambda: [line for line in node.log().splitlines() if '"http"' in line], "the port"
@@ -356,7 +357,7 @@ def http_of(node: NodeProcess) -> Callable[[str], tuple[int, str]]:
     return get
 
 
-def test_probes_and_metrics_answer_on_one_port(node: NodeProcess) -> None:
+def test_probes_and_metrics_answer_on_one_port(node: Stage) -> None:
     node.api.faults.status(403, verb="create", resource="resourceslices", times=1)
     node.start("--http-address", "127.0.0.1:0")
     get = http_of(node)
@@ -372,7 +373,7 @@ def test_probes_and_metrics_answer_on_one_port(node: NodeProcess) -> None:
     assert get("/other")[0] == 404
 
 
-def test_an_outage_of_the_api_server_leaves_a_ready_driver_ready(node: NodeProcess) -> None:
+def test_an_outage_of_the_api_server_leaves_a_ready_driver_ready(node: Stage) -> None:
     node.start("--http-address", "127.0.0.1:0")
     get = http_of(node)
     node.register()
@@ -383,7 +384,7 @@ def test_an_outage_of_the_api_server_leaves_a_ready_driver_ready(node: NodeProce
     assert get("/livez") == (200, "ok\n")
 
 
-def test_the_first_signal_asks_and_the_second_forces(node: NodeProcess) -> None:
+def test_the_first_signal_asks_and_the_second_forces(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     never = Event()
@@ -404,7 +405,7 @@ def test_the_first_signal_asks_and_the_second_forces(node: NodeProcess) -> None:
             call.result()
 
 
-def test_a_graceful_stop_keeps_what_running_pods_have(node: NodeProcess) -> None:
+def test_a_graceful_stop_keeps_what_running_pods_have(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [claim])

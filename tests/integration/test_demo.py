@@ -6,17 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from dra_driver.backends.profiles import PROFILES
-from dra_driver.cli.demo import Step, _show_json, story
+from dra_driver.cli.demo import Step, _show_json, demo_stage, story
 from dra_driver.errors import Permanent
-from dra_driver.testing.stage import Stage
-from tests.support.starting import Process, start
+from tests.support.stages import Starter
 
 COMMAND = (sys.executable, "-m", "dra_driver", "demo")
 HANGING_SECONDS = 300
@@ -63,17 +62,11 @@ def test_every_profile_has_a_demo(profile: str) -> None:
     assert list(steps_of(ended.stdout)) == STEPS
 
 
-def forked(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Process:
-    return start(
-        "dra_driver", arguments, stdout=log, stderr=log, env=environment, start_new_session=True
-    )
-
-
 @pytest.mark.parametrize("profile", sorted(PROFILES.keys() - set(PLAYED)))
 def test_every_other_profile_has_a_story_to_the_end(
     keeps_signals: None, capsys: pytest.CaptureFixture[str], profile: str
 ) -> None:
-    with Stage(profile, spawn=forked) as stage:
+    with demo_stage(profile, Starter()) as stage:
         told = [show(step) for step in story(stage)]
     assert [*told, "done"] == STEPS
     assert list(steps_of(capsys.readouterr().out)) == told
@@ -157,10 +150,10 @@ def test_a_signal_ends_the_driver_and_removes_the_directory(
 def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log(
     keeps_signals: None,
 ) -> None:
-    with Stage("none-such") as stage:
-        stage.start_driver()
+    with demo_stage("none-such") as stage:
+        stage.start()
         with pytest.raises(Permanent) as raised:
-            stage.wait_for("it is there", stage.slices)
+            stage.wait_for(stage.published, "it is there")
     assert "the driver ended with 1" in str(raised.value)
     assert "no simulated profile 'none-such'" in str(raised.value)
 

@@ -13,11 +13,11 @@ import pytest
 
 from dra_driver.node.lock import Locked, Locks
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DRIVER, NodeProcess, wait_for
+from dra_driver.testing.stage import DRIVER, Stage, wait_for
 
 
 @pytest.fixture
-def faults(node: NodeProcess) -> Path:
+def faults(node: Stage) -> Path:
     path = node.root / "faults.yaml"
     path.write_text("devices: {}\n")
     return path
@@ -41,7 +41,7 @@ def answer(faults: Path) -> None:
     os.close(pipe)
 
 
-def page(node: NodeProcess, path: str) -> tuple[int, str]:
+def page(node: Stage, path: str) -> tuple[int, str]:
     line = wait_for(
         lambda: [line for line in node.log().splitlines() if '"event": "http"' in line], "the port"
     )[-1]
@@ -53,7 +53,7 @@ def page(node: NodeProcess, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def slice_writes(node: NodeProcess) -> list[str]:
+def slice_writes(node: Stage) -> list[str]:
     return [
         entry.verb
         for entry in node.api.requests
@@ -62,7 +62,7 @@ def slice_writes(node: NodeProcess) -> list[str]:
 
 
 def test_a_first_scan_that_hangs_leaves_claims_and_slices_and_signals_alone(
-    node: NodeProcess, faults: Path
+    node: Stage, faults: Path
 ) -> None:
     node.start_registered("--simulated-faults", str(faults))
     wait_for(node.slices, "the slice")
@@ -91,7 +91,7 @@ def test_a_first_scan_that_hangs_leaves_claims_and_slices_and_signals_alone(
     assert '"thread": "inventory"' in node.log()
 
 
-def test_hardware_that_answers_late_is_published_then(node: NodeProcess, faults: Path) -> None:
+def test_hardware_that_answers_late_is_published_then(node: Stage, faults: Path) -> None:
     hang(faults)
     node.start_registered("--simulated-faults", str(faults))
     wait_for(lambda: "first_scan_takes_long" in node.log(), "the warning")
@@ -104,7 +104,7 @@ def test_hardware_that_answers_late_is_published_then(node: NodeProcess, faults:
     assert "thread_still_running" not in node.log()
 
 
-def test_a_start_that_hangs_is_ended_by_the_first_signal(node: NodeProcess) -> None:
+def test_a_start_that_hangs_is_ended_by_the_first_signal(node: Stage) -> None:
     node.boot_id_file.unlink()
     os.mkfifo(node.boot_id_file)
     node.start()
@@ -113,7 +113,7 @@ def test_a_start_that_hangs_is_ended_by_the_first_signal(node: NodeProcess) -> N
     assert "start_still_running" in node.log()
 
 
-def test_sockets_that_were_made_anew_leave_nothing_behind_at_the_end(node: NodeProcess) -> None:
+def test_sockets_that_were_made_anew_leave_nothing_behind_at_the_end(node: Stage) -> None:
     node.start_registered()
     claim = node.claim("one", ["gpu-0"])
     node.kubelet.prepare(DRIVER, [claim])
@@ -126,7 +126,7 @@ def test_sockets_that_were_made_anew_leave_nothing_behind_at_the_end(node: NodeP
 
 
 def test_what_hangs_at_the_end_keeps_its_locks_as_long_as_the_process(
-    node: NodeProcess, faults: Path
+    node: Stage, faults: Path
 ) -> None:
     node.start_registered("--simulated-faults", str(faults))
     wait_for(node.slices, "the slice")

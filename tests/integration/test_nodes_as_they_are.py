@@ -16,22 +16,23 @@ import yaml
 
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.support.connect_proxy import ConnectProxy
+from tests.support.stages import a_stage
 
 TESTS = Path(__file__).parents[1]
 TLS = TESTS / "unit" / "kube" / "tls"
 EIGHT = [f"gpu-{index}" for index in range(8)]
 
 
-def devices_of(node: NodeProcess) -> list[str]:
+def devices_of(node: Stage) -> list[str]:
     return [device["name"] for found in node.slices() for device in found["spec"]["devices"]]
 
 
 class Hardware:
     """Which of the node's eight devices are there; the driver looks at the file of faults."""
 
-    def __init__(self, node: NodeProcess) -> None:
+    def __init__(self, node: Stage) -> None:
         self._file = node.root / "faults.yaml"
         self.lacks()
         self.flags = ("--simulated-faults", str(self._file))
@@ -44,11 +45,11 @@ class Hardware:
 
 
 @pytest.fixture
-def hardware(node: NodeProcess) -> Hardware:
+def hardware(node: Stage) -> Hardware:
     return Hardware(node)
 
 
-def http_of(node: NodeProcess, host: str, path: str) -> tuple[int, str]:
+def http_of(node: Stage, host: str, path: str) -> tuple[int, str]:
     lines = wait_for(
         lambda: [line for line in node.log().splitlines() if '"http"' in line], "the port"
     )
@@ -64,7 +65,7 @@ def http_of(node: NodeProcess, host: str, path: str) -> tuple[int, str]:
 
 
 def test_a_node_without_devices_is_ready_says_so_and_serves_those_that_come(
-    node: NodeProcess, hardware: Hardware
+    node: Stage, hardware: Hardware
 ) -> None:
     hardware.lacks(*EIGHT)
     node.start_registered(*hardware.flags, "--http-address", "127.0.0.1:0")
@@ -85,7 +86,7 @@ def test_a_node_without_devices_is_ready_says_so_and_serves_those_that_come(
 
 
 def test_a_prepared_device_that_goes_and_comes_back_serves_its_claim_as_before(
-    node: NodeProcess, hardware: Hardware
+    node: Stage, hardware: Hardware
 ) -> None:
     hardware.lacks()
     node.start_registered(*hardware.flags)
@@ -110,7 +111,7 @@ def test_a_prepared_device_that_goes_and_comes_back_serves_its_claim_as_before(
 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_an_allocated_device_that_vanished_with_its_slice_while_nobody_looked_is_listed_again(
-    node: NodeProcess, hardware: Hardware, prepared: bool
+    node: Stage, hardware: Hardware, prepared: bool
 ) -> None:
     hardware.lacks()
     node.start_registered(*hardware.flags)
@@ -140,7 +141,7 @@ def test_an_allocated_device_that_vanished_with_its_slice_while_nobody_looked_is
 
 
 def test_a_device_plugin_beside_is_told_on_the_node_and_nothing_is_refused(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     node.kubelet.device_plugins = {"nvidia.com/gpu": ("GPU-1", "GPU-2"), "rdma/hca": ("mlx5_0",)}
     node.start_registered()
@@ -163,14 +164,14 @@ def test_a_device_plugin_beside_is_told_on_the_node_and_nothing_is_refused(
 
 
 @pytest.fixture
-def node_of_an_ipv6_cluster() -> Iterator[NodeProcess]:
+def node_of_an_ipv6_cluster() -> Iterator[Stage]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "address.crt", TLS / "address.key")
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as root,
         FakeApi(host="::1", tls=context, tokens=["secret"]) as api,
     ):
-        found = NodeProcess(Path(root), api)
+        found = a_stage(Path(root), api)
         api.kubeconfig(
             found.kubeconfig, token="secret", certificate_authority=TLS / "address-ca.crt"
         )
@@ -179,7 +180,7 @@ def node_of_an_ipv6_cluster() -> Iterator[NodeProcess]:
 
 
 def test_a_node_of_an_ipv6_cluster_is_served_and_answers_on_ipv6(
-    node_of_an_ipv6_cluster: NodeProcess,
+    node_of_an_ipv6_cluster: Stage,
 ) -> None:
     node = node_of_an_ipv6_cluster
     node.start_registered("--http-address", "[::1]:0")
@@ -190,7 +191,7 @@ def test_a_node_of_an_ipv6_cluster_is_served_and_answers_on_ipv6(
 
 
 def test_a_node_behind_a_proxy_reaches_the_cluster_through_it_and_the_kubelet_without(
-    node_of_an_ipv6_cluster: NodeProcess, monkeypatch: pytest.MonkeyPatch
+    node_of_an_ipv6_cluster: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = node_of_an_ipv6_cluster
     config = yaml.safe_load(node.kubeconfig.read_text())
@@ -211,7 +212,7 @@ def test_a_node_behind_a_proxy_reaches_the_cluster_through_it_and_the_kubelet_wi
 # State files of other versions.
 
 
-def state_of(node: NodeProcess, schema: int, *more: str) -> None:
+def state_of(node: Stage, schema: int, *more: str) -> None:
     node.state_file.parent.mkdir(exist_ok=True)
     text = (TESTS / "fixtures" / "state" / f"schema-{schema}.sql").read_text()
     with closing(sqlite3.connect(node.state_file, isolation_level=None)) as db:
@@ -222,7 +223,7 @@ def state_of(node: NodeProcess, schema: int, *more: str) -> None:
 
 @pytest.mark.parametrize("schema", [1, 3])
 def test_the_driver_takes_over_what_an_older_or_a_newer_one_prepared(
-    node: NodeProcess, schema: int
+    node: Stage, schema: int
 ) -> None:
     state_of(node, schema)
     uids = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(1, 6)]
@@ -240,7 +241,7 @@ def test_the_driver_takes_over_what_an_older_or_a_newer_one_prepared(
 
 
 def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     state_of(node, 4, "UPDATE meta SET value = '4'")
     before = node.state_file.read_bytes()

@@ -6,31 +6,31 @@ from typing import Any
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import PodUid
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NODE, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 
 
-def _claim(node: NodeProcess, name: str, *pods: PodUid, device: str = "gpu-0") -> ClaimRef:
+def _claim(node: Stage, name: str, *pods: PodUid, device: str = "gpu-0") -> ClaimRef:
     """A claim that these pods may use."""
     ref = node.claim(name, [device])
     _reserve(node, ref, *pods)
     return ref
 
 
-def _reserve(node: NodeProcess, ref: ClaimRef, *pods: PodUid) -> None:
+def _reserve(node: Stage, ref: ClaimRef, *pods: PodUid) -> None:
     claim = node.api.object("resourceclaims", ref.name)
     users = [{"resource": "pods", "name": "pod", "uid": pod} for pod in pods]
     node.api.put("resourceclaims", {**claim, "status": {**claim["status"], "reservedFor": users}})
 
 
-def _node_events(node: NodeProcess) -> list[Any]:
+def _node_events(node: Stage) -> list[Any]:
     return [event["reason"] for event in node.api.objects("events", namespace="default")]
 
 
-def _held(node: NodeProcess) -> bool:
+def _held(node: Stage) -> bool:
     return "devices_held" in node.log()
 
 
-def test_a_force_deleted_pod_keeps_its_device_until_its_containers_end(node: NodeProcess) -> None:
+def test_a_force_deleted_pod_keeps_its_device_until_its_containers_end(node: Stage) -> None:
     node.start_registered()
     kubelet = node.kubelet
     first = _claim(node, "one", kubelet.pod_uid("default/a"))
@@ -52,7 +52,7 @@ def test_a_force_deleted_pod_keeps_its_device_until_its_containers_end(node: Nod
     assert node.owners() == {"gpu-0": second.uid}
 
 
-def test_an_ordinary_end_frees_the_device_within_the_call(node: NodeProcess) -> None:
+def test_an_ordinary_end_frees_the_device_within_the_call(node: Stage) -> None:
     node.start_registered()
     kubelet = node.kubelet
     first = _claim(node, "one", kubelet.pod_uid("default/a"))
@@ -62,7 +62,7 @@ def test_an_ordinary_end_frees_the_device_within_the_call(node: NodeProcess) -> 
     assert not _held(node)
 
 
-def test_a_pod_that_joined_a_claim_without_a_call_holds_its_device(node: NodeProcess) -> None:
+def test_a_pod_that_joined_a_claim_without_a_call_holds_its_device(node: Stage) -> None:
     node.start_registered()
     kubelet = node.kubelet
     one, two = kubelet.pod_uid("default/a"), kubelet.pod_uid("default/b")
@@ -83,7 +83,7 @@ def test_a_pod_that_joined_a_claim_without_a_call_holds_its_device(node: NodePro
 
 
 def test_a_pod_that_names_the_claim_of_another_pods_template_holds_its_device(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     """Nobody checks for whom such a claim was made when a pod names it as its own."""
     node.start_registered()
@@ -106,12 +106,12 @@ def test_a_pod_that_names_the_claim_of_another_pods_template_holds_its_device(
     wait_for(lambda: not node.owners(), "the device to be free")
 
 
-def _users(node: NodeProcess) -> str:
+def _users(node: Stage) -> str:
     return " ".join(str(users) for (users,) in node._query("SELECT users FROM claims"))
 
 
 def test_without_the_kubelets_cgroups_devices_stay_held_and_the_admin_hears_why(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     (node.root / "none").mkdir()
     node.start_registered("--cgroup-root", str(node.root / "none"))
@@ -125,7 +125,7 @@ def test_without_the_kubelets_cgroups_devices_stay_held_and_the_admin_hears_why(
     wait_for(lambda: "CgroupsNotFound" in _node_events(node), "the Event")
 
 
-def test_who_believes_the_kubelet_gets_devices_back_at_once(node: NodeProcess) -> None:
+def test_who_believes_the_kubelet_gets_devices_back_at_once(node: Stage) -> None:
     node.start_registered("--release-proof", "unprepare")
     kubelet = node.kubelet
     first = _claim(node, "one", kubelet.pod_uid("default/a"))
@@ -137,7 +137,7 @@ def test_who_believes_the_kubelet_gets_devices_back_at_once(node: NodeProcess) -
 
 
 def test_a_claim_that_is_allocated_elsewhere_is_prepared_anew_when_its_pod_has_ended(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     node.start_registered()
     kubelet = node.kubelet

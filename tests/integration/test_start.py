@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from dra_driver.testing.fake_api import FakeApi
-from tests.node_process import DEADLINE_SECONDS, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, Stage, wait_for
+from tests.support.stages import a_stage
 
 
 @pytest.fixture
-def node() -> Iterator[NodeProcess]:
+def node() -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(dir="/tmp") as root, FakeApi() as api:
-        found = NodeProcess(Path(root), api)
+        found = a_stage(Path(root), api)
         yield found
         found.close()
 
@@ -60,7 +61,7 @@ def test_a_wrong_fault_file_ends_it_before_anybody_is_asked(
 
 
 def test_a_node_for_which_no_backend_is_named_has_no_devices_and_says_so(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     node.start_registered("--backend", "auto")
     (found,) = wait_for(node.slices, "the empty slice")

@@ -17,7 +17,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import PodUid
 from dra_driver.testing.fake_api import FakeApi, RawJson
 from dra_driver.testing.fake_kubelet import KubeletError
-from tests.node_process import DRIVER, NodeProcess, wait_for
+from dra_driver.testing.stage import DRIVER, Stage, wait_for
 
 LARGEST_MIB = 128
 HOSTILE = (
@@ -39,31 +39,31 @@ def config(parameters: bytes, driver: str) -> dict[str, Any]:
     }
 
 
-def devices_of(node: NodeProcess) -> list[str]:
+def devices_of(node: Stage) -> list[str]:
     return [device["name"] for found in node.slices() for device in found["spec"]["devices"]]
 
 
-def vanish(node: NodeProcess, device: str) -> None:
+def vanish(node: Stage, device: str) -> None:
     """Take a free device away; when it left its slice, all claims have been listed."""
     faults = {"devices": {device: {"vanished": True}}}
     (node.root / "faults.yaml").write_text(yaml.safe_dump(faults))
     wait_for(lambda: device not in devices_of(node), f"{device} withdrawn; log:\n{node.log()}")
 
 
-def start(node: NodeProcess, *extra: str) -> None:
+def start(node: Stage, *extra: str) -> None:
     faults = node.root / "faults.yaml"
     faults.write_text("{}")
     node.start_registered("--simulated-faults", str(faults), *extra)
     wait_for(node.slices, "the slice")
 
 
-def told(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+def told(node: Stage, event: str) -> list[dict[str, Any]]:
     """The log's lines of this event."""
     lines = [json.loads(line) for line in node.log().splitlines() if line.startswith("{")]
     return [line for line in lines if line.get("event") == event]
 
 
-def peak_mib(node: NodeProcess) -> float:
+def peak_mib(node: Stage) -> float:
     """The most memory that the driver ever had."""
     assert node.process is not None
     status = Path(f"/proc/{node.process.pid}/status").read_text()
@@ -72,7 +72,7 @@ def peak_mib(node: NodeProcess) -> float:
     return int(found[1]) / 1024
 
 
-def test_hostile_claims_cost_nobody_else_anything(node: NodeProcess) -> None:
+def test_hostile_claims_cost_nobody_else_anything(node: Stage) -> None:
     for number, parameters in enumerate(HOSTILE):
         node.claim(f"theirs-{number}", [], config=[config(parameters, "other.example.com")])
     start(node, "--http-address", "127.0.0.1:0")
@@ -136,7 +136,7 @@ def test_explain_and_record_answer_beside_hostile_claims(tmp_path: Path) -> None
     assert json.loads((tmp_path / "record").read_bytes())["cluster"]["resourceClaims"]
 
 
-def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) -> None:
+def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: Stage) -> None:
     fat = [config(b'{"a":"' + b"x" * 10_220 + b'"}', "other.example.com")] * 32
     hostile = [config(b'{"a":"' + b"\xff" * 10_220 + b'"}', "other.example.com")] * 32
     for number in range(1_000):
@@ -150,7 +150,7 @@ def test_a_thousand_fat_claims_fit_into_the_drivers_memory(node: NodeProcess) ->
     assert peak < LARGEST_MIB
 
 
-def test_a_claim_with_fat_metadata_keeps_no_vanished_device_in_the_slice(node: NodeProcess) -> None:
+def test_a_claim_with_fat_metadata_keeps_no_vanished_device_in_the_slice(node: Stage) -> None:
     metadata = {"name": "fat", "namespace": "default", "ownerReferences": [FAT_OWNER]}
     node.api.put("resourceclaims", {"metadata": metadata, "spec": {"devices": {}}})
     start(node)
@@ -190,7 +190,7 @@ def test_explain_and_record_see_the_other_claims_beside_one_with_fat_metadata(
     assert [claim["metadata"]["name"] for claim in claims] == ["good"]
 
 
-def reserve(node: NodeProcess, ref: ClaimRef, pods: Sequence[PodUid], **metadata: Any) -> None:
+def reserve(node: Stage, ref: ClaimRef, pods: Sequence[PodUid], **metadata: Any) -> None:
     """Let the claim name these pods."""
     claim = node.api.object("resourceclaims", ref.name)
     users = [{"resource": "pods", "name": "pod", "uid": pod} for pod in pods]
@@ -199,7 +199,7 @@ def reserve(node: NodeProcess, ref: ClaimRef, pods: Sequence[PodUid], **metadata
 
 
 @pytest.mark.parametrize("hostile", [False, True])
-def test_a_device_without_user_is_free_whatever_stands_under_its_claims_name(node: NodeProcess, hostile: bool) -> None:  # fmt: skip
+def test_a_device_without_user_is_free_whatever_stands_under_its_claims_name(node: Stage, hostile: bool) -> None:  # fmt: skip
     node.start_registered()
     kubelet = node.kubelet
     theirs = node.claim("theirs", ["gpu-0"])

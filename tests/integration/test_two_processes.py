@@ -14,13 +14,13 @@ import structlog
 from dra_driver.kubelet.registration import Registrar
 from dra_driver.model.ids import DriverName
 from dra_driver.testing.fake_kubelet import FakeKubelet
-from tests.node_process import DEADLINE_SECONDS, DRIVER, NodeProcess, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, Stage, wait_for
 
 
 @pytest.fixture
-def successor(node: NodeProcess) -> Iterator[NodeProcess]:
+def successor(node: Stage) -> Iterator[Stage]:
     """A second process of the same node: same files, kubelet and API server."""
-    found = NodeProcess(node.root, node.api, program=node.program)
+    found = Stage(node.root, node.api, "--log-level", "debug", start_child=node.start_child)
     found.kubelet.close()
     node.kubelet.close()
     found.kubelet = node.kubelet = FakeKubelet(node.root, reserve=node.reserve)
@@ -29,7 +29,7 @@ def successor(node: NodeProcess) -> Iterator[NodeProcess]:
     found.close()
 
 
-def leads(process: NodeProcess) -> bool:
+def leads(process: Stage) -> bool:
     return '"leading"' in process.log()
 
 
@@ -43,7 +43,7 @@ def status(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def http_port(process: NodeProcess) -> int:
+def http_port(process: Stage) -> int:
     def found() -> int:
         lines = [line for line in process.log().splitlines() if '"event": "http"' in line]
         return int(lines[0].partition('"port": ')[2].partition(",")[0].rstrip("}")) if lines else 0
@@ -55,9 +55,7 @@ def versions(slices: list[dict[str, Any]]) -> list[str]:
     return [found["metadata"]["resourceVersion"] for found in slices]
 
 
-def test_a_rolling_update_keeps_claims_slices_and_one_leader(
-    node: NodeProcess, successor: NodeProcess
-) -> None:
+def test_a_rolling_update_keeps_claims_slices_and_one_leader(node: Stage, successor: Stage) -> None:
     node.start_registered("--pod-uid", "uid-a", "--http-address", "127.0.0.1:0")
     wait_for(lambda: len(node.slices()) == 1, "the slice")
     wait_for(lambda: status(http_port(node), "/readyz")[0] == 200, "the first to be ready")
@@ -98,7 +96,7 @@ def test_a_rolling_update_keeps_claims_slices_and_one_leader(
 
 
 @pytest.mark.program
-def test_a_rollback_is_an_update_back(node: NodeProcess, successor: NodeProcess) -> None:
+def test_a_rollback_is_an_update_back(node: Stage, successor: Stage) -> None:
     node.start_registered("--pod-uid", "uid-a")
     successor.start("--pod-uid", "uid-b")
     wait_for(lambda: successor.alive() and '"standing_by"' in successor.log(), "standing by")
@@ -113,7 +111,7 @@ def test_a_rollback_is_an_update_back(node: NodeProcess, successor: NodeProcess)
 
 
 def test_a_killed_process_leaves_no_socket_that_nobody_answers(
-    node: NodeProcess, successor: NodeProcess
+    node: Stage, successor: Stage
 ) -> None:
     node.start_registered("--pod-uid", "uid-a")
     claim = node.claim("claim", ["gpu-0"])
@@ -129,7 +127,7 @@ def test_a_killed_process_leaves_no_socket_that_nobody_answers(
 
 
 def test_the_leader_dies_and_the_one_that_stood_by_restores_the_slices(
-    node: NodeProcess, successor: NodeProcess
+    node: Stage, successor: Stage
 ) -> None:
     node.start_registered("--pod-uid", "uid-a")
     wait_for(lambda: len(node.slices()) == 1, "the slice")
@@ -141,9 +139,7 @@ def test_the_leader_dies_and_the_one_that_stood_by_restores_the_slices(
     wait_for(lambda: len(node.slices()) == 1, "the slice again")
 
 
-def test_a_second_process_without_a_pod_uid_is_refused(
-    node: NodeProcess, successor: NodeProcess
-) -> None:
+def test_a_second_process_without_a_pod_uid_is_refused(node: Stage, successor: Stage) -> None:
     node.start_registered()
     successor.start()
     assert successor.process is not None
@@ -155,7 +151,7 @@ def test_a_second_process_without_a_pod_uid_is_refused(
 
 
 def test_a_stranger_under_the_drivers_name_is_named_and_nothing_is_touched(
-    node: NodeProcess,
+    node: Stage,
 ) -> None:
     endpoint = node.kubelet.plugins_dir / DRIVER / "dra.sock"
     stranger = Registrar(

@@ -16,6 +16,7 @@ from dra_driver.testing.failpoints import FAILPOINTS, Failpoints
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
 from dra_driver.testing.kubelet_calls import Plugin
+from dra_driver.testing.stage import Stage, temporary_stage
 
 
 class Cards:
@@ -48,3 +49,7 @@ assert_type(FAILPOINTS, tuple[str, ...])
 assert_type(Failpoints().passed, tuple[str, ...])
 assert_type(FakeKubelet(Path()).register("gpu.dra-driver.dev"), Plugin | None)
 assert_type(FakeApi().url, str)
+with temporary_stage("--simulated-profile", "h100x8") as stage:
+    assert_type(stage, Stage)
+    assert_type(stage.start(), int)
+    assert_type(stage.claim("one", ["gpu-0"]), ClaimRef)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_process import DEADLINE_SECONDS, wait_for
+from dra_driver.testing.stage import DEADLINE_SECONDS, wait_for
 from tests.support import starting
 
 CHILD = """

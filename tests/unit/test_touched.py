@@ -18,7 +18,7 @@ TESTS = {
     "tests/unit/allocator/test_search.py": frozenset({"dra_driver.allocator.search"}),
     "tests/unit/test_errors.py": frozenset({"dra_driver.errors"}),
     "tests/property/test_cel_front.py": frozenset({"dra_driver.cel.syntax.parser", "hypothesis"}),
-    "tests/integration/test_daemon.py": frozenset({"tests.node_process", "dra_driver.cel"}),
+    "tests/integration/test_daemon.py": frozenset({"tests.support.stages", "dra_driver.cel"}),
     "tests/packaging/test_docs.py": frozenset({"dra_driver.kube.wire"}),
     "tests/packaging/test_chart.py": frozenset(),
 }
@@ -63,7 +63,7 @@ TESTS = {
             ["tests/unit/kube/test_auth.py", "tests/unit/kube/test_http.py"],
         ),
         (["tests/unit/cel/costs/costs.jsonl"], ["tests/unit/cel/syntax/test_parser.py"]),
-        (["tests/node_process.py"], ["tests/integration/test_daemon.py"]),
+        (["tests/support/stages.py"], ["tests/integration/test_daemon.py"]),
         (["docs/why.md", "docs2/x"], ["tests/packaging/test_docs.py"]),
         (["helm/dra-driver/values.yaml"], ["tests/packaging/test_chart.py"]),
     ],
@@ -84,7 +84,7 @@ def test_the_importers_of_the_rooms_are_those_of_this_package(tmp_path: Path) ->
 def test_what_tests_import_is_read_from_their_sources() -> None:
     tests = touched.imports_of_tests(ROOT)
     assert {"hack.suite", "pytest", "pathlib"} <= tests["tests/unit/test_touched.py"]
-    assert "tests.node_process" in tests["tests/integration/test_daemon.py"]
+    assert "tests.support.stages" in tests["tests/integration/test_daemon.py"]
     assert "tests.support.starting" in tests["tests/unit/test_starting.py"]
 
 
