@@ -2,11 +2,18 @@
 """A short random walk through all faults; `hack/random-walk` takes longer ones."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.faults.walk import walk
+from dra_driver.model.ids import ClaimUid
+from dra_driver.testing.stage import wait_for
+from tests.faults.still_open import is_named
+from tests.faults.walk import Walk, walk
 from tests.faults.walk_tables import ACTIONS
+from tests.support.invariants import Rule, Violation
 
 STEPS = 80
 SEEDS = [int(seed) for seed in os.environ.get("WALK_SEEDS", "1 2").split()]
@@ -17,3 +24,64 @@ def test_every_promise_holds_after_each_step_of_a_walk(seed: int) -> None:
     walked = walk(STEPS, seed)
     assert walked.taken.total() == STEPS
     assert set(walked.taken) <= {*ACTIONS, "settle"}
+
+
+@pytest.fixture
+def walked() -> Iterator[Walk]:
+    """A walk whose one pod died before it was prepared; then its CDI file was edited, and the state was lost."""
+    with tempfile.TemporaryDirectory(prefix="walk-", dir="/tmp") as root:
+        found = Walk(Path(root), 1)
+        found.bed.start_registered()
+        found.steps.append("by hand")
+        found.bed.arm("step.WriteCdiSpec.after", "die")
+        found.unsettled.add("armed")
+        found.new_and_prepare()
+        found._came_back()
+        (file,) = found.bed.cdi_files()
+        (found.bed.cdi_dir / file).write_text("{}\n")
+        found.tampered.add(file)
+        found._end_process()
+        for path in found.bed.state_files():
+            path.unlink()
+        found.unsettled.add("state")
+        found._start()
+        found._wait_for_sweep()
+        yield found
+        found.bed.close()
+
+
+def left_over(walked: Walk, uid: str) -> Violation:
+    name = walked._file(ClaimUid(uid))
+    return Violation(Rule.NOTHING_LEFT, f"CDI file {name}", "no claim of the state has it")
+
+
+def test_a_file_that_the_driver_says_it_cannot_take_up_is_waited_for_by_nobody(
+    walked: Walk,
+) -> None:
+    (pod,) = walked.pods.values()
+    wait_for(lambda: '"sweep_incomplete"' in walked.bed.log(), "the driver says so")
+    assert is_named(walked.bed, left_over(walked, pod.claim.uid))
+    walked._settle()
+    walked._check()
+    assert pod.runs
+    assert not is_named(walked.bed, left_over(walked, pod.claim.uid))
+
+
+def test_a_left_over_file_that_no_event_names_is_a_failure(walked: Walk) -> None:
+    (pod,) = walked.pods.values()
+    wait_for(lambda: '"sweep_incomplete"' in walked.bed.log(), "the driver says so")
+    assert not is_named(walked.bed, left_over(walked, "0000-1"))
+    others = Violation(Rule.SAME_BOOKS, f"claim {pod.claim.uid}", "it has no CDI file")
+    assert not is_named(walked.bed, others)
+    # Another claim may have the devices now: then the driver must remove the file, whatever it said before.
+    walked.bed.deallocate(pod.claim)
+    assert not is_named(walked.bed, left_over(walked, pod.claim.uid))
+
+
+def test_what_the_driver_said_long_ago_excuses_nothing(walked: Walk) -> None:
+    (pod,) = walked.pods.values()
+    wait_for(lambda: '"sweep_incomplete"' in walked.bed.log(), "the driver says so")
+    walked.bed.kill()
+    log = walked.bed.log().replace('"timestamp": "20', '"timestamp": "19')
+    walked.bed.log_file.write_text(log)
+    assert not is_named(walked.bed, left_over(walked, pod.claim.uid))

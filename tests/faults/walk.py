@@ -32,6 +32,7 @@ from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import PLACE, Bed
 from tests.faults.departures import DEPARTURES, end_containers, last_breath
 from tests.faults.restored import RESTORED
+from tests.faults.still_open import is_named
 from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS, is_for_people
 from tests.support.hardware import Runtime, Use, Witness
 from tests.support.invariants import Picture, Rule, Running, Violation, violations
@@ -578,15 +579,15 @@ class Walk:
         if self.lost:
             self._give_up()
 
-        def swept() -> bool:
+        def wrong() -> list[Violation]:
             self.bed.alive()
-            return not self._wrong(slices=False, without={"state"})
+            found = self._wrong(slices=False, without={"state"})
+            return [one for one in found if not is_named(self.bed, one)]
 
         try:
-            wait_for(swept, "the state to be rebuilt")
+            wait_for(lambda: not wrong(), "the state to be rebuilt")
         except AssertionError as error:
-            wrong = self._wrong(slices=False, without={"state"})
-            raise AssertionError(f"{error}: {[str(found) for found in wrong]}") from error
+            raise AssertionError(f"{error}: {[str(found) for found in wrong()]}") from error
         self.unsettled.discard("state")
 
     def _vanish(self) -> None:
