@@ -10,9 +10,9 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.config import Settings
-from dra_driver.daemon.duties import Duty, leaders_duties
-from dra_driver.daemon.ground import PEER_DIRECTORY, Ground, Point, lay_ground, pod_cgroups
+from dra_driver.daemon.dependencies import PEER_DIRECTORY, Ground, Point, lay_ground, pod_cgroups
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
+from dra_driver.daemon.leader_loops import Duty, leaders_duties
 from dra_driver.daemon.leadership import Leadership
 from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dra_driver.config import Settings
-from dra_driver.daemon.ground import (
+from dra_driver.daemon.dependencies import (
     LOCK_DIRECTORY,
     PEER_DIRECTORY,
     STATE_FILE,

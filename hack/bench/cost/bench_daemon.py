@@ -19,7 +19,8 @@ from typing import Any
 
 from dra_driver.cli import main as command_line
 from dra_driver.cli.settings import settings_from
-from dra_driver.daemon import compose, ground, lifecycle
+from dra_driver.daemon import compose, lifecycle
+from dra_driver.daemon import dependencies as ground
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import AllocationResult, Claim, ClaimRef

@@ -7,7 +7,7 @@ from threading import Event
 
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.daemon.ground import Ground
+from dra_driver.daemon.dependencies import Ground
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
