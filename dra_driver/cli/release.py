@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver release`: an admin vouches that nothing uses a claim's devices any more.
+"""`dra-driver release`: an admin confirms that nothing uses the devices of a held claim any more.
 
-A pod that is shown to run is believed before a person is, unless `--force` is given.
+The command refuses while a pod of that claim has running processes, unless `--force` is given.
 
-Exit codes: 0 the driver gives them back, 1 refused or failed.
+Exit codes: 0 the driver releases the devices, 1 refused or failed.
 """
 
 import argparse
 
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
-from dra_driver.daemon.offline import vouch
+from dra_driver.daemon.offline import confirm_unused
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Mark it in the state; answers the exit code."""
-    for one in vouch(settings_from(chosen, named=False), chosen.claim, force=chosen.force):
+    """Mark the claim in the state file, where the driver finds the mark. Returns the exit code."""
+    settings = settings_from(chosen, named=False)
+    for one in confirm_unused(settings, chosen.claim, force=chosen.force):
         devices = ", ".join(str(key) for key in one.row.owned)
-        why = f" because {one.why}" if one.why else ""
+        why = f" because {one.still_waits_for}" if one.still_waits_for else ""
         render.line(
             render.plain(
-                f"{devices} of claim {one.row.ref}, held since {one.held.since}{why}: you vouch that nothing uses it any more"
+                f"{devices} of claim {one.row.ref}, held since {one.held.since}{why}: you confirm that nothing uses it any more"
             )
         )
     render.line(
-        "the driver gives it back within seconds, or at its next start if it does not run on this node"
+        "the driver releases it within seconds, or at its next start if it does not run on this node now"
     )
     return 0

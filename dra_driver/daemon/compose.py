@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where concrete classes meet: settings in, running parts out."""
+"""The composition root: it makes every object of the daemon from the settings and connects them.
+
+All other modules receive what they need as arguments. So this is the only module that names the concrete class behind each
+interface, and the place to read when you ask who calls whom.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +14,15 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.config import Settings
-from dra_driver.daemon.dependencies import PEER_DIRECTORY, Ground, Point, lay_ground, pod_cgroups
+from dra_driver.daemon.dependencies import (
+    PEER_DIRECTORY,
+    Dependencies,
+    Point,
+    make_dependencies,
+    pod_cgroups,
+)
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
-from dra_driver.daemon.leader_loops import Duty, leaders_duties
+from dra_driver.daemon.leader_loops import Loop, leader_loops
 from dra_driver.daemon.leadership import Leadership
 from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
@@ -49,8 +59,11 @@ WORKERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The running parts, as the life cycle sees them. In the order of the end: `hang_up` breaks off requests, `dismiss` sends
-    workers home that have nothing to do, `close` gives back what other processes wait for.
+    """The parts that `lifecycle` starts and stops.
+
+    `threads` maps the name of a thread to the loop that it runs. Shutdown calls these in this order: `close_connections`
+    breaks off requests to the API server, `stop_workers` ends idle workers, `unfinished` names the claims whose devices are
+    still being set up, `close` gives back the state file and the locks that the next process waits for.
     """
 
     kubelet: KubeletServer
@@ -58,220 +71,220 @@ class Daemon:
     http: HttpEndpoint | None
     supervisor: Supervisor
     membership: Membership
-    threads: Mapping[str, Duty]
-    take_stock: Callable[[], None]
+    threads: Mapping[str, Loop]
+    adopt_claims: Callable[[], None]
     recover: Callable[[], Mapping[ClaimUid, DriverError]]
-    hang_up: Callable[[], None]
-    dismiss: Callable[[], None]
+    close_connections: Callable[[], None]
+    stop_workers: Callable[[], None]
+    unfinished: Callable[[], tuple[ClaimRef, ...]]
     close: Callable[[], None]
 
 
 def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> Daemon:
-    """Make all parts; nothing runs yet. Raises Fatal when a part cannot be made."""
+    """Make all parts. No thread runs and no socket exists yet. Raises Fatal when a part cannot be made."""
     metrics = Metrics()
     teller = Teller(log)
-    hears: list[Observer] = [log_events(log), metrics, teller]
-    ground = lay_ground(settings, log, _each(hears), point)
-    # Two pools: claims that are being read never wait for a device that takes its time.
+    observers: list[Observer] = [log_events(log), metrics, teller]
+    deps = make_dependencies(settings, log, _fan_out(observers), point)
+    # Two pools, so that reading a claim from the API server never waits for a slow device.
     fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="fetch")
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
 
+    # `held_devices` is made from `parts`, and `parts` needs the follower: this function closes the circle.
     def changed(ref: ClaimRef) -> None:
-        keeper.suspect(ref)  # the keeper is made of parts, which ask the follower
+        held_devices.suspect(ref)
 
-    follower = _follower(ground, changed)
-    hears.append(follower)
-    parts = _node_parts(ground, fetchers, workers, follower.followed)
-    publisher = _publisher(ground)
-    keeper = HeldDevices(parts, ground.store, freed=publisher.released, log=log)
-    supervisor = Supervisor(log, ground.observe)
+    follower = _follower(deps, changed)
+    observers.append(follower)
+    parts = _node_parts(deps, fetchers, workers, follower.followed)
+    publisher = _publisher(deps)
+    held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
+    supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
     membership = Membership(
-        Peers(settings.state_dir / PEER_DIRECTORY), ground.place.driver, sockets, log
+        Peers(settings.state_dir / PEER_DIRECTORY), deps.place.driver, sockets, log
     )
     kubelet = KubeletServer(
         sockets,
-        driver=ground.place.driver,
-        calls=(PrepareClaims(parts, ground.kube.get_claim, fetchers), _unprepare(parts, publisher)),
-        feed=ground.health,
+        driver=deps.place.driver,
+        calls=(PrepareClaims(parts, deps.kube.get_claim, fetchers), _unprepare(parts, publisher)),
+        feed=deps.health,
         checks=checks,
         log=log,
     )
-    duties = leaders_duties(ground, parts, publisher, membership, (keeper, follower))
-    lead = partial(_start_all, supervisor, duties)
-    leadership = Leadership(ground.locks, lead, observe=ground.observe, log=log)
+    loops = leader_loops(deps, parts, publisher, membership, (held_devices, follower))
+    start_leading = partial(_start_all, supervisor, loops)
+    leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
-    checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, ground.inventory))
+    # `kubelet` already has a reference to this dict: the checks need parts that did not exist when `kubelet` was made.
+    checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, deps.inventory))
 
     return Daemon(
         kubelet=kubelet,
-        inventory=ground.inventory,
+        inventory=deps.inventory,
         http=_http(settings, metrics, checks),
         supervisor=supervisor,
         membership=membership,
         threads={
             "liveness": liveness.run,
-            "looks": ground.inventory.look,
+            "looks": deps.inventory.look,
             "registration": kubelet.run,
             "leadership": leadership.run,
-            "events": lambda stop: teller.run(stop, ground.kube.emit_event),
+            "events": lambda stop: teller.run(stop, deps.kube.emit_event),
         },
-        take_stock=partial(_take_stock, ground, parts),
-        recover=partial(
-            recover, parts, ground.store, ground.cdi.documents, boot_id=ground.store.boot_id
-        ),
-        hang_up=ground.kube.close,
-        dismiss=partial(_dismiss, (fetchers, workers)),
-        close=partial(_close, ground, parts, leadership, membership),
+        adopt_claims=partial(_adopt_claims, deps, parts),
+        recover=partial(recover, parts, deps.store, deps.cdi.documents, boot_id=deps.store.boot_id),
+        close_connections=deps.kube.close,
+        stop_workers=partial(_stop_workers, (fetchers, workers)),
+        unfinished=parts.executor.unfinished,
+        close=partial(_close, deps, leadership, membership),
     )
 
 
-def _start_all(supervisor: Supervisor, duties: Mapping[str, Duty]) -> None:
-    for name, duty in duties.items():
-        supervisor.start(name, duty)
+def _start_all(supervisor: Supervisor, loops: Mapping[str, Loop]) -> None:
+    for name, loop in loops.items():
+        supervisor.start(name, loop)
 
 
-def _follower(ground: Ground, changed: Callable[[ClaimRef], None]) -> ClaimFollower:
+def _follower(deps: Dependencies, changed: Callable[[ClaimRef], None]) -> ClaimFollower:
     return ClaimFollower(
-        ground.kube,
-        ground.store,
-        ground.place,
+        deps.kube,
+        deps.store,
+        deps.place,
         changed=changed,
-        observe=ground.observe,
-        log=ground.log,
+        observe=deps.observe,
+        log=deps.log,
     )
 
 
-def _take_stock(ground: Ground, parts: NodeParts) -> None:
-    ground.cdi.prepare()
-    ground.locks.clear_leftovers()
-    # Before anybody can be given the devices of pods that a lost state does not know.
+def _adopt_claims(deps: Dependencies, parts: NodeParts) -> None:
+    deps.cdi.prepare()
+    deps.locks.clear_leftovers()
+    # The state file may be lost while pods use devices. These claims are adopted before the driver serves its first call:
+    # otherwise it could give their devices to another claim.
     held = parts.releasable.held
-    take_up_held(parts, ground.store, ground.cdi.documents, held, at_start=True)
+    take_up_held(parts, deps.store, deps.cdi.documents, held, at_start=True)
 
 
-def _dismiss(pools: Iterable[ThreadPoolExecutor]) -> None:
+def _stop_workers(pools: Iterable[ThreadPoolExecutor]) -> None:
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _close(
-    ground: Ground, parts: NodeParts, leadership: Leadership, membership: Membership
-) -> None:
-    if unfinished := parts.executor.unfinished():
-        # The work goes on and will say in the state how it ended. Until then nobody else may take this process's place: what it
-        # locks is given up by its end.
-        ground.log.warning("work_goes_on", claims=", ".join(map(str, unfinished)))
-        return
-    ground.store.close()
+def _close(deps: Dependencies, leadership: Leadership, membership: Membership) -> None:
+    deps.store.close()
     leadership.end()
     membership.leave()
 
 
 def _node_parts(
-    ground: Ground,
+    deps: Dependencies,
     fetchers: ThreadPoolExecutor,
     workers: ThreadPoolExecutor,
     followed: Callable[[ClaimRef], bool],
 ) -> NodeParts:
-    settings = ground.settings
+    settings = deps.settings
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
-        return ground.locks.held(names, until=until, purpose=purpose)
+        return deps.locks.held(names, until=until, purpose=purpose)
 
-    backend = ground.backend
-    usage = Usage(ground.store, _presence(ground))
+    backend = deps.backend
+    usage = Usage(deps.store, _presence(deps))
     hands = Hands(
-        cdi=ground.cdi,
+        cdi=deps.cdi,
         configure=backend.configure,
         reset=backend.reset,
         still_used=usage,
         lock=lock,
-        point=ground.point,
+        point=deps.point,
     )
-    pods = PodResources(settings.kubelet.pod_resources_socket, ground.kube.kubelet_version)
+    pods = PodResources(settings.kubelet.pod_resources_socket, deps.kube.kubelet_version)
     return NodeParts(
-        place=ground.place,
-        inventory=ground.inventory.current,
-        store=ground.store,
-        cdi=ground.cdi,
+        place=deps.place,
+        inventory=deps.inventory.current,
+        store=deps.store,
+        cdi=deps.cdi,
         executor=Executor(hands, workers),
-        releasable=Releasable(ground.place, pods, ground.kube.get_claim),
+        releasable=Releasable(deps.place, pods, deps.kube.get_claim),
         lock=lock,
-        ask=ClaimReader(ground.kube.get_claim, fetchers),
+        ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
         followed=followed,
-        observe=ground.observe,
+        observe=deps.observe,
     )
 
 
-def _presence(ground: Ground) -> PresenceOf | None:
-    """What shows that pods have ended; None where the admin chose to believe the kubelet's unprepare call."""
-    settings = ground.settings
+def _presence(deps: Dependencies) -> PresenceOf | None:
+    """The proof that the pods of a claim have ended: their cgroups.
+
+    None if the admin chose `--release-proof unprepare`: then the kubelet's unprepare call counts as proof.
+    """
+    settings = deps.settings
     if settings.release_proof == "unprepare":
-        ground.log.warning(
+        deps.log.warning(
             "unprepare_is_believed",
             consequence="a device can reach its next pod while containers of a pod that was deleted by force still use it",
         )
         return None
     cgroups = pod_cgroups(settings)
     if reason := cgroups.blind():
-        ground.observe(CgroupsNotFound(reason))
+        deps.observe(CgroupsNotFound(reason))
     return cgroups.presence
 
 
-def _publisher(ground: Ground) -> Publisher:
+def _publisher(deps: Dependencies) -> Publisher:
     def owned() -> frozenset[DeviceName]:
-        with ground.store.reading() as state:
-            return state.owned_devices(ground.place.pool)
+        with deps.store.reading() as state:
+            return state.owned_devices(deps.place.pool)
 
-    memory = PublishedMemory(ground.store, ground.place.pool)
-    inputs = PublisherInputs(ground.inventory.known, owned, ground.health.set_kept, memory)
-    publisher = Publisher(
-        ground.kube, inputs, place=ground.place, observe=ground.observe, log=ground.log
-    )
-    ground.inventory.subscribe(publisher.wake)
+    memory = PublishedMemory(deps.store, deps.place.pool)
+    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, memory)
+    publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
+    deps.inventory.subscribe(publisher.wake)
     return publisher
 
 
 def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
     unprepare = UnprepareClaims(parts)
 
-    def unprepare_and_look(
+    def unprepare_and_publish(
         refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> Mapping[ClaimUid, Refusal | None]:
-        answers = unprepare(refs, until=until)
-        publisher.released()  # a vanished device that one of these held may leave its slice now
-        return answers
+        results = unprepare(refs, until=until)
+        # A device that vanished stays in its slice while a claim owns it. One of these claims may have been the owner.
+        publisher.released()
+        return results
 
-    return unprepare_and_look
+    return unprepare_and_publish
 
 
 def _readiness(
     kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: InventoryFeed
 ) -> Check:
-    """Ready: registered, the devices known, and the slices written once; a later outage of the API server does not count.
+    """The check behind /readyz. A process is ready when three things are true:
 
-    Who stands by writes no slices: an update waits until the new process is ready before it ends the old one.
+    the kubelet has registered it, the devices have been scanned, and the slices have been written once. A later outage of the
+    API server does not make it unready. A process that stands by writes no slices, and is ready without them: a rolling update
+    ends the old process only when the new one is ready, so waiting for leadership here would be a deadlock.
     """
 
     def ready() -> tuple[str, ...]:
-        wrong = (
+        problems = (
             [] if kubelet.registrar.registered else [f"not registered: {kubelet.registrar.reason}"]
         )
         if unknown := inventory.unknown():
-            wrong.append(unknown)
+            problems.append(unknown)
         if not (publisher.published_once.is_set() or leadership.standing_by.is_set()):
-            wrong.append("the slices of this node have not been written yet")
-        return tuple(wrong)
+            problems.append("the slices of this node have not been written yet")
+        return tuple(problems)
 
     return ready
 
 
 def _checks(liveness: Liveness, ready: Check) -> Mapping[str, Check]:
-    """None of them waits for anybody."""
-    return {"": liveness.wrong, "liveness": liveness.wrong, "readiness": ready}
+    """The checks by the service names of grpc.health.v1. Each answers at once, without waiting for another thread."""
+    return {"": liveness.problems, "liveness": liveness.problems, "readiness": ready}
 
 
 def _http(settings: Settings, metrics: Metrics, checks: Mapping[str, Check]) -> HttpEndpoint | None:
@@ -289,7 +302,7 @@ def _sockets(settings: Settings) -> KubeletSockets:
     )
 
 
-def _each(observers: Sequence[Observer]) -> Observer:
+def _fan_out(observers: Sequence[Observer]) -> Observer:
     def observe(event: DriverEvent) -> None:
         for observer in observers:
             observer(event)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What everything else of the daemon stands on: the doors, this node's files, and who hears what happens."""
+"""What the daemon's services are made from: backend, API client, state file, CDI directory, locks, log.
+
+Named after `kubelet.Dependencies`, which plays the same part in the kubelet.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,20 +34,20 @@ Point = Callable[[str], None]
 
 
 def make_backend(settings: Settings) -> Backend:
-    """The chosen backend, told this node's name and its options."""
+    """The backend that --backend names, with this node's name and the --backend-option values."""
     context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
     return load_backend(settings.backend.name, context)
 
 
 def pod_cgroups(settings: Settings) -> PodCgroups:
-    """Where the cgroups of pods are looked for; the driver's own pod, if it runs in one, has to be among them."""
+    """The cgroups of pods on this node. If the driver runs in a pod, its own cgroup must be found too: that tests the path."""
     own = settings.kubelet.pod_uid
     return PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Made once, before anything runs."""
+class Dependencies:
+    """Made once by `make_dependencies`, before any thread starts; shared by all services."""
 
     settings: Settings
     place: NodePlace
@@ -60,12 +63,13 @@ class Ground:
     point: Point
 
 
-def lay_ground(
+def make_dependencies(
     settings: Settings, log: FilteringBoundLogger, observe: Observer, point: Point
-) -> Ground:
-    """Make it. Raises Fatal when a part cannot be made."""
+) -> Dependencies:
+    """Open the files and make the clients. Raises Fatal when one of them cannot be made."""
     place = _place(settings)
-    backend = make_backend(settings)  # what it was told wrong is said before anybody is asked
+    # The backend comes first: a wrong --backend-option is reported before any file is touched.
+    backend = make_backend(settings)
     if settings.backend.name == AUTO:
         log.warning("no_hardware_known", next_step=next_step(installed()))
     kube = HttpKubeApi(
@@ -86,7 +90,7 @@ def lay_ground(
         )
     cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
     locks = Locks(settings.state_dir / LOCK_DIRECTORY)
-    return Ground(
+    return Dependencies(
         settings, place, kube, backend, inventory, health, store, cdi, locks, log, observe, point
     )
 
@@ -100,5 +104,5 @@ def _open_state(settings: Settings, point: Point) -> StateStore:
 
 
 def _place(settings: Settings) -> NodePlace:
-    # One pool for each node, of the node's name, as the other drivers of this field have it.
+    # One pool per node, named after the node, as in dra-example-driver and NVIDIA's driver.
     return NodePlace(settings.node.driver, PoolName(settings.node.name))

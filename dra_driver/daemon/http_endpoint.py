@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """One port for /metrics, /livez and /readyz.
 
-A check is a callable that answers at once what is wrong, or nothing. Both paths answer 200 "ok", or 503 and the reasons.
+A check is a function that returns a list of problems at once, without waiting. /livez and /readyz answer 200 "ok" when the list
+is empty, else 503 and the problems.
 
-Every pod of the cluster may be able to connect, and the kubelet's probe must get through whatever they do. So one thread
-serves all connections, none of which can make it wait, and each has a limit: of bytes before its request is whole, and of
-time from its beginning to its end, however it spends it. There are at most `CONNECTION_LIMIT`; a further one closes the
-oldest that is unfinished. A connection serves one request: who came and asked is gone again before others pile up.
+Every pod of the cluster may be able to connect to this port. The kubelet's probe must get an answer whatever those pods do,
+because a failed probe restarts the driver. So:
+
+- One thread serves all connections with non-blocking sockets. No client can make it wait.
+- A request has at most `HEADER_BYTES`. A connection has at most `REQUEST_SECONDS`, from accept to close.
+- There are at most `CONNECTION_LIMIT` connections. The next one closes the oldest connection.
+- A connection serves one request, so that connections do not pile up.
 """
 
 import selectors
@@ -18,7 +22,7 @@ from threading import Event, Lock
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from dra_driver.daemon.http_request import Answer, answer_bytes, asked_path
+from dra_driver.daemon.http_request import Response, request_path, response_bytes
 from dra_driver.errors import Fatal
 
 Check = Callable[[], tuple[str, ...]]
@@ -26,21 +30,23 @@ Check = Callable[[], tuple[str, ...]]
 CONNECTION_LIMIT = 64
 HEADER_BYTES = 8192
 REQUEST_SECONDS = 10.0
-TICK_SECONDS = 0.5  # how late a connection is closed whose time is over
+TICK_SECONDS = 0.5  # a connection is closed at most this long after its time is over
 _BACKLOG = 128
-_ACCEPTED_AT_ONCE = 16  # then those that have said something are heard first
+_ACCEPTED_AT_ONCE = 16  # after so many new connections, the open ones get their turn
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class _Connection:
-    """What one client has said so far, and what it is still to be told."""
+    """One client: the bytes received so far, and the bytes of the response that are not sent yet."""
 
     def __init__(self, peer: socket.socket, until: float) -> None:
         self.socket = peer
         self.until = until
-        self.said = bytearray()
-        self.answer = memoryview(b"")
-        self.told = False  # the answer is sent, and only the client's end is waited for
+        self.received = bytearray()
+        self.response = memoryview(b"")
+        self.answered = (
+            False  # the response is sent; the connection only waits for the client to close it
+        )
 
 
 class HttpEndpoint:
@@ -68,19 +74,19 @@ class HttpEndpoint:
         self._mutex = Lock()
         self._serving = False
         self._closed = Event()
-        self._deaf_until = 0.0
+        self._paused_until = 0.0
         self._wakes, self._waker = socket.socketpair()
         self._selector.register(self._wakes, _READ)
 
     def serve(self) -> None:
-        """Answer requests until `close`; at once back after it."""
+        """Answer requests until `close` is called. Returns at once if it was called before."""
         with self._mutex:
             if self._closed.is_set():
                 return
             self._serving = True
         try:
             while not self._closed.is_set():
-                self._turn()
+                self._poll()
         finally:
             with self._mutex:
                 self._serving = False
@@ -88,7 +94,9 @@ class HttpEndpoint:
                     self._release()
 
     def close(self) -> None:
-        """Stop answering, whether or not `serve` was ever called."""
+        """Stop answering and close all sockets. It works from any thread, and also if `serve` was never called."""
+        # `serve` may be inside `select`. Closing the sockets under it would be a race, so the serving thread closes them: here
+        # it is only woken up. Without a serving thread they are closed here.
         with self._mutex:
             if self._closed.is_set():
                 return
@@ -98,16 +106,16 @@ class HttpEndpoint:
             else:
                 self._waker.send(b"!")
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         for key, _ in self._selector.select(TICK_SECONDS):
             found = key.fileobj
             if found is self._listening:
                 self._accept()
             elif isinstance(found, socket.socket) and found in self._connections:
-                self._go_on(self._connections[found])
+                self._continue(self._connections[found])
         now = self._clock()
-        if 0.0 < self._deaf_until <= now:
-            self._deaf_until = 0.0
+        if 0.0 < self._paused_until <= now:
+            self._paused_until = 0.0
             self._selector.register(self._listening, _READ)
         for connection in [other for other in self._connections.values() if other.until <= now]:
             self._drop(connection)
@@ -120,12 +128,12 @@ class HttpEndpoint:
                 return
             except ConnectionAbortedError:
                 continue
-            except (
-                OSError
-            ):  # no descriptors or no memory left: asking again at once would get the same answer
+            except OSError:
+                # No file descriptor or no memory is left. `select` would report the waiting client again at once, and this loop
+                # would use a whole core. So the port stops listening for one tick, and one old connection makes room.
                 self._drop_oldest()
                 self._selector.unregister(self._listening)
-                self._deaf_until = self._clock() + TICK_SECONDS
+                self._paused_until = self._clock() + TICK_SECONDS
                 return
             peer.setblocking(False)
             connection = _Connection(peer, self._clock() + REQUEST_SECONDS)
@@ -133,68 +141,70 @@ class HttpEndpoint:
                 self._drop_oldest()
             self._connections[peer] = connection
             self._selector.register(peer, _READ)
-            self._go_on(connection)  # who asks at once is answered before the next one is let in
+            # The request has often arrived with the connection. Answering it now keeps the number of connections low.
+            self._continue(connection)
 
-    def _go_on(self, connection: _Connection) -> None:
+    def _continue(self, connection: _Connection) -> None:
         try:
-            if connection.answer:
+            if connection.response:
                 self._send(connection)
             else:
-                self._hear(connection)
+                self._receive(connection)
         except BlockingIOError:
             pass  # nothing to read yet
         except OSError:
             self._drop(connection)
 
-    def _hear(self, connection: _Connection) -> None:
-        said = connection.socket.recv(HEADER_BYTES)
-        if not said:
+    def _receive(self, connection: _Connection) -> None:
+        received = connection.socket.recv(HEADER_BYTES)
+        if not received:
             self._drop(connection)
             return
-        if connection.told:
-            return  # what follows the request is not looked at
-        connection.said += said
-        path = asked_path(bytes(connection.said[:HEADER_BYTES]), limit=HEADER_BYTES)
+        if connection.answered:
+            return  # bytes after the request are ignored
+        connection.received += received
+        path = request_path(bytes(connection.received[:HEADER_BYTES]), limit=HEADER_BYTES)
         if path is None:
             return
-        answer = path if isinstance(path, Answer) else self._answered(path)
-        connection.answer = memoryview(answer_bytes(answer))
-        connection.said.clear()
+        answer = path if isinstance(path, Response) else self._safe_response(path)
+        connection.response = memoryview(response_bytes(answer))
+        connection.received.clear()
         self._send(connection)
 
     def _send(self, connection: _Connection) -> None:
         try:
-            sent = connection.socket.send(connection.answer)
+            sent = connection.socket.send(connection.response)
         except BlockingIOError:
             sent = 0
-        connection.answer = connection.answer[sent:]
-        if connection.answer:
+        connection.response = connection.response[sent:]
+        if connection.response:
             self._selector.modify(connection.socket, _WRITE)
             return
-        connection.told = True
-        # Closed at once, with bytes of the client unread, the system would take the answer back.
+        connection.answered = True
+        # If the socket were closed now while it holds unread bytes of the client, the kernel would send a reset, and the client
+        # could lose the response. So only the sending half is closed, and the connection waits for the client's end.
         connection.socket.shutdown(socket.SHUT_WR)
         self._selector.modify(connection.socket, _READ)
 
-    def _answered(self, path: str) -> Answer:
+    def _safe_response(self, path: str) -> Response:
         try:
-            return self._answer(path)
-        except Exception as error:  # noqa: BLE001  a defect of one page must not take the others away
-            return Answer(500, f"a defect of the driver: {type(error).__name__}\n".encode())
+            return self._response(path)
+        except Exception as error:  # noqa: BLE001  an error in one page must not stop the other pages
+            return Response(500, f"a defect of the driver: {type(error).__name__}\n".encode())
 
-    def _answer(self, path: str) -> Answer:
+    def _response(self, path: str) -> Response:
         if path == "/metrics":
-            return Answer(200, generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
+            return Response(200, generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
         if path not in self._checks:
-            return Answer(404, b"/metrics, /livez and /readyz are served here\n")
+            return Response(404, b"/metrics, /livez and /readyz are served here\n")
         wrong = self._checks[path]()
         text = "\n".join(wrong) + "\n" if wrong else "ok\n"
-        return Answer(503 if wrong else 200, text.encode())
+        return Response(503 if wrong else 200, text.encode())
 
     def _drop_oldest(self) -> None:
-        """One that has its answer and only holds the line, else the oldest."""
-        told = (other for other in self._connections.values() if other.told)
-        oldest = next(told, None) or next(iter(self._connections.values()), None)
+        """Close the oldest connection that has its response already; if there is none, the oldest of all."""
+        answered = (other for other in self._connections.values() if other.answered)
+        oldest = next(answered, None) or next(iter(self._connections.values()), None)
         if oldest is not None:
             self._drop(oldest)
 

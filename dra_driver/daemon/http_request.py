@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/1 as far as a port for probes and metrics needs it: bytes to a path, an answer to bytes. Pure."""
+"""The small part of HTTP/1 that a port for probes and metrics needs: parse a request, format a response. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -10,35 +10,38 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status, a body and what the body is."""
+class Response:
+    """Status code, body and content type of one HTTP response."""
 
     status: int
     body: bytes
     content_type: str = PLAIN
 
 
-def asked_path(said: bytes, *, limit: int) -> str | Answer | None:
-    """The path that a client asks for, without its query; an answer to what is no request; None while more must come."""
-    head, end, _ = said.replace(b"\r\n", b"\n").partition(b"\n\n")
+def request_path(received: bytes, *, limit: int) -> str | Response | None:
+    """The path that the client requests, without the query part.
+
+    Returns a `Response` with the error if the bytes are no GET request of HTTP/1, and None if the request is not complete yet.
+    """
+    head, end, _ = received.replace(b"\r\n", b"\n").partition(b"\n\n")
     if not end:
-        if len(said) < limit:
+        if len(received) < limit:
             return None
-        return Answer(431, f"a request may have {limit} bytes\n".encode())
+        return Response(431, f"a request may have {limit} bytes\n".encode())
     request = _REQUEST.fullmatch(head.partition(b"\n")[0])
     if request is None:
-        return Answer(400, b"this is no request of HTTP/1.0 or HTTP/1.1\n")
+        return Response(400, b"this is no request of HTTP/1.0 or HTTP/1.1\n")
     if request["method"] != b"GET":
-        return Answer(405, b"only GET is served here\n")
+        return Response(405, b"only GET is served here\n")
     return request["path"].decode("ascii", "replace")
 
 
-def answer_bytes(answer: Answer) -> bytes:
-    """What is sent. The connection ends with it."""
+def response_bytes(response: Response) -> bytes:
+    """The response as bytes. It tells the client that the connection is closed after it."""
     head = (
-        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
-        f"Content-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\n"
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+        f"Content-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\n"
         f"Connection: close\r\n\r\n"
     )
-    return head.encode() + answer.body
+    return head.encode() + response.body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only the leader of a node does, each duty on a thread of its own until it is told to stop."""
+"""The loops that only the leader of a node runs. Each runs on its own thread until its stop event is set."""
 
 from collections.abc import Callable, Mapping
 from itertools import chain, repeat
@@ -7,7 +7,7 @@ from threading import Event
 
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.daemon.dependencies import Ground
+from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
@@ -19,49 +19,49 @@ from dra_driver.services.publish import Publisher
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.services.sweep import Sweep
 
-SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # between tries while something could not be asked
+SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # pauses between sweeps while a sweep has gaps
 
-Duty = Callable[[Event], None]
+Loop = Callable[[Event], None]
 
 
-def leaders_duties(
-    ground: Ground,
+def leader_loops(
+    deps: Dependencies,
     parts: NodeParts,
     publisher: Publisher,
     membership: Membership,
     ownership: tuple[HeldDevices, ClaimFollower],
-) -> Mapping[str, Duty]:
-    """The duties by the names of their threads."""
-    keeper, follower = ownership
-    log, cdi, socket = ground.log, ground.cdi, ground.settings.kubelet.pod_resources_socket
+) -> Mapping[str, Loop]:
+    """The loops, by the names of their threads (shown in the log and in the metric of failed threads)."""
+    held_devices, follower = ownership
+    log, cdi, socket = deps.log, deps.cdi, deps.settings.kubelet.pod_resources_socket
     sweep = Sweep(
         parts,
-        ground.store,
+        deps.store,
         cdi.documents,
-        lambda: ground.kube.allocated_claims(ground.place.pool),
+        lambda: deps.kube.allocated_claims(deps.place.pool),
     )
     neighbours = NeighbourWatch(
-        ground.place.driver,
+        deps.place.driver,
         lambda: allocatable(socket),
-        ground.inventory.known,
-        ground.kube.emit_event,
+        deps.inventory.known,
+        deps.kube.emit_event,
         log=log,
     )
-    files = RestoreFiles(parts, ground.store, cdi.entries, log=log)
+    files = RestoreFiles(parts, deps.store, cdi.entries, log=log)
     return {
         "publish": publisher.run,
         "watch": publisher.watch,
-        "held-devices": keeper.run,
+        "held-devices": held_devices.run,
         "follow-claims": follower.run,
         "sweep": lambda stop: _sweep(sweep, stop, log),
         "cdi-files": files.run,
         "neighbours": neighbours.run,
-        "strangers": lambda stop: membership.watch(stop, ground.kube.emit_event),
+        "strangers": lambda stop: membership.watch(stop, deps.kube.emit_event),
     }
 
 
 def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:
-    """Once after the start; again while something could not be asked."""
+    """Sweep once after the start. Sweep again later if the API server or the kubelet could not be asked about a claim."""
     for seconds in chain(SWEEP_SECONDS, repeat(SWEEP_SECONDS[-1])):
         try:
             still_open = sweep.once()

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One leader for each node: of two processes that an update runs side by side, one publishes and sweeps, the other stands by.
+"""One leader for each node.
 
-Both serve their sockets. The lock dies with its holder, so the other one leads within a second of that, and a rolling update
-writes no slice unless the new version describes the devices in another way.
+A rolling update runs two driver processes on one node at the same time. Both serve the kubelet on their own sockets. But only
+the leader publishes ResourceSlices and sweeps; the other process stands by.
+
+Leadership is a file lock. The kernel releases it when the leader exits, and the other process takes it within a second. So a
+rolling update writes no slice, unless the new version describes the devices differently.
 """
 
 from collections.abc import Callable
@@ -20,12 +23,15 @@ POLL_SECONDS = 0.5
 
 
 class Leadership:
-    """`run` waits for the lock and calls `begin` once; the lock is held until `end`, which comes after all that was begun."""
+    """`run` waits for the lock and then calls `on_started_leading` once.
+
+    The lock is held until `end`. The caller must stop everything that `on_started_leading` started before it calls `end`.
+    """
 
     def __init__(
         self,
         locks: Locks,
-        begin: Callable[[], None],
+        on_started_leading: Callable[[], None],
         *,
         observe: Observer,
         log: FilteringBoundLogger,
@@ -33,24 +39,24 @@ class Leadership:
     ) -> None:
         self.standing_by = Event()  # another process of this driver leads
         self._locks = locks
-        self._begin = begin
+        self._on_started_leading = on_started_leading
         self._observe = observe
         self._log = log
         self._wait = wait
         self._lock = ExitStack()
 
     def run(self, stop: Event) -> None:
-        """Wait for the lock, lead, and stay until `stop`."""
+        """Wait for the lock, start leading, and return when `stop` is set."""
         while not stop.is_set():
             if self._acquired():
                 self._observe(Leading(leads=True))
-                self._begin()
+                self._on_started_leading()
                 stop.wait()
                 return
             self._wait(stop, POLL_SECONDS)
 
     def end(self) -> None:
-        """Let another process lead."""
+        """Release the lock, so that another process can lead."""
         self._lock.close()
 
     def _acquired(self) -> bool:

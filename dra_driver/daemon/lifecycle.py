@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of the daemon: start up, serve, shut down; in this order, for these reasons.
+"""The life of the daemon: start up, serve, shut down. The order of the steps matters, and each step says why.
 
-The start runs on a thread of its own: hardware and file systems may hang in it, and a signal is heard all the same. The first
-SIGTERM or SIGINT asks the process to end, the second ends it at once. Ending deletes nothing that a claim or the cluster
-needs: slices, CDI files and state stay, since pods go on running and the next process takes over.
+The start runs on its own thread. Hardware and file systems may hang during the start, and the main thread must still react to
+a signal. The first SIGTERM or SIGINT starts the shutdown. The second one ends the process at once.
 
-State, leadership and the sockets' names are given back only when nothing runs any more that relies on them. Where something
-hangs beyond the grace time, the process leaves at once instead, and its end is what gives them back: nobody works on a device
-then whose locks another process has.
+Shutdown deletes nothing that a claim or the cluster needs. Slices, CDI files and the state file stay: the pods go on running,
+and the next process takes over.
+
+The process holds locks on its state file, its leadership and its socket names. It releases them only when none of its threads
+needs them any more. If a thread hangs longer than the grace time, the process exits without releasing them, and the kernel
+releases them at the exit. So two processes never work on one device at the same time.
 """
 
 import os
@@ -38,38 +40,39 @@ FORCED_EXIT_CODE = 130
 
 
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
-    """Run until a signal; answers the exit code. Raises Fatal when the process cannot start."""
+    """Run until a signal arrives. Returns the exit code. Raises Fatal when the process cannot start."""
     log = make_logger(level=settings.log.level, form=settings.log.format)
     log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
-    made: list[Daemon] = []
-    failed: list[BaseException] = []
+    # The start thread hands its results to the main thread in these lists; each gets at most one entry.
+    composed: list[Daemon] = []
+    failures: list[BaseException] = []
 
     def fail(error: BaseException) -> None:
-        failed.append(error)
-        asked.wake()
+        failures.append(error)
+        end_signal.wake()
 
     def start() -> None:
         try:
-            made.append(compose(settings, log=log, point=point))
-            startup(made[0], log, fail)
+            composed.append(compose(settings, log=log, point=point))
+            startup(composed[0], log, fail)
         except BaseException:
-            asked.wake()
+            end_signal.wake()
             raise
 
-    with _signals() as asked:
-        starting = _Apart("start", start)
-        name = asked.wait()
+    with _signals() as end_signal:
+        starting = _Background("start", start)
+        name = end_signal.wait()
         if name:
             log.info("stopping", signal=name)
         if not starting.ends_within(GRACE_SECONDS):
-            log.warning("start_still_running", next_step=_LEFT)
-            _leave()
-        if made and not shutdown(made[0], log):
-            _leave()
+            log.warning("start_still_running", next_step=_LEFT_BEHIND)
+            _exit_now()
+        if composed and not shutdown(composed[0], log):
+            _exit_now()
     if starting.error is not None:
         raise starting.error
-    if failed:
-        raise failed[0]
+    if failures:
+        raise failures[0]
     log.info("ended")
     return 0
 
@@ -77,21 +80,22 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
 def startup(
     daemon: Daemon, log: FilteringBoundLogger, fail: Callable[[BaseException], None]
 ) -> None:
-    """Bring the parts up. What fails here is Fatal, except what the API server or the hardware could cure later.
+    """Start the parts. Raises Fatal when a step fails that no later retry can cure.
 
-    What turns out to be Fatal only after this has returned is given to `fail`, on any thread: it ends the process.
+    A Fatal error may also come after this function returned, from the recovery. It is then given to `fail`, on any thread, and
+    `fail` ends the process.
     """
-    # Metrics and liveness first: an operator wants to look at a start that hangs.
+    # Metrics and liveness start first, so that an operator can look into a start that hangs.
     http = daemon.http
     if http is not None:
         log.info("http", port=http.port)
         daemon.supervisor.start("http", lambda _stop: http.serve())
-    # Alone under our name, or one of our own: before anything on this node is touched.
+    # This fails if a foreign plugin uses our driver name. So it comes before the driver changes anything on this node.
     daemon.membership.join()
-    daemon.take_stock()
-    # State and CDI files agree before anybody can ask for a claim, unless a device that was half set up takes its time: its
-    # claim is locked while it does, and the others can be served.
-    recovery = _Apart("recover", lambda: _recover(daemon, log))
+    daemon.adopt_claims()
+    # State and CDI files must agree before the kubelet can call. But undoing a half-prepared claim may wait for slow hardware.
+    # Recovery locks that claim, so all other claims can be served meanwhile.
+    recovery = _Background("recover", lambda: _recover(daemon, log))
     if not recovery.ends_within(RECOVER_SECONDS):
         log.warning(
             "recovery_takes_long", next_step="served meanwhile; see what its device's driver says"
@@ -99,17 +103,16 @@ def startup(
         recovery.when_it_fails(partial(_failed_late, daemon, fail))
     elif recovery.error is not None:
         raise recovery.error
-    # Devices are known before a claim that names one can arrive, unless the hardware takes its time: then claims can at
-    # least be released, and those that are prepared be answered.
+    # Normally the devices are known before the first call. Slow hardware must not delay the sockets: without a scan the driver
+    # can still unprepare claims, and answer for claims that are prepared already.
     daemon.supervisor.start("inventory", daemon.inventory.run)
     if not daemon.inventory.tried.wait(FIRST_SCAN_SECONDS):
         log.warning(
             "first_scan_takes_long",
             next_step="served without devices until it ends; see what the hardware's driver says",
         )
-    # The DRA socket listens before the registration socket tells the kubelet about it.
     daemon.kubelet.start()
-    # Everything that may wait for hardware or the API server runs on threads.
+    # Each of these loops may wait for hardware or for the API server, so each has its own thread.
     for name, run in daemon.threads.items():
         daemon.supervisor.start(name, run)
     log.info("serving", endpoint=str(daemon.kubelet.endpoint))
@@ -123,40 +126,46 @@ def _recover(daemon: Daemon, log: FilteringBoundLogger) -> None:
 def _failed_late(
     daemon: Daemon, fail: Callable[[BaseException], None], error: BaseException
 ) -> None:
-    daemon.supervisor.tell("recover", error)
+    daemon.supervisor.report("recover", error)
     if isinstance(error, Fatal):
         fail(error)
 
 
 def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> bool:
-    """Take the parts down: no new calls, running ones may end, then the threads. Answers whether nothing runs any more.
+    """Stop the parts: first new calls, then running calls, then the threads. Returns whether everything has stopped.
 
-    Otherwise the state and all locks are kept.
+    If not, the state file and all locks stay open: a thread may still use a device, and only the exit of this process is a
+    proof for the next one that it does not.
     """
-    # The registration socket goes first, so that the kubelet does not take a socket that is about to close.
     daemon.kubelet.stop(GRACE_SECONDS)
     if daemon.http is not None:
         daemon.http.close()
-    # A request that is being tried again, since nobody answers, would keep its thread.
+    # A thread may be repeating a request to an API server that does not answer. Closing the connections ends that.
     daemon.supervisor.stop.set()
-    daemon.hang_up()
+    daemon.close_connections()
     deadline = time.monotonic() + GRACE_SECONDS
     running = list(daemon.supervisor.end(seconds=GRACE_SECONDS))
-    daemon.dismiss()
-    running += _workers_left(deadline)
+    daemon.stop_workers()
+    running += _busy_workers(deadline)
     for name in running:
-        log.warning("thread_still_running", thread=name, next_step=_LEFT)
-    if running:
+        log.warning("thread_still_running", thread=name, next_step=_LEFT_BEHIND)
+    # The executor knows which claims these threads work on. It also knows of work that no worker had begun yet.
+    claims = daemon.unfinished()
+    if claims:
+        log.warning("work_goes_on", claims=", ".join(map(str, claims)))
+    if running or claims:
         return False
     daemon.close()
     return True
 
 
-_LEFT = "the process leaves it behind and ends; the next one finds the state as after a kill and goes on from it"
+_LEFT_BEHIND = (
+    "the process exits without waiting for it; the next process recovers the state as after a kill"
+)
 
 
-def _workers_left(deadline: float) -> tuple[str, ...]:
-    """Workers of pools that still have work then: threads that would keep the process, after their pools were shut."""
+def _busy_workers(deadline: float) -> tuple[str, ...]:
+    """Names of the pool threads that still work at the deadline. Python would wait for them at a normal exit."""
     workers = [
         thread for thread in all_threads() if not thread.daemon and thread is not current_thread()
     ]
@@ -165,14 +174,17 @@ def _workers_left(deadline: float) -> tuple[str, ...]:
     return tuple(thread.name for thread in workers if thread.is_alive())
 
 
-def _leave() -> NoReturn:
-    """End without waiting for anybody. It was asked for, so it is no failure."""
+def _exit_now() -> NoReturn:
+    """Exit without waiting for threads. The code is 0: a signal requested the end, so this is no failure."""
     sys.stderr.flush()
     os._exit(0)
 
 
-class _Apart:
-    """Does something on a thread of its own, which keeps the process as a worker does, and keeps its error."""
+class _Background:
+    """Runs one function on its own thread and keeps its error.
+
+    The thread is not a daemon thread: `_busy_workers` counts it, so that locks stay held while it runs.
+    """
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.error: BaseException | None = None
@@ -183,12 +195,13 @@ class _Apart:
         self._thread.start()
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for it, at most so long."""
+        """Wait at most `seconds`. Returns whether the function has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def when_it_fails(self, failed: Callable[[BaseException], None]) -> None:
-        """Give its error to who waits no longer: now, or later on its own thread."""
+        """Call `failed` with the error: now if there is one already, else on the function's thread when it fails."""
+        # The mutex makes sure that exactly one side reports: this call, or `_run` at the same moment.
         with self._mutex:
             self._failed = failed
             error = self.error
@@ -198,7 +211,7 @@ class _Apart:
     def _run(self) -> None:
         try:
             self._act()
-        except BaseException as error:  # noqa: BLE001  whoever waits for it raises it
+        except BaseException as error:  # noqa: BLE001  the thread that waits for this one raises it
             with self._mutex:
                 self.error = error
                 failed = self._failed
@@ -206,11 +219,11 @@ class _Apart:
                 failed(error)
 
 
-class _Asked:
-    """The first signal asks for the end; the second leaves the process at once.
+class _EndSignal:
+    """Waits for the first signal. The second signal ends the process at once.
 
-    A handler runs in the middle of whatever the main thread is doing. So it takes no lock, neither a logger's nor an Event's:
-    the main thread may be holding it. It writes into a pipe.
+    Python runs a signal handler in the main thread, between any two instructions. The main thread may hold a lock at that
+    moment. So the handler must take no lock, and both loggers and `threading.Event` have one. It only writes into a pipe.
     """
 
     def __init__(self) -> None:
@@ -230,11 +243,11 @@ class _Asked:
 
     @property
     def writer(self) -> int:
-        """What is written to ends the waiting."""
+        """The file descriptor of the pipe's writing end: a byte written to it lets `wait` return."""
         return self._writer
 
     def wait(self) -> str:
-        """Wait for the first signal; answers its name, or nothing when somebody else woke it."""
+        """Wait for the first signal. Returns its name, or "" if `wake` was called without a signal."""
         os.read(self._reader, 1)
         return signal.Signals(self._number).name if self._number else ""
 
@@ -244,18 +257,19 @@ class _Asked:
 
 
 @contextmanager
-def _signals() -> Iterator[_Asked]:
-    """Listen to SIGTERM and SIGINT. Handlers are restored at the end."""
-    asked = _Asked()
+def _signals() -> Iterator[_EndSignal]:
+    """Handle SIGTERM and SIGINT inside the block. The former handlers are restored at its end."""
+    end_signal = _EndSignal()
     before = {
-        number: signal.signal(number, asked.take) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, end_signal.take) for number in (signal.SIGTERM, signal.SIGINT)
     }
-    # A signal that another thread takes, or that comes just before the main thread waits, interrupts no waiting of its: the byte does.
-    woken_before = signal.set_wakeup_fd(asked.writer, warn_on_full_buffer=False)
+    # The kernel may deliver a signal to another thread, or just before the main thread starts to read the pipe. Neither
+    # interrupts the read. The byte that Python writes to the wakeup descriptor does.
+    wakeup_before = signal.set_wakeup_fd(end_signal.writer, warn_on_full_buffer=False)
     try:
-        yield asked
+        yield end_signal
     finally:
-        signal.set_wakeup_fd(woken_before)
+        signal.set_wakeup_fd(wakeup_before)
         for number, handler in before.items():
             signal.signal(number, handler)
-        asked.close()
+        end_signal.close()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a restart the cure? Found out on a thread of its own, so that whoever asks waits for nobody who is asked about.
+"""Would a restart help? A thread of its own checks this every few seconds; probes read its last result and never wait.
 
-/livez and the gRPC health service read the last answer. A driver that is full is alive: its calls end by their deadlines, and
-killing it would break off work that the kubelet then asks for again. It is dead when a socket does not answer, or when no call
-was taken or finished for longer than the longest deadline although calls wait or every worker has one: then what holds the
-workers is beyond every deadline. Hardware that hangs is no reason: it would hang again.
+A restart helps in two cases: one of the driver's sockets does not answer, or the calls of one kind are stuck. They are stuck
+when calls wait or all workers are busy, and no call began or ended for longer than the longest deadline.
+
+A driver with many calls is alive: each call ends at its deadline, and a restart would only break off work that the kubelet
+then requests again. Hardware that hangs is no reason for a restart either: it would hang again.
 """
 
 import time
@@ -12,54 +13,54 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock
 
-from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallsSeen
+from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallCounts
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 DEAD_SECONDS = 2 * LONGEST_CALL_SECONDS
-STALE_SECONDS = 60.0  # a look asks two sockets, each for two seconds at most
+STALE_SECONDS = 60.0  # a check takes at most four seconds: two sockets, two seconds each
 
 NOT_YET = "the driver does not serve its sockets yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What was wrong at a time of the monotonic clock."""
+class SelfCheck:
+    """The problems found by one check. `at` is its time in seconds of the monotonic clock."""
 
     at: float
-    wrong: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
-def dead_calls(seen: CallsSeen, now: float) -> str:
-    """Why nobody does the calls of this kind any more; empty while somebody does, or may."""
-    still = now - seen.moved_at
-    held = seen.waiting > 0 or seen.working >= seen.workers
-    if not held or still <= DEAD_SECONDS:
+def stuck_calls(calls: CallCounts, now: float) -> str:
+    """Why the calls of this kind count as stuck; "" if they do not."""
+    idle_seconds = now - calls.moved_at
+    blocked = calls.waiting > 0 or calls.working >= calls.workers
+    if not blocked or idle_seconds <= DEAD_SECONDS:
         return ""
     return (
-        f"no {seen.name} call was begun or done for {still:.0f} s, though each ends within {LONGEST_CALL_SECONDS:.0f} s: "
-        f"{seen.working} of {seen.workers} workers hang and {seen.waiting} calls wait"
+        f"no {calls.name} call began or ended for {idle_seconds:.0f} s, though each ends within {LONGEST_CALL_SECONDS:.0f} s: "
+        f"{calls.working} of {calls.workers} workers hang and {calls.waiting} calls wait"
     )
 
 
-def verdict(look: Look | None, now: float) -> tuple[str, ...]:
-    """What is wrong by the last look; one that is too old is itself what is wrong."""
-    if look is None:
+def current_problems(last: SelfCheck | None, now: float) -> tuple[str, ...]:
+    """The problems of the last check. If that check is too old, this is a problem too: the next check hangs."""
+    if last is None:
         return (NOT_YET,)
-    if now - look.at > STALE_SECONDS:
+    if now - last.at > STALE_SECONDS:
         return (
-            f"the driver's own look at its sockets hangs for {now - look.at:.0f} s",
-            *look.wrong,
+            f"the driver's own check of its sockets hangs for {now - last.at:.0f} s",
+            *last.problems,
         )
-    return look.wrong
+    return last.problems
 
 
 class Liveness:
-    """Looks every few seconds in `run`; `wrong` answers at once, on any thread. Times are monotonic seconds."""
+    """`run` checks every `CHECK_SECONDS`. `problems` returns at once, on any thread. Times are monotonic seconds."""
 
     def __init__(
         self,
         unanswered: Callable[[], tuple[str, ...]],
-        calls: Callable[[], Sequence[CallsSeen]],
+        calls: Callable[[], Sequence[CallCounts]],
         *,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[Event, float], bool] = Event.wait,
@@ -69,25 +70,25 @@ class Liveness:
         self._clock = clock
         self._wait = wait
         self._mutex = Lock()
-        self._last: Look | None = None
+        self._last: SelfCheck | None = None
 
     def run(self, stop: Event) -> None:
-        """Look, and again and again, until `stop`."""
-        self.look()
-        while not self._wait(stop, LOOK_SECONDS):
-            self.look()
+        """Check now and then every `CHECK_SECONDS`, until `stop` is set."""
+        self.check()
+        while not self._wait(stop, CHECK_SECONDS):
+            self.check()
 
-    def look(self) -> None:
-        """Ask the sockets and count the calls."""
+    def check(self) -> None:
+        """Probe the driver's own sockets and look for stuck calls."""
         unanswered = self._unanswered()
         now = self._clock()
-        dead = (dead_calls(seen, now) for seen in self._calls())
-        look = Look(now, (*unanswered, *(reason for reason in dead if reason)))
+        stuck = (stuck_calls(calls, now) for calls in self._calls())
+        done = SelfCheck(now, (*unanswered, *(reason for reason in stuck if reason)))
         with self._mutex:
-            self._last = look
+            self._last = done
 
-    def wrong(self) -> tuple[str, ...]:
-        """What only a restart cures, or nothing."""
+    def problems(self) -> tuple[str, ...]:
+        """The problems that only a restart solves; empty if there are none."""
         with self._mutex:
             last = self._last
-        return verdict(last, self._clock())
+        return current_problems(last, self._clock())

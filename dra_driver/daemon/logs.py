@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines: one event name and key-value pairs each, as JSON or for people. What services tell is put into words here."""
+"""Log lines. Each has an event name and key-value pairs, as JSON or as text for people.
+
+Services report typed events (`model/events.py`). This module decides the name and the level of the log line for each event.
+"""
 
 import logging
 import sys
@@ -39,7 +42,7 @@ from dra_driver.model.printable import printable
 
 
 def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
-    """A logger to standard error; `form` is "json" or "console". Nothing global is configured."""
+    """A logger that writes to standard error. `form` is "json" or "console". It changes no global state of `logging`."""
     last: list[Processor] = (
         [_spell_out, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if form == "console"
@@ -52,7 +55,9 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
         *last,
     ]
     logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(sys.stderr),  # one write for each line
+        structlog.WriteLogger(
+            sys.stderr
+        ),  # one write call per line, so that lines of two threads do not mix
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
     )
@@ -60,7 +65,9 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
 
 
 def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:
-    """Nothing that others wrote may act on the terminal of whoever reads; JSON escapes by itself."""
+    """Replace control characters in values. Values may come from objects that other people wrote, and must not control the
+    reader's terminal. JSON output does not need this: JSON escapes them.
+    """
     for key, value in pairs.items():
         text = value if isinstance(value, str) else repr(value)
         if key == "exception":
@@ -71,7 +78,7 @@ def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:
 
 
 def log_events(log: FilteringBoundLogger) -> Observer:
-    """An observer that writes each event as one line."""
+    """An observer that writes one log line for each event."""
 
     def observe(event: DriverEvent) -> None:
         level, name = _line(event)
@@ -80,7 +87,7 @@ def log_events(log: FilteringBoundLogger) -> Observer:
     return observe
 
 
-def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  one short case for each event is the clearest table
+def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  a table: one short case for each event
     match event:
         case ClaimPrepared(error=error):
             return (

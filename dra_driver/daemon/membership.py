@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This process among those that serve the kubelet: it may join its own kind, and nobody else under its name."""
+"""Which processes serve the kubelet under this driver name?
+
+During a rolling update there are two, and both are ours. A plugin of somebody else with the same name would receive our claims
+from the kubelet. So the driver refuses to start beside such a foreign plugin, and warns when one appears later.
+"""
 
 import os
 from collections.abc import Callable
@@ -20,7 +24,10 @@ WATCH_SECONDS = 30.0
 
 
 class Membership:
-    """From `join`, before the sockets exist, to `leave`, after they are gone."""
+    """Call `join` before the sockets are made and `leave` after they are removed.
+
+    `join` locks a file with the name of our socket. The lock tells other processes that the socket belongs to a living driver.
+    """
 
     def __init__(
         self, peers: Peers, driver: DriverName, sockets: KubeletSockets, log: FilteringBoundLogger
@@ -31,10 +38,10 @@ class Membership:
         self._log = log
 
     def join(self) -> None:
-        """Clear away killed processes' sockets and take our place. Raises Fatal when the place is somebody else's."""
+        """Remove the sockets that killed processes left, and lock our own name. Raises Fatal if a foreign plugin answers."""
         for dead in self._peers.bury():
             self._log.info("killed_process_cleared_away", endpoint=dead.endpoint)
-        foreign = self.foreigners()
+        foreign = self.foreign_plugins()
         if foreign:
             raise Fatal(_warning(self._driver, foreign))
         self._peers.join(
@@ -52,34 +59,35 @@ class Membership:
             self._log.info("beside_another_process", endpoint=peer.endpoint, version=peer.version)
 
     def leave(self) -> None:
-        """Let go of the place."""
+        """Release the lock on our name."""
         self._peers.leave()
 
     def watch(
         self,
         stop: Event,
-        tell_node: Callable[[NodeEvent], None],
+        emit_event: Callable[[NodeEvent], None],
         *,
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
-        """Say it, once for each, when a stranger comes after us."""
-        told: set[Path] = set()
+        """Until `stop`: when a foreign plugin appears, log it and write an Event on the Node. Once for each plugin."""
+        # A plugin whose Event could not be written stays out of `reported`, so that the next round tries again.
+        reported: set[Path] = set()
         while not wait(stop, WATCH_SECONDS):
-            foreign = self.foreigners()
-            told &= {found.socket for found in foreign}
-            new = tuple(found for found in foreign if found.socket not in told)
+            foreign = self.foreign_plugins()
+            reported &= {found.socket for found in foreign}
+            new = tuple(found for found in foreign if found.socket not in reported)
             if new:
                 message = _warning(self._driver, new)
                 self._log.error("foreign_plugin", error=message)
                 try:
-                    tell_node(NodeEvent("Warning", "ForeignPlugin", message))
+                    emit_event(NodeEvent("Warning", "ForeignPlugin", message))
                 except DriverError as error:
                     self._log.warning("event_not_written", reason="ForeignPlugin", error=str(error))
                 else:
-                    told |= {found.socket for found in new}
+                    reported |= {found.socket for found in new}
 
-    def foreigners(self) -> tuple[ForeignPlugin, ...]:
-        """Plugins that answer under our name and are none of our processes."""
+    def foreign_plugins(self) -> tuple[ForeignPlugin, ...]:
+        """Plugins that answer with our driver name and are not processes of this driver."""
         return foreign_plugins(
             self._sockets.registration.parent, self._driver, is_ours=self._is_ours
         )
@@ -91,5 +99,5 @@ class Membership:
 def _warning(driver: DriverName, foreign: tuple[ForeignPlugin, ...]) -> str:
     return (
         f"another plugin answers the kubelet under the name {driver}: {', '.join(map(str, foreign))}; the kubelet would give "
-        f"it this driver's claims: remove it from this node, or choose another name with --driver-name"
+        f"this driver's claims to it: remove it from this node, or choose another name with --driver-name"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics, fed by the same events as the log."""
+"""Prometheus metrics. They count the same events as the log; docs/reference/metrics.md is generated from this module."""
 
 from typing import assert_never
 
@@ -34,7 +34,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 3
 
 
 class Metrics:
-    """All metrics of one process in a registry of their own; an instance is an observer."""
+    """All metrics of this process, in their own registry. An instance is an observer: call it with each event."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -46,35 +46,41 @@ class Metrics:
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
-        self._lost = self._counter("slices_lost", "ResourceSlices that somebody else deleted")
+        self._lost = self._counter(
+            "slices_lost", "ResourceSlices of this driver that somebody else deleted"
+        )
         self._failures = self._counter(
-            "publish_failures", "Failed tries to bring the ResourceSlices up to date"
+            "publish_failures", "Failed attempts to bring the ResourceSlices up to date"
         )
         self._problems = self._counter(
-            "attributes_dropped", "Attributes, capacities or devices left out of slices"
+            "attributes_dropped",
+            "Attributes, capacities or devices that the API would refuse and that were left out of slices",
         )
         self._dropped = self._counter(
-            "fields_dropped", "Fields that the API server did not store as they were written"
+            "fields_dropped", "ResourceSlice fields that the API server did not store as written"
         )
         self._evaded = self._counter(
-            "slice_names_taken", "Names of slices that somebody else had, and that were evaded"
+            "slice_names_taken",
+            "ResourceSlice names that an object of somebody else has; the driver uses another name",
         )
         self._vanished = self._counter(
-            "devices_vanished", "Devices that were there and are not found any more"
+            "devices_vanished", "Devices that an earlier scan found and a later scan did not"
         )
         self._recoveries = self._counter(
             "recoveries", "Corrections of state and CDI files, at start and while running", "what"
         )
         self._threads = self._counter(
-            "thread_failures", "Errors of long-lived threads that nobody foresaw", "thread"
+            "thread_failures", "Unexpected errors of long-lived threads", "thread"
         )
         self._unreadable = self._counter(
             "unreadable_objects",
-            "Objects of the API server that cannot be read, each counted once",
+            "Objects of the API server that the driver cannot read, each counted once",
             "resource",
         )
         self._devices = Gauge(
-            "dra_driver_published_devices", "Devices in the slices", registry=self.registry
+            "dra_driver_published_devices",
+            "Devices in the ResourceSlices of this node",
+            registry=self.registry,
         )
         self._slices = Gauge(
             "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
@@ -88,26 +94,27 @@ class Metrics:
 
     def _count_ownership(self) -> None:
         self._late = self._counter(
-            "late_work", "Work on devices that outlived its call, by how it ended", "result"
+            "late_work", "Work on devices that ended after its call, by result", "result"
         )
         self._holds = self._counter(
             "devices_held",
-            "Claims whose devices could not be given back when the claim was needed no more",
+            "Claims that ended while a process may still use their devices, so that the devices were held",
         )
         self._freed = self._counter(
             "devices_freed",
-            "Claims that gave their devices back without or after an unprepare call",
+            "Claims whose devices became free outside an unprepare call, for example after they were held",
         )
         self._held = Gauge(
             "dra_driver_held_claims",
-            "Claims that nobody needs and whose devices are not shown to be unused yet",
+            "Ended claims whose devices are held now, because a process may still use them",
             registry=self.registry,
         )
         self._refusals = self._counter(
-            "second_owners_refused", "Claims that were allocated a device of another claim"
+            "second_owners_refused",
+            "Claims that were refused because a device of theirs belongs to another claim",
         )
 
-    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  one short case for each event
+    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  a table: one short case for each event
         match event:
             case ClaimPrepared() | ClaimUnprepared():
                 total, seconds = self._claims[type(event)]

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools see of a node, and tell it, without being its driver: `dra-driver devices`, `release` and `cleanup`."""
+"""The node as the commands `dra-driver devices`, `release` and `cleanup` see it.
+
+These commands work beside a running driver, or without one. They serve no sockets, and they lock the state file only for one
+short transaction.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -36,17 +40,20 @@ from dra_driver.services.cleanup import CleanupParts
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
-    """A claim that an admin vouched for; `why` says what the driver itself would still wait for, "" for nothing."""
+class ConfirmedUnused:
+    """A held claim whose devices an admin confirmed to be unused.
+
+    `still_waits_for` says why the driver itself would not release the devices yet; "" if it would.
+    """
 
     row: PreparedClaim
     held: Held
-    why: str
+    still_waits_for: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """What `dra-driver devices` shows."""
+    """What `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins."""
 
     inventory: Inventory
     claims: tuple[PreparedClaim, ...]
@@ -55,7 +62,7 @@ class NodeFound:
 
 
 def inspect_node(settings: Settings) -> NodeFound:
-    """One scan, the state as it is, and the kubelet's device plugins; changes nothing and makes no state file."""
+    """Scan the devices once, read the state file, and ask the kubelet for device plugins. Changes nothing on the node."""
     inventory = _scan(settings)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
@@ -68,7 +75,7 @@ def inspect_node(settings: Settings) -> NodeFound:
 
 
 def _scan(settings: Settings) -> Inventory:
-    """What the backend finds. Raises DriverError, whatever the backend raises: it is other people's code."""
+    """The devices that the backend finds. A backend may be third-party code: any error of it is raised as Permanent."""
     try:
         return as_scanned(make_backend(settings).scan())
     except DriverError:
@@ -80,11 +87,14 @@ def _scan(settings: Settings) -> Inventory:
         ) from error
 
 
-def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouched, ...]:
-    """Mark a held claim ("namespace/name", or a UID) as unused, on an admin's word; answers what was marked.
+def confirm_unused(
+    settings: Settings, claim: str, *, force: bool = False
+) -> tuple[ConfirmedUnused, ...]:
+    """Mark the devices of a held claim as unused, because an admin says so. Returns the claims that were marked.
 
-    Raises Permanent for a claim that is not held: its pods are what is to be ended. So it does, unless forced, where a pod that
-    used it is shown to run: nobody can know better than its cgroup.
+    `claim` is "namespace/name" or a UID. Raises Permanent if the claim is not held: then its pods must be deleted instead.
+    Raises Permanent also if a pod of the claim has running processes, unless `force` is given: a cgroup with processes is
+    stronger evidence than the admin's word.
     """
     path = settings.state_dir / STATE_FILE
     found = [
@@ -94,22 +104,23 @@ def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouch
     ]
     if not found and not path.exists():
         raise Permanent(
-            f"no claim {claim} is known: there is no state file at {path}: another --driver-name or --state-dir? Run this on the node "
-            f"of the pod that waits: `kubectl exec -n NAMESPACE POD -- dra-driver release {claim}` in the driver's pod there"
+            f"no claim {claim} is known: there is no state file at {path}. Does the driver have another --driver-name or --state-dir? "
+            f"Run this on the node of the pending pod: `kubectl exec -n NAMESPACE POD -- dra-driver release {claim}` in the driver's "
+            f"pod there"
         )
     if not found:
         raise Permanent(
-            f"no claim {claim} is known on this node (state file {path}); give NAMESPACE/NAME or a UID as the refusal of the "
-            f"waiting claim names it, and run this on the node of that pod"
+            f"no claim {claim} is known on this node (state file {path}); give the NAMESPACE/NAME or UID that the error of the "
+            f"pending pod names, and run this on the node of that pod"
         )
     boot_id = read_boot_id(settings.node.boot_id_file)
     cgroups = pod_cgroups(settings)
     used = {row.ref.uid: _used(cgroups, row, boot_id) for row in found if row.held is not None}
-    running = "; ".join(why for why, runs in used.values() if runs)
+    running = "; ".join(why for why, is_running in used.values() if is_running)
     if running and not force:
         raise Permanent(
-            f"claim {found[0].ref} is used: {running}; another pod would get its devices beside that one. End its containers "
-            f"(`crictl stop`, or a reboot), and the driver gives the devices back by itself; --force releases them all the same"
+            f"claim {found[0].ref} is used: {running}; two pods would use its devices at the same time. Stop the containers of that "
+            f"pod (`crictl stop`, or a reboot), and the driver releases the devices by itself; --force releases them anyway"
         )
     with (
         closing(StateStore(path, boot_id=boot_id)) as store,
@@ -121,26 +132,26 @@ def vouch(settings: Settings, claim: str, *, force: bool = False) -> tuple[Vouch
             transaction.hold(row.ref.uid, replace(now, by_admin=True))
     if not held:
         raise Permanent(
-            f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete them, the driver "
-            f"releases it then"
+            f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete those pods, then the "
+            f"driver releases it"
         )
-    return tuple(Vouched(row, now, used[row.ref.uid][0]) for row, now in held)
+    return tuple(ConfirmedUnused(row, now, used[row.ref.uid][0]) for row, now in held)
 
 
 def _used(cgroups: PodCgroups, row: PreparedClaim, boot_id: str) -> tuple[str, bool]:
-    """Why a held claim's devices cannot be given to others, and whether that is a pod which is shown to run."""
+    """Why the devices of a held claim cannot be released yet ("" if they can), and whether a running pod is the reason."""
     presence = cgroups.presence(row.users.pods or ())
-    runs = row.boot_id == boot_id and any(isinstance(one, Alive) for one in presence.values())
-    if not runs:
+    is_running = row.boot_id == boot_id and any(isinstance(one, Alive) for one in presence.values())
+    if not is_running:
         return still_used(row, presence, boot_id=boot_id), False
-    # What else is not known of its pods does not matter then.
+    # `still_used` first reports what `held` says. Without `held` it names the running pod, which is what the admin must stop.
     known = replace(row, held=None)
     return still_used(known, presence, boot_id=boot_id), bool(row.owned)
 
 
 @contextmanager
 def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupParts]:
-    """What a cleanup of this node works on."""
+    """The files and clients that `dra-driver cleanup` works on. The API client is made only when it is first used."""
     place = NodePlace(settings.node.driver, PoolName(settings.node.name))
     opened = ExitStack()
 
@@ -161,7 +172,8 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
         plugin_dir=settings.kubelet.plugin_dir(place.driver),
         registry_dir=settings.kubelet.registry_dir,
     )
-    # An answer without claims never counts here, so nobody needs to know whether this kubelet lists them.
+    # `PodResources` asks for the kubelet's version to judge an answer without claims. Cleanup only uses the claims that an
+    # answer names, so it passes a function that returns "".
     held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)
     with opened:
         yield CleanupParts(place, files, kube, held, keep_slices)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long-lived threads: each has a name and a guard. None dies silently, none is started in a hot loop.
+"""Long-lived threads. Each has a name and a guard, so that no thread dies silently.
 
-Services catch the errors that they know. What nobody foresaw ends here: it is told and counted, and the thread starts again
-after a pause that grows with each failure. Even telling may fail, and costs no thread its life.
+Services catch the errors that they expect. Every other error ends in the guard: it logs and counts the error, waits, and runs
+the loop again. The pause grows with each failure, so that a broken loop does not use a whole core.
 """
 
 import time
@@ -17,11 +17,11 @@ from dra_driver.model.events import Observer, ThreadFailed
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 SOUND_SECONDS = 600.0
-"""A run that lasted so long was a good one: its failure is the first again."""
+"""After a run of this length the pause starts small again: the failure has little to do with the earlier ones."""
 
 
 class Supervisor:
-    """Starts guarded threads and ends them together. `wait` is `Event.wait` of the stop event; tests inject it and `clock`."""
+    """Starts guarded threads and ends them together. Tests replace `wait` (`Event.wait` of the stop event) and `clock`."""
 
     def __init__(
         self,
@@ -39,13 +39,14 @@ class Supervisor:
         self._threads: list[Thread] = []
 
     def start(self, name: str, run: Callable[[Event], None]) -> None:
-        """Run `run(stop)` on a thread. It may return when `stop` is set; an error starts it again after a growing delay."""
+        """Run `run(stop)` on a thread. It must return when `stop` is set. If it raises, it runs again after a pause."""
+        # A daemon thread does not keep the process alive: `end` waits for it, but only as long as its caller wants.
         thread = Thread(target=self._guard, args=(name, run), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def end(self, *, seconds: float) -> tuple[str, ...]:
-        """Ask all threads to end and wait for them at most `seconds`; answers the names of those that did not."""
+        """Set `stop` and wait at most `seconds` for all threads. Returns the names of those that still run."""
         self.stop.set()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
@@ -58,10 +59,10 @@ class Supervisor:
             begun = self._clock()
             try:
                 run(self.stop)
-            except Exception as error:  # noqa: BLE001  the guard of all threads: every error is logged and counted
+            except Exception as error:  # noqa: BLE001  this guard must log and count every error
                 if self._clock() - begun >= SOUND_SECONDS:
                     delay = FIRST_DELAY_SECONDS
-                self.tell(name, error, delay)
+                self.report(name, error, delay)
                 self._wait(self.stop, delay)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
             else:
@@ -69,9 +70,12 @@ class Supervisor:
                     self._log.info("thread_ended", thread=name)
                 return
 
-    def tell(self, name: str, error: BaseException, delay: float = 0.0) -> None:
-        """Log and count what a thread met, which goes on after `delay` seconds; 0 if it does not. Never raises."""
-        # Each for itself: a log that cannot be written leaves the metric, and the other way round.
+    def report(self, name: str, error: BaseException, delay: float = 0.0) -> None:
+        """Log and count the error of a thread. `delay` is the pause in seconds before it runs again, 0 if it does not.
+
+        Never raises: a full disk under the log must not end the thread.
+        """
+        # Two blocks, so that the metric counts even if the log cannot be written, and the other way round.
         with suppress(Exception):
             self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))
         with suppress(Exception):

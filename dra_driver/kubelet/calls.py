@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class CallsSeen:
+class CallCounts:
     """The calls of one kind at one moment. `moved_at` is when one was last taken or finished, by the monotonic clock."""
 
     name: str
@@ -68,10 +68,12 @@ class Calls:
             with self._mutex:
                 self._open -= 1
 
-    def seen(self) -> CallsSeen:
+    def counts(self) -> CallCounts:
         """How it stands now."""
         with self._mutex:
-            return CallsSeen(self.name, self._workers, self._working, self._waiting, self._moved_at)
+            return CallCounts(
+                self.name, self._workers, self._working, self._waiting, self._moved_at
+            )
 
     def close(self) -> None:
         """Begin no work any more; what has begun goes on."""

@@ -13,7 +13,7 @@ import grpc
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import Temporary
-from dra_driver.kubelet.calls import Calls, CallsSeen
+from dra_driver.kubelet.calls import CallCounts, Calls
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.claim import ClaimRef
@@ -63,9 +63,9 @@ class DraPlugin:
         self._prepares = Calls("prepare", workers=PREPARE_WORKERS, clock=clock)
         self._unprepares = Calls("unprepare", workers=UNPREPARE_WORKERS, clock=clock)
 
-    def seen(self) -> tuple[CallsSeen, ...]:
+    def counts(self) -> tuple[CallCounts, ...]:
         """How the calls of each kind stand."""
-        return self._prepares.seen(), self._unprepares.seen()
+        return self._prepares.counts(), self._unprepares.counts()
 
     def close(self) -> None:
         """Begin no call any more."""

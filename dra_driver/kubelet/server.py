@@ -9,7 +9,7 @@ from threading import Event
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.kubelet.calls import OPEN_LIMIT, CallsSeen
+from dra_driver.kubelet.calls import OPEN_LIMIT, CallCounts
 from dra_driver.kubelet.dra import DraPlugin, Prepare, Unprepare
 from dra_driver.kubelet.dra_v1beta1 import DraPluginV1beta1
 from dra_driver.kubelet.health_check import SERVICE as HEALTH_SERVICE
@@ -93,9 +93,9 @@ class KubeletServer:
             self._log.warning("dra_socket_removed", path=str(self.endpoint))
         self.registrar.ensure()
 
-    def calls(self) -> tuple[CallsSeen, ...]:
+    def calls(self) -> tuple[CallCounts, ...]:
         """How the kubelet's calls stand."""
-        return self._plugin.seen()
+        return self._plugin.counts()
 
     def unanswered(self) -> tuple[str, ...]:
         """Which of our own sockets do not answer, and why. Asks what no work stands behind: a busy driver answers."""

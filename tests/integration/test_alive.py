@@ -194,7 +194,7 @@ def test_workers_that_hang_beyond_every_deadline_are_dead(
     )
     later.look()
     (wrong,) = later.wrong()
-    assert wrong.startswith(f"no {verb} call was begun or done for ")
+    assert wrong.startswith(f"no {verb} call began or ended for ")
 
 
 def test_a_look_needs_no_worker_of_the_calls(bed: Bed) -> None:

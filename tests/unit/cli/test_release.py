@@ -40,7 +40,7 @@ def start(tmp_path: Path, *rows: PreparedClaim) -> None:
 
 
 @pytest.mark.parametrize("name", ["default/one", "uid-one"])
-def test_a_held_claim_is_vouched_for_by_name_or_uid(
+def test_a_held_claim_is_confirmed_by_name_or_uid(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     other = replace(ROW, ref=a_ref("two"), devices=(OTHER,))
@@ -49,9 +49,9 @@ def test_a_held_claim_is_vouched_for_by_name_or_uid(
     assert capsys.readouterr().out.splitlines() == [
         (
             "node-1/gpu-0 of claim default/one (uid uid-one), held since 2027-01-15T08:00:00Z because "
-            f"{UNASKED}: you vouch that nothing uses it any more"
+            f"{UNASKED}: you confirm that nothing uses it any more"
         ),
-        "the driver gives it back within seconds, or at its next start if it does not run on this node",
+        "the driver releases it within seconds, or at its next start if it does not run on this node now",
     ]
     with state(tmp_path) as store, store.reading() as rows:
         assert rows.all_claims() == (replace(ROW, held=replace(HELD, by_admin=True)), other)
@@ -108,7 +108,7 @@ def test_a_pod_of_another_boot_runs_no_more(arguments: list[str], tmp_path: Path
     ("processes", "reason"),
     [
         (None, " because whether pod pod has ended cannot be told: cannot read cgroups"),
-        (False, ": you vouch"),
+        (False, ": you confirm"),
     ],
 )
 def test_why_it_was_held_is_told(
@@ -131,7 +131,7 @@ def test_a_claim_that_pods_may_use_is_refused(
     prepared = replace(ROW, phase=Phase.PREPARED, held=None)
     start(tmp_path, prepared)
     assert main(["release", *arguments, "default/one"]) == 1
-    assert "is Prepared and not held: pods of this node may use it; delete them" in (
+    assert "is Prepared and not held: pods of this node may use it; delete those pods" in (
         capsys.readouterr().err
     )
     with state(tmp_path) as store, store.reading() as rows:
@@ -159,8 +159,9 @@ def test_a_claim_that_nobody_knows_is_refused_and_no_file_is_made(
 ) -> None:
     assert main(["release", *arguments, "default/one"]) == 1
     path = tmp_path / "state" / "state.db"
-    assert f"there is no state file at {path}: another --driver-name or --state-dir?" in (
-        capsys.readouterr().err
+    assert (
+        f"there is no state file at {path}. Does the driver have another --driver-name or --state-dir?"
+        in (capsys.readouterr().err)
     )
     assert not (tmp_path / "state").exists()
     start(tmp_path, ROW)

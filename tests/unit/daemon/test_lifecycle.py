@@ -15,9 +15,10 @@ from structlog.testing import CapturingLogger
 from dra_driver.config import Settings
 from dra_driver.daemon import lifecycle
 from dra_driver.daemon.compose import Daemon
-from dra_driver.daemon.lifecycle import _Apart, serve, shutdown, startup
+from dra_driver.daemon.lifecycle import _Background, serve, shutdown, startup
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError, Fatal, Temporary
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import DriverEvent, ThreadFailed
 from dra_driver.model.ids import ClaimUid
 
@@ -25,7 +26,7 @@ HANG_SECONDS = 60
 
 
 class Parts:
-    """Parts that write down what is asked of them; work and a duty that go on until the test says so."""
+    """Parts that write down what is asked of them; work and a loop that go on until the test says so."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -36,12 +37,13 @@ class Parts:
         self.supervisor = Supervisor(self.log, self.events.append)
         self.workers = ThreadPoolExecutor(2, thread_name_prefix="work")
         self.go_on = Event()
+        self.unfinished: tuple[ClaimRef, ...] = ()
 
     def noting(self, what: str) -> Callable[..., None]:
         return lambda *_arguments: self.done.append(what)
 
-    def dismiss(self) -> None:
-        self.done.append("dismiss")
+    def stop_workers(self) -> None:
+        self.done.append("stop_workers")
         self.workers.shutdown(wait=False, cancel_futures=True)
 
     def shutdown(self) -> bool:
@@ -50,8 +52,9 @@ class Parts:
             kubelet=SimpleNamespace(stop=self.noting("kubelet")),
             http=SimpleNamespace(close=self.noting("http")),
             supervisor=self.supervisor,
-            hang_up=self.noting("hang_up"),
-            dismiss=self.dismiss,
+            close_connections=self.noting("close_connections"),
+            stop_workers=self.stop_workers,
+            unfinished=lambda: self.unfinished,
             close=self.noting("close"),
         )
         return shutdown(cast("Daemon", cast("Any", daemon)), self.log)
@@ -69,7 +72,7 @@ class Parts:
         daemon = SimpleNamespace(
             http=None,
             membership=SimpleNamespace(join=self.noting("join")),
-            take_stock=self.noting("take_stock"),
+            adopt_claims=self.noting("adopt_claims"),
             recover=recover,
             inventory=inventory,
             kubelet=SimpleNamespace(start=self.noting("serve"), endpoint="/dra.sock"),
@@ -109,13 +112,13 @@ def test_the_sockets_come_after_what_must_agree_before_them(parts: Parts) -> Non
         return {ClaimUid("uid-1"): Temporary("busy")}
 
     parts.startup(recover=recover)
-    assert parts.done == ["join", "take_stock", "recover", "serve"]
+    assert parts.done == ["join", "adopt_claims", "recover", "serve"]
     assert parts.told() == ["not_recovered", "serving"]
 
 
 def test_a_recovery_that_hangs_does_not_keep_claims_from_being_released(parts: Parts) -> None:
     parts.startup(recover=lambda: (parts.go_on.wait(HANG_SECONDS) and {}) or {})
-    assert parts.done == ["join", "take_stock", "serve"]
+    assert parts.done == ["join", "adopt_claims", "serve"]
     assert parts.told() == ["recovery_takes_long", "serving"]
     assert not parts.shutdown()
     assert parts.still_running() == ["recover"]
@@ -141,7 +144,7 @@ def test_a_recovery_that_fails_late_is_told_and_ends_the_process_if_that_is_the_
         assert parts.go_on.wait(HANG_SECONDS)
         raise error
 
-    def not_in_time(recovery: _Apart, _seconds: float) -> bool:
+    def not_in_time(recovery: _Background, _seconds: float) -> bool:
         if waited_for == "until it has failed":  # just after the time was up
             parts.go_on.set()
             recovery._thread.join(HANG_SECONDS)
@@ -149,8 +152,8 @@ def test_a_recovery_that_fails_late_is_told_and_ends_the_process_if_that_is_the_
             started.append(recovery)
         return False
 
-    started: list[_Apart] = []
-    monkeypatch.setattr(_Apart, "ends_within", not_in_time)
+    started: list[_Background] = []
+    monkeypatch.setattr(_Background, "ends_within", not_in_time)
     parts.startup(recover=recover)
     parts.go_on.set()
     for recovery in started:
@@ -191,7 +194,7 @@ def test_a_recovery_that_is_not_possible_ends_the_start(parts: Parts) -> None:
 
     with pytest.raises(Fatal, match="the state file is gone"):
         parts.startup(recover=recover)
-    assert parts.done == ["join", "take_stock"]
+    assert parts.done == ["join", "adopt_claims"]
 
 
 def test_a_first_scan_that_hangs_is_not_waited_for_long(parts: Parts) -> None:
@@ -207,18 +210,25 @@ def test_in_order_and_everything_is_given_back_at_the_end(
     parts.supervisor.start("publish", lambda stop: stop.wait() and None)
     parts.workers.submit(len, "").result()  # a worker that has nothing to do any more
     assert parts.shutdown()
-    assert parts.done == ["kubelet", "http", "hang_up", "dismiss", "close"]
+    assert parts.done == ["kubelet", "http", "close_connections", "stop_workers", "close"]
     assert parts.still_running() == []
 
 
 def test_work_that_hangs_keeps_state_and_locks(parts: Parts) -> None:
     parts.workers.submit(parts.go_on.wait, HANG_SECONDS)
     assert not parts.shutdown()
-    assert parts.done == ["kubelet", "http", "hang_up", "dismiss"]
+    assert parts.done == ["kubelet", "http", "close_connections", "stop_workers"]
     assert parts.still_running() == ["work_0"]
 
 
-def test_a_duty_that_hangs_keeps_them_too(parts: Parts) -> None:
+def test_work_that_no_thread_has_begun_keeps_them_too(parts: Parts) -> None:
+    parts.unfinished = (ClaimRef("team", "gpu", ClaimUid("uid-1")),)
+    assert not parts.shutdown()
+    assert "close" not in parts.done
+    assert parts.told() == ["work_goes_on"]
+
+
+def test_a_loop_that_hangs_keeps_them_too(parts: Parts) -> None:
     parts.supervisor.start("publish", lambda _stop: parts.go_on.wait(HANG_SECONDS) and None)
     assert not parts.shutdown()
     assert "close" not in parts.done

@@ -6,24 +6,24 @@ from threading import Event
 import pytest
 
 from dra_driver.daemon.liveness import (
+    CHECK_SECONDS,
     DEAD_SECONDS,
-    LOOK_SECONDS,
     NOT_YET,
     STALE_SECONDS,
     Liveness,
-    Look,
-    dead_calls,
-    verdict,
+    SelfCheck,
+    current_problems,
+    stuck_calls,
 )
-from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallsSeen
+from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallCounts
 from dra_driver.kubelet.server import _PROBE_SECONDS
 
 NOW = 10_000.0
 LONG_AGO = NOW - DEAD_SECONDS - 1
 
 
-def seen(*, working: int, waiting: int, moved_at: float = LONG_AGO) -> CallsSeen:
-    return CallsSeen("prepare", 4, working, waiting, moved_at)
+def counts(*, working: int, waiting: int, moved_at: float = LONG_AGO) -> CallCounts:
+    return CallCounts("prepare", 4, working, waiting, moved_at)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def seen(*, working: int, waiting: int, moved_at: float = LONG_AGO) -> CallsSeen
 def test_who_can_still_do_a_call_or_may_be_about_to_is_alive(
     working: int, waiting: int, moved_at: float
 ) -> None:
-    assert dead_calls(seen(working=working, waiting=waiting, moved_at=moved_at), NOW) == ""
+    assert stuck_calls(counts(working=working, waiting=waiting, moved_at=moved_at), NOW) == ""
 
 
 @pytest.mark.parametrize(("working", "waiting"), [(4, 7), (4, 0), (0, 1)])
 def test_who_moved_no_call_beyond_every_deadline_is_dead(working: int, waiting: int) -> None:
-    assert dead_calls(seen(working=working, waiting=waiting), NOW) == (
-        f"no prepare call was begun or done for 91 s, though each ends within 45 s: "
+    assert stuck_calls(counts(working=working, waiting=waiting), NOW) == (
+        f"no prepare call began or ended for 91 s, though each ends within 45 s: "
         f"{working} of 4 workers hang and {waiting} calls wait"
     )
 
@@ -54,42 +54,42 @@ def test_the_limit_is_beyond_every_deadline() -> None:
 
 
 def test_a_look_is_old_only_when_the_one_after_it_hangs() -> None:
-    assert LOOK_SECONDS + 2 * _PROBE_SECONDS < STALE_SECONDS
+    assert CHECK_SECONDS + 2 * _PROBE_SECONDS < STALE_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("look", "wrong"),
+    ("last", "problems"),
     [
         (None, (NOT_YET,)),
-        (Look(NOW - STALE_SECONDS, ()), ()),
-        (Look(NOW - 1, ("socket x does not answer",)), ("socket x does not answer",)),
-        (Look(NOW - 61, ()), ("the driver's own look at its sockets hangs for 61 s",)),
+        (SelfCheck(NOW - STALE_SECONDS, ()), ()),
+        (SelfCheck(NOW - 1, ("socket x does not answer",)), ("socket x does not answer",)),
+        (SelfCheck(NOW - 61, ()), ("the driver's own check of its sockets hangs for 61 s",)),
     ],
 )
 def test_the_verdict_is_the_last_looks_unless_that_is_too_old(
-    look: Look | None, wrong: tuple[str, ...]
+    last: SelfCheck | None, problems: tuple[str, ...]
 ) -> None:
-    assert verdict(look, NOW) == wrong
+    assert current_problems(last, NOW) == problems
 
 
 def test_it_looks_at_once_and_then_every_few_seconds_and_who_asks_reads_the_last_look() -> None:
     now, socket, pauses, answers = [NOW], [()], [], []
-    calls = [seen(working=0, waiting=0)]
+    calls = [counts(working=0, waiting=0)]
 
     def wait(_stop: Event, seconds: float) -> bool:
         pauses.append(seconds)
-        answers.append(liveness.wrong())
+        answers.append(liveness.problems())
         socket[0] = ("socket x does not answer",)
-        calls[:] = [seen(working=4, waiting=2), seen(working=0, waiting=0)]
+        calls[:] = [counts(working=4, waiting=2), counts(working=0, waiting=0)]
         return len(pauses) == 2
 
     liveness = Liveness(lambda: socket[0], lambda: calls, clock=lambda: now[0], wait=wait)
-    assert liveness.wrong() == (NOT_YET,)
+    assert liveness.problems() == (NOT_YET,)
     liveness.run(Event())
     assert pauses == [10.0] * 2
     assert answers == [
         (),
-        ("socket x does not answer", dead_calls(seen(working=4, waiting=2), NOW)),
+        ("socket x does not answer", stuck_calls(counts(working=4, waiting=2), NOW)),
     ]
     now[0] += STALE_SECONDS + 1  # the thread hangs
-    assert liveness.wrong()[0].startswith("the driver's own look at its sockets hangs")
+    assert liveness.problems()[0].startswith("the driver's own check of its sockets hangs")

@@ -25,18 +25,18 @@ class Stream:
 
 sys.stderr = Stream()
 log = make_logger(level="info", form="json")
-with _signals() as asked:
+with _signals() as end_signal:
     log.info("serving")
-    log.info("stopping", signal=asked.wait())
+    log.info("stopping", signal=end_signal.wait())
     print("ended")
 """
 
 
 def test_the_first_signal_is_waited_for_and_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with _signals() as asked:
+    with _signals() as end_signal:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert asked.wait() == "SIGTERM"
+        assert end_signal.wait() == "SIGTERM"
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -65,9 +65,9 @@ def test_a_signal_that_another_thread_takes_is_noted_too() -> None:
         "def take():\n"
         "    while open('/proc/self/syscall').read().split()[0] == 'running': pass\n"  # until it waits
         "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
-        "with _signals() as asked:\n"
+        "with _signals() as end_signal:\n"
         "    threading.Thread(target=take).start()\n"
-        "    print(asked.wait())"
+        "    print(end_signal.wait())"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False

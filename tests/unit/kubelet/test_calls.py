@@ -11,7 +11,7 @@ import pytest
 
 from dra_driver.errors import Temporary
 from dra_driver.kubelet import calls
-from dra_driver.kubelet.calls import Calls, CallsSeen
+from dra_driver.kubelet.calls import CallCounts, Calls
 
 HANG_SECONDS = 60
 
@@ -39,7 +39,7 @@ class Bed:
 
     def blocks(self, until: float) -> str:
         self.begun.append(until)
-        if len(self.begun) == self.calls.seen().workers:
+        if len(self.begun) == self.calls.counts().workers:
             self.inside.set()
         assert self.go_on.wait(HANG_SECONDS)
         return "done"
@@ -51,13 +51,13 @@ class Bed:
 
     def until_one_waits(self) -> None:
         end = time.monotonic() + HANG_SECONDS
-        while self.calls.seen().waiting != 1:
+        while self.calls.counts().waiting != 1:
             assert time.monotonic() < end
             time.sleep(0.001)
 
     def fill(self) -> list[Future[str]]:
         """Give each worker a call."""
-        filled = [self.call() for _ in range(self.calls.seen().workers)]
+        filled = [self.call() for _ in range(self.calls.counts().workers)]
         assert self.inside.wait(HANG_SECONDS)
         return filled
 
@@ -92,11 +92,11 @@ def test_a_call_that_waits_is_begun_when_a_worker_is_free(bed: Bed) -> None:
     filled = bed.fill()
     third = bed.call()
     bed.until_one_waits()
-    assert bed.calls.seen() == CallsSeen("prepare", 2, working=2, waiting=1, moved_at=1000.0)
+    assert bed.calls.counts() == CallCounts("prepare", 2, working=2, waiting=1, moved_at=1000.0)
     bed.clock.now += 3.0
     bed.go_on.set()
     assert [call.result(HANG_SECONDS) for call in (*filled, third)] == ["done"] * 3
-    assert bed.calls.seen() == CallsSeen("prepare", 2, working=0, waiting=0, moved_at=1003.0)
+    assert bed.calls.counts() == CallCounts("prepare", 2, working=0, waiting=0, moved_at=1003.0)
     assert bed.begun == [1035.0] * 3  # counted from arrival
 
 
@@ -115,7 +115,7 @@ def test_a_call_that_nobody_begins_is_answered_before_its_caller_gives_up(bed: B
     bed.fill()
     with pytest.raises(Temporary, match="the prepare call was not begun: all 2 workers were busy"):
         bed.calls.do(bed.blocks, seconds_left=0.2)
-    assert bed.calls.seen().waiting == 0
+    assert bed.calls.counts().waiting == 0
     bed.go_on.set()
     assert bed.calls.do(bed.blocks, seconds_left=45.0) == "done"
     assert len(bed.begun) == 3  # the one that was given up is not among them
@@ -126,7 +126,7 @@ def test_work_that_no_deadline_reaches_is_answered_and_goes_on(bed: Bed) -> None
         Temporary, match=r"the prepare call is not done after 0 s and goes on; the kubelet tries"
     ):
         bed.calls.do(bed.blocks, seconds_left=0.2)
-    assert bed.calls.seen().working == 1
+    assert bed.calls.counts().working == 1
 
 
 def test_more_calls_than_anybody_makes_are_sent_away(
@@ -136,14 +136,14 @@ def test_more_calls_than_anybody_makes_are_sent_away(
     bed.fill()
     with pytest.raises(Temporary, match=r"^2 prepare calls are under way and no more are taken"):
         bed.calls.do(bed.blocks, seconds_left=45.0)
-    assert bed.calls.seen().waiting == 0
+    assert bed.calls.counts().waiting == 0
 
 
 def test_a_call_that_cannot_be_begun_is_not_waited_for(bed: Bed) -> None:
     bed.calls.close()
     with pytest.raises(Temporary, match="the prepare call was not begun: cannot schedule new"):
         bed.calls.do(bed.blocks, seconds_left=45.0)
-    assert bed.calls.seen().waiting == 0
+    assert bed.calls.counts().waiting == 0
 
 
 def test_a_call_that_waits_when_the_driver_ends_is_answered_at_once(bed: Bed) -> None:

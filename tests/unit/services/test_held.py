@@ -589,7 +589,7 @@ def test_what_an_admin_vouches_for_while_the_api_server_is_asked_is_kept(node: L
     assert row.held.unasked
 
     def back(wanted: ClaimRef) -> Claim:
-        # `dra-driver release` at this moment, as dra_driver.daemon.offline.vouch does it
+        # `dra-driver release` at this moment, as dra_driver.daemon.offline.confirm_unused does it
         with node.store.transaction("releasing") as transaction:
             held = transaction.read(uids=[ref.uid]).claims[ref.uid].held
             assert held is not None
