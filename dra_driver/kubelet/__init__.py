@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's sockets: who called, and what it is answered."""
+"""The gRPC services that the kubelet calls, and the two calls that the driver makes to the kubelet."""

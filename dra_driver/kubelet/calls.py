@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's calls of one kind: done by workers of their own, in the order of arrival, and answered in their caller's time.
+"""Runs the kubelet's calls of one kind on a pool of workers, and answers each call before its deadline.
 
-gRPC gives each call a thread. That thread only waits here; the work is done by a bounded number of workers. So a call that
-waits for a worker, or whose work hangs where no deadline reaches it, is still answered before the kubelet gives it up: with
-an error for each claim that says what happened, which a deadline that passed would not. Work that nobody waits for any more
-is not begun; work that has begun goes on, and the kubelet's next call meets its result.
+gRPC gives each call a thread. That thread only waits here; a worker does the work. So a call gets an answer in time even if all
+workers are busy, or if the work hangs in a driver of the hardware that knows no deadline. The answer is then an error for each
+claim, which the kubelet shows in an Event of the pod. A passed deadline would only show "DeadlineExceeded".
 
-Prepare and unprepare have workers each: however many prepares wait for an API server, claims can be released.
+When the caller has its answer, work that no worker has begun is cancelled. Work that has begun goes on: the kubelet calls again
+and then gets the result.
+
+Prepare and unprepare have separate pools. Many prepare calls may wait for a slow API server, and releasing claims must work
+meanwhile.
 """
 
 import time
@@ -20,19 +23,22 @@ from typing import TypeVar
 from dra_driver.errors import Temporary
 from dra_driver.services.execute import CALL_SECONDS
 
-LONGEST_CALL_SECONDS = 45.0  # the kubelet's own limit, and that of callers who name none
-OPEN_LIMIT = 256  # more than the pods that a kubelet starts at once
-# Work is told to end so long before the caller gives up: a commit on a slow disk, and the answer, come after it.
+LONGEST_CALL_SECONDS = 45.0  # the kubelet's own limit; also used for a caller without a deadline
+OPEN_LIMIT = 256  # more than the number of pods that a kubelet starts at the same time
+# The work must end this long before the caller's deadline: after the work come a commit on a disk that may be slow, and the answer.
 MARGIN_SECONDS = 5.0
-# Work that did not end then is answered for so long before: only the answer comes after it.
+# If the work has not ended, the error is sent this long before the caller's deadline: only the answer comes after it.
 LAST_SECONDS = 1.0
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """The calls of one kind at one moment. `moved_at` is when one was last taken or finished, by the monotonic clock."""
+    """How many calls of one kind are working and waiting now.
+
+    `moved_at` is the time when a worker last began or ended a call, in seconds of the monotonic clock.
+    """
 
     name: str
     workers: int
@@ -42,7 +48,7 @@ class CallCounts:
 
 
 class Calls:
-    """Does calls of the kind `name` with so many workers. `clock` is the one by which services are told until when."""
+    """Runs the calls of the kind `name` on `workers` threads. `clock` gives the monotonic seconds of all deadlines here."""
 
     def __init__(
         self, name: str, *, workers: int, clock: Callable[[], float] = time.monotonic
@@ -55,8 +61,12 @@ class Calls:
         self._open = self._working = self._waiting = 0
         self._moved_at = clock()
 
-    def do(self, work: Callable[[float], Answer], *, seconds_left: float | None) -> Answer:
-        """What `work(until)` answers. Raises Temporary when there is no answer that the caller would still hear."""
+    def do(self, work: Callable[[float], Result], *, seconds_left: float | None) -> Result:
+        """Run `work(until)` on a worker and return its result. `until` is the time when the work must have ended.
+
+        Raises Temporary if there is no result shortly before the caller's deadline, which is in `seconds_left`.
+        """
+        # With a short deadline the margins shrink in proportion, so that a part of the time remains for the work.
         left = LONGEST_CALL_SECONDS if seconds_left is None else seconds_left
         left = min(left, LONGEST_CALL_SECONDS)
         until = self._clock() + min(left - min(MARGIN_SECONDS, left / 2), CALL_SECONDS)
@@ -69,14 +79,14 @@ class Calls:
                 self._open -= 1
 
     def counts(self) -> CallCounts:
-        """How it stands now."""
+        """The counts of this moment, for the liveness check."""
         with self._mutex:
             return CallCounts(
                 self.name, self._workers, self._working, self._waiting, self._moved_at
             )
 
     def close(self) -> None:
-        """Begin no work any more; what has begun goes on."""
+        """Cancel the waiting calls and accept no new ones. Work that has begun goes on."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _enter(self, left: float) -> None:
@@ -92,7 +102,7 @@ class Calls:
             self._open += 1
             self._waiting += 1
 
-    def _submit(self, work: Callable[[float], Answer], until: float) -> "Future[Answer]":
+    def _submit(self, work: Callable[[float], Result], until: float) -> "Future[Result]":
         try:
             return self._pool.submit(self._work, work, until)
         except RuntimeError as error:  # the process ends, or the system gives it no more threads
@@ -102,11 +112,12 @@ class Calls:
                 f"the {self.name} call was not begun: {error}; the kubelet tries again"
             ) from error
 
-    def _result(self, future: "Future[Answer]", left: float) -> Answer:
+    def _result(self, future: "Future[Result]", left: float) -> Result:
         try:
             return future.result(timeout=left - min(LAST_SECONDS, left / 4))
         except FutureTimeoutError:
-            if future.done():  # just now; or the work itself raised it
+            # The work may have ended in this very moment. Or the TimeoutError came out of the work itself.
+            if future.done():
                 return future.result()
             raise self._late(future, left) from None
         except CancelledError:
@@ -114,7 +125,7 @@ class Calls:
                 f"the {self.name} call was not begun: the driver ends; the kubelet tries again"
             ) from None
 
-    def _work(self, work: Callable[[float], Answer], until: float) -> Answer:
+    def _work(self, work: Callable[[float], Result], until: float) -> Result:
         with self._mutex:
             self._waiting -= 1
             self._working += 1
@@ -128,7 +139,7 @@ class Calls:
                 self._working -= 1
                 self._moved_at = self._clock()
 
-    def _late(self, future: Future[Answer], left: float) -> Temporary:
+    def _late(self, future: Future[Result], left: float) -> Temporary:
         if future.cancel():
             with self._mutex:
                 self._waiting -= 1

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DRAPlugin v1: decode, call the service, encode.
+"""The DRAPlugin service, version v1: decode the request, call the driver's service, encode the response.
 
-A gRPC error would make the kubelet discard the answers for all claims of a call. So there is none: every claim has an entry of
-its own, and an unexpected error, or a deadline that comes near, becomes the entry of each claim that it concerns.
+One call has several claims, and the response has one entry for each. On a gRPC error the kubelet would throw away the results
+of all claims of the call. So the call itself always succeeds. Errors, also unexpected ones and missed deadlines, go into the
+entries of the claims.
 """
 
 import time
@@ -25,13 +26,13 @@ SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 
 NO_ANSWER = Refusal("internal error of the driver: no answer for this claim")
 
-# Enough for a full node whose API server is slow; more calls wait for their turn.
+# Enough for a full node with a slow API server. Further calls wait in a queue.
 PREPARE_WORKERS = 32
 UNPREPARE_WORKERS = 16
 
 
 class Prepare(Protocol):
-    """The service behind NodePrepareResources; `until` is a time of the monotonic clock."""
+    """Prepares claims; see `services/prepare.py`. `until` is a time in seconds of the monotonic clock."""
 
     def __call__(
         self, refs: Sequence[ClaimRef], /, *, until: float | None = None
@@ -39,7 +40,7 @@ class Prepare(Protocol):
 
 
 class Unprepare(Protocol):
-    """The service behind NodeUnprepareResources."""
+    """Unprepares claims; see `services/unprepare.py`. The result of a claim is None if it succeeded."""
 
     def __call__(
         self, refs: Sequence[ClaimRef], /, *, until: float | None = None
@@ -47,7 +48,7 @@ class Unprepare(Protocol):
 
 
 class DraPlugin:
-    """The two calls of the kubelet, as messages of v1."""
+    """NodePrepareResources and NodeUnprepareResources with the messages of v1."""
 
     def __init__(
         self,
@@ -64,58 +65,58 @@ class DraPlugin:
         self._unprepares = Calls("unprepare", workers=UNPREPARE_WORKERS, clock=clock)
 
     def counts(self) -> tuple[CallCounts, ...]:
-        """How the calls of each kind stand."""
+        """The counts of prepare and unprepare calls, for the liveness check."""
         return self._prepares.counts(), self._unprepares.counts()
 
     def close(self) -> None:
-        """Begin no call any more."""
+        """Accept no new calls. Work that has begun goes on."""
         self._prepares.close()
         self._unprepares.close()
 
     def prepare_resources(
         self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        """NodePrepareResources."""
+        """Answer a NodePrepareResources call: for each claim the CDI devices, or an error."""
         refs = _refs(request.claims)
-        answers: dict[str, pb.NodePrepareResourceResponse]
+        entries: dict[str, pb.NodePrepareResourceResponse]
         try:
-            found = self._prepares.do(
+            results = self._prepares.do(
                 lambda until: self._prepare(refs, until=until),
                 seconds_left=context.time_remaining(),
             )
-            answers = {ref.uid: _prepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
+            entries = {ref.uid: _prepared(results.get(ref.uid, NO_ANSWER)) for ref in refs}
         except Temporary as error:
             late = pb.NodePrepareResourceResponse(error=self._not_done("prepare", refs, error))
-            answers = {ref.uid: late for ref in refs}
+            entries = {ref.uid: late for ref in refs}
         except Exception as error:  # noqa: BLE001  an entry for each claim instead of an error for all
             failed = pb.NodePrepareResourceResponse(error=self._internal("prepare", refs, error))
-            answers = {ref.uid: failed for ref in refs}
-        return pb.NodePrepareResourcesResponse(claims=answers)
+            entries = {ref.uid: failed for ref in refs}
+        return pb.NodePrepareResourcesResponse(claims=entries)
 
     def unprepare_resources(
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        """NodeUnprepareResources."""
+        """Answer a NodeUnprepareResources call: for each claim an empty entry, or an error."""
         refs = _refs(request.claims)
-        answers: dict[str, pb.NodeUnprepareResourceResponse]
+        entries: dict[str, pb.NodeUnprepareResourceResponse]
         try:
-            found = self._unprepares.do(
+            results = self._unprepares.do(
                 lambda until: self._unprepare(refs, until=until),
                 seconds_left=context.time_remaining(),
             )
-            answers = {ref.uid: _unprepared(found.get(ref.uid, NO_ANSWER)) for ref in refs}
+            entries = {ref.uid: _unprepared(results.get(ref.uid, NO_ANSWER)) for ref in refs}
         except Temporary as error:
             late = pb.NodeUnprepareResourceResponse(error=self._not_done("unprepare", refs, error))
-            answers = {ref.uid: late for ref in refs}
+            entries = {ref.uid: late for ref in refs}
         except Exception as error:  # noqa: BLE001  as above
             failed = pb.NodeUnprepareResourceResponse(
                 error=self._internal("unprepare", refs, error)
             )
-            answers = {ref.uid: failed for ref in refs}
-        return pb.NodeUnprepareResourcesResponse(claims=answers)
+            entries = {ref.uid: failed for ref in refs}
+        return pb.NodeUnprepareResourcesResponse(claims=entries)
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The service for a server."""
+        """The gRPC handler that serves both methods; given to `SocketServer`."""
         return service(
             SERVICE,
             {
@@ -144,7 +145,7 @@ class DraPlugin:
 
 
 def _refs(claims: Iterable[pb.Claim]) -> list[ClaimRef]:
-    """The claims of a call, each UID once: there is one entry for each, so a second one could not be answered."""
+    """The claims of a call, each UID once: the response is a map by UID and has room for one entry per UID."""
     refs: dict[ClaimUid, ClaimRef] = {}
     for claim in claims:
         uid = ClaimUid(claim.uid)
@@ -152,18 +153,18 @@ def _refs(claims: Iterable[pb.Claim]) -> list[ClaimRef]:
     return list(refs.values())
 
 
-def _prepared(answer: tuple[PreparedDevice, ...] | Refusal) -> pb.NodePrepareResourceResponse:
-    if isinstance(answer, Refusal):
-        return pb.NodePrepareResourceResponse(error=_text(answer.reason))
-    return pb.NodePrepareResourceResponse(devices=[_device(device) for device in answer])
+def _prepared(result: tuple[PreparedDevice, ...] | Refusal) -> pb.NodePrepareResourceResponse:
+    if isinstance(result, Refusal):
+        return pb.NodePrepareResourceResponse(error=_text(result.reason))
+    return pb.NodePrepareResourceResponse(devices=[_device(device) for device in result])
 
 
-def _unprepared(answer: Refusal | None) -> pb.NodeUnprepareResourceResponse:
-    return pb.NodeUnprepareResourceResponse(error=_text(answer.reason) if answer else "")
+def _unprepared(result: Refusal | None) -> pb.NodeUnprepareResourceResponse:
+    return pb.NodeUnprepareResourceResponse(error=_text(result.reason) if result else "")
 
 
 def _text(reason: str) -> str:
-    """An error as the kubelet can read it: never empty, which would mean success, and always UTF-8."""
+    """An error text that the kubelet can read. It is valid UTF-8, and never empty: an empty error means success."""
     return reason.encode("utf-8", "backslashreplace").decode() or "refused, without a reason"
 
 

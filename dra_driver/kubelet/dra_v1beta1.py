@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DRAPlugin v1beta1 for kubelets 1.32 and 1.33: converts and calls v1. It has no share IDs; nothing else differs."""
+"""The DRAPlugin service, version v1beta1, for kubelets 1.32 and 1.33. It converts the messages and calls the v1 service.
+
+The only difference is that v1beta1 has no share IDs.
+"""
 
 import grpc
 
@@ -12,7 +15,7 @@ SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
 
 
 class DraPluginV1beta1:
-    """The same two calls, as messages of v1beta1."""
+    """NodePrepareResources and NodeUnprepareResources with the messages of v1beta1."""
 
     def __init__(self, newest: DraPlugin) -> None:
         self._newest = newest
@@ -20,25 +23,25 @@ class DraPluginV1beta1:
     def prepare_resources(
         self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        """NodePrepareResources."""
+        """Answer a NodePrepareResources call of v1beta1."""
         converted = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
         response = self._newest.prepare_resources(converted, context)
         for entry in response.claims.values():
             for device in entry.devices:
                 device.ClearField("share_id")
-        # The same fields under the same numbers: what one wrote, the other reads.
+        # Both versions have the same fields with the same numbers, so the bytes of one can be parsed as the other.
         return pb.NodePrepareResourcesResponse.FromString(response.SerializeToString())
 
     def unprepare_resources(
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        """NodeUnprepareResources."""
+        """Answer a NodeUnprepareResources call of v1beta1."""
         converted = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
         response = self._newest.unprepare_resources(converted, context)
         return pb.NodeUnprepareResourcesResponse.FromString(response.SerializeToString())
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The service for a server."""
+        """The gRPC handler that serves both methods; given to `SocketServer`."""
         return service(
             SERVICE,
             {

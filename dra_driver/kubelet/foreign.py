@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does somebody else answer the kubelet under our name?
+"""Does a foreign plugin answer the kubelet under our driver name?
 
-A kubelet from 1.33 on takes a second plugin of one name for the other half of a rolling update and calls either; an older
-one forgets the first. So a foreign plugin would be given our claims. Names are told by GetInfo, as the kubelet does it.
+From 1.33 on, a kubelet allows two plugins with one name, because a rolling update needs that. It may call either of them. An
+older kubelet uses only the plugin that registered last. In both cases a foreign plugin would receive our claims.
+
+The name of a plugin is what its GetInfo method returns; the kubelet finds it in the same way.
 """
 
 import socket
@@ -26,7 +28,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True)
 class ForeignPlugin:
-    """A plugin under our name that is none of our processes; `process` is 0 where its number cannot be seen."""
+    """A plugin with our driver name that is not a process of this driver. `process` is its process ID, or 0 if unknown."""
 
     socket: Path
     endpoint: str
@@ -34,7 +36,7 @@ class ForeignPlugin:
 
     def __str__(self) -> str:
         who = f", process {self.process}" if self.process else ""
-        # It goes into an Event and the log, and the stranger chose it.
+        # The other plugin chose these texts, and they go into an Event and the log: so they are made printable and short.
         socket_path = printable(str(self.socket), most=_SHOWN_CHARACTERS)
         endpoint = printable(self.endpoint, most=_SHOWN_CHARACTERS)
         return f"{socket_path} (endpoint {endpoint}{who})"
@@ -43,7 +45,10 @@ class ForeignPlugin:
 def foreign_plugins(
     registry: Path, driver: DriverName, *, is_ours: Callable[[Path], bool]
 ) -> tuple[ForeignPlugin, ...]:
-    """Plugins of this name in the kubelet's registry directory whose endpoint is not ours. Who does not answer is none."""
+    """Plugins with this name in the kubelet's registry directory whose endpoint is not ours.
+
+    A socket that does not answer is not reported: the kubelet cannot register it either.
+    """
     infos = _all_infos(list(_sockets(registry)))
     return tuple(
         ForeignPlugin(path, info.endpoint, _process_behind(path))
@@ -53,7 +58,7 @@ def foreign_plugins(
 
 
 def _sockets(registry: Path) -> Iterator[Path]:
-    """As the kubelet looks for them: in all folders, but no dot names."""
+    """The sockets that the kubelet would find: in all subdirectories, except names that begin with a dot."""
     for path in sorted(registry.rglob("*")) if registry.is_dir() else ():
         if path.is_socket() and not any(
             part.startswith(".") for part in path.relative_to(registry).parts
@@ -62,7 +67,7 @@ def _sockets(registry: Path) -> Iterator[Path]:
 
 
 def _all_infos(paths: list[Path]) -> list[tuple[Path, pb.PluginInfo]]:
-    """All are asked at once: a plugin that hangs costs its time once."""
+    """The GetInfo answers of all sockets. The calls run in parallel, so that several hanging plugins cost one timeout."""
     answers = []
     with ExitStack() as channels:
         calls = []
@@ -70,14 +75,14 @@ def _all_infos(paths: list[Path]) -> list[tuple[Path, pb.PluginInfo]]:
             channel = channels.enter_context(
                 grpc.insecure_channel(f"unix:{path}", options=(("grpc.enable_http_proxy", 0),))
             )
-            ask = channel.unary_unary(
+            get_info = channel.unary_unary(
                 _GET_INFO,
                 request_serializer=pb.InfoRequest.SerializeToString,
                 response_deserializer=pb.PluginInfo.FromString,
             )
-            calls.append((path, ask.future(pb.InfoRequest(), timeout=_ANSWER_SECONDS)))
+            calls.append((path, get_info.future(pb.InfoRequest(), timeout=_ANSWER_SECONDS)))
         for path, call in calls:
-            # `exception` waits, and answers None for a call that succeeded.
+            # `exception()` waits for the end of the call. It returns None if the call succeeded.
             if call.exception() is None:
                 answers.append((path, call.result()))
     return answers

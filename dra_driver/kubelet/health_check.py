@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpc.health.v1 on the DRA socket, for probes. Services: "" and "liveness", "readiness"."""
+"""The service grpc.health.v1 on the DRA socket, for gRPC probes. Its service names are "", "liveness" and "readiness"."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ Check = Callable[[], tuple[str, ...]]
 
 
 class HealthCheck:
-    """Answers by the same checks as /livez and /readyz; a check says what is wrong, or nothing."""
+    """Answers with the same checks as /livez and /readyz. A check returns the list of problems, empty if there are none."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -22,7 +22,7 @@ class HealthCheck:
     def check(
         self, request: pb.HealthCheckRequest, context: grpc.ServicerContext
     ) -> pb.HealthCheckResponse:
-        """Check."""
+        """Answer a Check call: SERVING if the check of the requested service finds no problem."""
         check = self._checks.get(request.service)
         if check is None:
             context.abort(
@@ -33,5 +33,5 @@ class HealthCheck:
         return pb.HealthCheckResponse(status=status)
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The service for a server; Watch is answered UNIMPLEMENTED, as clients of it expect."""
+        """The gRPC handler. It has no Watch method: gRPC then answers UNIMPLEMENTED, and clients fall back to Check."""
         return service(SERVICE, {"Check": unary(self.check, pb.HealthCheckRequest)})

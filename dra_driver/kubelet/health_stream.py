@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DRAResourceHealth v1 and v1alpha1: a stream of what is known about each device.
+"""The DRAResourceHealth service, v1 and v1alpha1: it streams the health of all devices to the kubelet.
 
-A synchronous stream holds a worker thread for its life, and a client that went away without a word, or stopped reading,
-leaves its stream behind. So streams are bounded: at most `STREAM_LIMIT` for each version of the service; a further one
-ends the oldest. A stream's worker is either waiting for the feed or, when the client does not read and its window is
-full, stuck in sending. The first is woken; only cancelling the call reaches the second. The server has more workers
-than all streams together, which is why prepare always finds one.
+Each open stream needs one gRPC thread for its whole life. A client may disappear without closing its stream, or stop reading.
+So the number of streams is limited: at most `STREAM_LIMIT` for each version of the service, and a further stream ends the oldest.
+
+To end a stream, its thread must be reached in one of two places. Normally it waits for the next change of health: then the feed
+wakes it. If the client does not read, the thread waits inside gRPC until the client takes the data: then only cancelling the
+call ends it. `_Open.end` and `HealthStream._end` do both.
+
+The gRPC server has more threads than all streams together need. So a prepare call always finds a free thread.
 """
 
 from collections import deque
@@ -29,20 +32,20 @@ SERVICES = {
 
 
 class HealthFeed(Protocol):
-    """Where the health comes from."""
+    """The source of health data; see `services/watch_health.py`."""
 
     def snapshot(self) -> tuple[int, tuple[DeviceHealth, ...]]:
-        """A version that grows with each change, and all devices."""
+        """A version number, which grows with each change, and the health of all devices."""
 
     def wait(self, version: int, timeout: float) -> bool:
-        """Wait until the version is another one, at most so many seconds; whether it is."""
+        """Wait at most `timeout` seconds until the version differs from `version`. Returns whether it does."""
 
     def wake(self) -> None:
         """Let every `wait` return."""
 
 
 class _Open:
-    """One open stream."""
+    """One open stream: whether it has ended, and its gRPC context."""
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self._context = context
@@ -52,13 +55,13 @@ class _Open:
         return self._ended.is_set()
 
     def end(self) -> None:
-        """Wherever its worker stands now; the feed must be woken after it."""
+        """End the stream. The caller must wake the feed afterwards, in case the stream's thread waits for a change."""
         self._ended.set()
         self._context.cancel()
 
 
 class HealthStream:
-    """One version of the service: `name` as announced, `pb` its messages."""
+    """One version of the service. `name` is the name that the registration announces, a key of `SERVICES`."""
 
     def __init__(
         self, name: str, feed: HealthFeed, *, resend_seconds: float = RESEND_SECONDS
@@ -72,17 +75,17 @@ class HealthStream:
         self._closed = False
 
     def watch_resources(self, _request: object, context: grpc.ServicerContext) -> Iterator[Any]:
-        """NodeWatchResources: everything at once, then again at each change and every `resend_seconds`."""
+        """Answer a NodeWatchResources call: send all devices now, after each change, and every `resend_seconds`."""
         opened = self._enter(context)
 
-        def left() -> None:
+        def client_left() -> None:
             self._end([opened])
 
-        # Called when the client goes away or the server stops; refused when that has happened already.
-        if not context.add_callback(left):
-            left()
+        # gRPC calls it when the client goes away or the server stops. If that has happened already, `add_callback` returns False.
+        if not context.add_callback(client_left):
+            client_left()
         while not opened.has_ended():
-            # In this order a wake between the two is not lost: it changes the version that `wait` compares.
+            # `snapshot` must come before `wait`. A change between the two calls raises the version, and `wait` returns at once.
             version, devices = self._feed.snapshot()
             if opened.has_ended():
                 break
@@ -90,7 +93,7 @@ class HealthStream:
             self._feed.wait(version, self._resend_seconds)
 
     def end(self) -> None:
-        """End all streams now, and each later one at once."""
+        """End all streams. A stream that opens later is ended at once."""
         with self._mutex:
             self._closed = True
             streams = list(self._open)
@@ -98,12 +101,12 @@ class HealthStream:
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         with self._mutex:
             return len(self._open)
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The service for a server."""
+        """The gRPC handler of this version; given to `SocketServer`."""
         method = stream(self.watch_resources, self._pb.NodeWatchResourcesRequest)
         return service(self._name, {"NodeWatchResources": method})
 
@@ -120,6 +123,7 @@ class HealthStream:
             for opened in streams:
                 if opened in self._open:
                     self._open.remove(opened)
+        # Outside the mutex: cancelling a call may run `client_left` at once, which calls this method again.
         for opened in streams:
             opened.end()
         if streams:

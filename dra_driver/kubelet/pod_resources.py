@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds what, as the kubelet says: its pod-resources API.
+"""The kubelet's pod-resources API: which pod uses which device?
 
-Kubelets list the claims of pods from 1.34 on. An older one simply leaves them out, which looks like "no pod holds a
-claim". So an answer without claims counts only when the kubelet is known to list them: by its version, or because it
-named one to this process before.
+A kubelet lists the claims of pods from 1.34 on. The answer of an older kubelet has no claims, and looks like "no pod uses a
+claim". That mistake would free devices that pods use. So an answer without claims counts only if this kubelet is known to list
+claims: from its version, or because an earlier answer named one.
 """
 
 import re
@@ -29,10 +29,10 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class PodResources:
-    """Call it for what pods hold now.
+    """Call an instance to get the devices that pods use now.
 
-    `kubelet_version` answers for example "v1.37.1", and "" or a DriverError when it is not known. It is asked only when an
-    answer without claims must be judged.
+    `kubelet_version` returns for example "v1.37.1". If the version is not known, it returns "" or raises DriverError. It is
+    called only when an answer has no claims, because it costs a request to the API server.
     """
 
     def __init__(self, socket: Path, kubelet_version: Callable[[], str]) -> None:
@@ -41,8 +41,8 @@ class PodResources:
         self._has_listed = False
 
     def __call__(self) -> frozenset[HeldDevice] | Unknown:
-        """Every device that a pod holds through a claim, of all drivers; or why that is not known."""
-        response = _ask(
+        """Every device that a pod uses through a claim, of all drivers; or `Unknown` with the reason."""
+        response = _call(
             self._socket, METHOD, pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse
         )
         if isinstance(response, Unknown):
@@ -67,8 +67,8 @@ class PodResources:
 
 
 def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
-    """What device plugins offer on this node: how many devices of each extended resource; or why that is not known."""
-    response = _ask(
+    """What device plugins offer on this node, as device counts by extended resource name; or `Unknown` with the reason."""
+    response = _call(
         socket,
         ALLOCATABLE_METHOD,
         pb.AllocatableResourcesRequest(),
@@ -76,15 +76,15 @@ def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
     )
     if isinstance(response, Unknown):
         return response
-    # A resource has an entry for each NUMA node, or for each device.
+    # A resource may have several entries: one for each NUMA node, or one for each device.
     counts: Counter[str] = Counter()
     for devices in response.devices:
         counts[devices.resource_name] += len(devices.device_ids)
     return dict(counts)
 
 
-def _ask(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | Unknown:
-    """The kubelet's answer, or why there is none."""
+def _call(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | Unknown:
+    """The kubelet's answer as a message of the type `answer`; or `Unknown` with the reason."""
     options = (
         ("grpc.max_receive_message_length", _LARGEST_ANSWER),
         ("grpc.enable_http_proxy", 0),

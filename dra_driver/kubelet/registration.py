@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registration socket: how the kubelet learns who we are, and what it made of it.
+"""The registration socket: the kubelet finds the driver through it and reports whether the registration succeeded.
 
-The kubelet looks for sockets in its registry directory, so this one appears only when the DRA socket already listens, and
-goes first at the end.
+The kubelet watches its registry directory. When a socket appears there, it calls GetInfo on it, then connects to the DRA socket
+that GetInfo names. So the registration socket is made after the DRA socket, and removed before it.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ from dra_driver.kubelet.sockets import SocketServer, service, unary
 from dra_driver.model.ids import DriverName
 
 SERVICE = "pluginregistration.Registration"
-# Kubelets from 1.34 on take the first DRA service of this list that they know, so the newest stands first; 1.32 and 1.33
-# look for v1beta1 and ignore the rest. For the health service the kubelet's own preference counts.
+# A kubelet from 1.34 on uses the first DRA service of this list that it knows, so the newest version comes first. Kubelets 1.32
+# and 1.33 look for v1beta1 and ignore the rest. For the health service the order does not matter.
 SUPPORTED_VERSIONS = (
     "v1.DRAPlugin",
     "v1beta1.DRAPlugin",
@@ -54,7 +54,7 @@ class Registrar:
 
     @property
     def registered(self) -> bool:
-        """Whether the kubelet said that it registered the driver."""
+        """Whether the last NotifyRegistrationStatus call of the kubelet reported success."""
         return not self.reason
 
     @property
@@ -64,19 +64,20 @@ class Registrar:
             return self._reason
 
     def wait_registered(self, seconds: float) -> bool:
-        """Wait until the kubelet registered the driver, at most so long."""
+        """Wait at most `seconds` until the kubelet has registered the driver. Returns whether it has."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._reason, seconds)
 
     def start(self) -> None:
-        """Let the socket appear."""
+        """Make the socket and serve it."""
         self._server.start()
 
     def ensure(self) -> bool:
-        """Make the socket anew if somebody removed it; answers whether that was needed."""
+        """Make the socket again if somebody removed it. Returns whether it did."""
         if not self._server.is_removed():
             return False
-        # To the kubelet a removed socket is a driver that left. It may find the new one at once.
+        # When its socket is removed, the kubelet forgets the driver. The status must be reset before the new socket exists:
+        # the kubelet may find the socket and report success at once.
         self._note(NOT_YET)
         if not self._server.ensure():
             return False
@@ -84,17 +85,17 @@ class Registrar:
         return True
 
     def stop(self, grace_seconds: float) -> None:
-        """Let the socket disappear, which is how the kubelet learns that the driver ends."""
+        """Remove the socket. The kubelet then unregisters the driver."""
         self._server.stop(grace_seconds)
 
     def get_info(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:
-        """GetInfo."""
+        """Answer a GetInfo call: driver name, DRA socket and service versions."""
         return self._info
 
     def notify(
         self, request: pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
-        """NotifyRegistrationStatus."""
+        """Answer a NotifyRegistrationStatus call: the kubelet reports whether it registered the driver."""
         refused = request.error or "without a reason"
         self._note(
             "" if request.plugin_registered else f"the kubelet refused the registration: {refused}"
@@ -107,7 +108,7 @@ class Registrar:
             error=refused,
             next_step="see the kubelet's log; it tries again, at once when the driver restarts",
         )
-        # The kubelet expects an error as answer to its error, as from other drivers.
+        # The kubelet plugin helper of Kubernetes answers a failed registration with an error too.
         context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"registration refused by the kubelet: {refused}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both sockets of the driver as one part: the DRA socket with all services, and the registration socket."""
+"""The driver's two sockets as one object: the DRA socket with all its services, and the registration socket."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from dra_driver.kubelet.registration import Registrar
 from dra_driver.kubelet.sockets import SocketServer, text_of
 from dra_driver.model.ids import DriverName
 
-# Whoever comes while the limits below are reached is sent away at once, and needs a thread to be told so; so do probes.
+# A call beyond `OPEN_LIMIT` is refused at once, and sending that answer needs a thread. Probes need one too.
 _SPARE_THREADS = 8
-# gRPC's threads, made as they are needed. All calls that may be open together have one each, so that no call waits before it
-# is looked at; streams have one more than their limit, since a new one runs while the oldest is ending.
+# The maximum number of gRPC threads; gRPC starts them when needed. Each open call has a thread, so that no call waits before
+# `Calls` sees it. Streams need one more than their limit: a new stream starts while the oldest one still ends.
 _THREADS = _SPARE_THREADS + 2 * OPEN_LIMIT + (STREAM_LIMIT + 1) * len(SERVICES)
 _PROBE_SECONDS = 2.0
 _ENSURE_SECONDS = 5.0
@@ -31,14 +31,14 @@ _ENSURE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class KubeletSockets:
-    """Where the sockets are."""
+    """The paths of the DRA socket (`endpoint`) and of the registration socket."""
 
     endpoint: Path
     registration: Path
 
 
 class KubeletServer:
-    """Serves a kubelet from `start` to `stop`."""
+    """Serves the kubelet from `start` to `stop`, and puts its sockets back if somebody removes them."""
 
     def __init__(
         self,
@@ -70,12 +70,14 @@ class KubeletServer:
         )
 
     def start(self) -> None:
-        """First the socket that is called, then the one that says so."""
+        """Make the sockets. Raises Fatal if one cannot be made."""
+        # The registration socket comes last: when the kubelet sees it, the DRA socket must already listen.
         self._server.start()
         self.registrar.start()
 
     def stop(self, grace_seconds: float) -> None:
-        """First the socket that says where we are, then the one that is called; running calls may end."""
+        """Remove the sockets. Running calls have `grace_seconds` to end."""
+        # The registration socket goes first, so that the kubelet does not use a DRA socket that is about to close.
         self.registrar.stop(0)
         for stream in self._streams:
             stream.end()
@@ -83,22 +85,25 @@ class KubeletServer:
         self._plugin.close()
 
     def run(self, stop: Event) -> None:
-        """Put a socket back whenever somebody removed it."""
+        """Every few seconds until `stop` is set: put back a socket that somebody removed."""
         while not stop.wait(_ENSURE_SECONDS):
             self.ensure()
 
     def ensure(self) -> None:
-        """Put back what is missing, in the order of `start`."""
+        """Make missing sockets again, in the order of `start`."""
         if self._server.ensure():
             self._log.warning("dra_socket_removed", path=str(self.endpoint))
         self.registrar.ensure()
 
     def calls(self) -> tuple[CallCounts, ...]:
-        """How the kubelet's calls stand."""
+        """The counts of the kubelet's open calls, for the liveness check."""
         return self._plugin.counts()
 
     def unanswered(self) -> tuple[str, ...]:
-        """Which of our own sockets do not answer, and why. Asks what no work stands behind: a busy driver answers."""
+        """Which of the driver's own sockets do not answer, with the reason.
+
+        The probes call methods that need no worker, so that a driver with many calls still answers them.
+        """
         check_health = (
             f"/{HEALTH_SERVICE}/Check",
             grpc_health_v1_pb2.HealthCheckRequest().SerializeToString(),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC servers on unix sockets: stale files, modes, removal, and services without generated code."""
+"""gRPC servers on unix sockets: they replace stale files, set file modes, and notice a removed socket.
+
+The services need no generated gRPC code: `unary`, `stream` and `service` make the handlers from plain methods.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +20,9 @@ from dra_driver.errors import Fatal
 PATH_LIMIT_BYTES = 107  # a unix socket's path without the closing NUL
 DIRECTORY_MODE = 0o750
 SOCKET_MODE = 0o600
-GRACE_SECONDS = 45.0  # the kubelet waits so long for an answer
-STOP_SECONDS = 2.0  # a server that was told to cancel its calls is gone by then
-# A killed client is noticed at once, a frozen one by these pings (measured: after 80 s).
+GRACE_SECONDS = 45.0  # how long the kubelet waits for an answer
+STOP_SECONDS = 2.0  # enough for a gRPC server to end after it cancelled its calls
+# gRPC notices at once that a client process was killed. A frozen client is noticed by these pings (measured: after 80 s).
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -28,13 +31,13 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 
-# Only the stubs of grpc are generic, not the class.
+# The type is a string, because the class of grpc is generic only in its type stubs, not at run time.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary = Callable[[Any, grpc.ServicerContext], Any]
 
 
 def unary(method: Unary, request: type[Any]) -> Handler:
-    """A handler for one request and one response; `request` is the message class."""
+    """A gRPC handler for a method with one request and one response. `request` is the class of the request message."""
     return grpc.unary_unary_rpc_method_handler(
         method, request_deserializer=request.FromString, response_serializer=_serialize
     )
@@ -43,19 +46,19 @@ def unary(method: Unary, request: type[Any]) -> Handler:
 def stream(
     method: Callable[[Any, grpc.ServicerContext], Iterable[Any]], request: type[Any]
 ) -> Handler:
-    """A handler for one request and a stream of responses."""
+    """A gRPC handler for a method with one request and a stream of responses."""
     return grpc.unary_stream_rpc_method_handler(
         method, request_deserializer=request.FromString, response_serializer=_serialize
     )
 
 
 def service(name: str, methods: dict[str, Handler]) -> grpc.GenericRpcHandler:
-    """All methods of the service with this full name."""
+    """The gRPC handler of a whole service. `name` is its full name with the package; `methods` maps method names."""
     return grpc.method_handlers_generic_handler(name, methods)
 
 
 def text_of(error: Exception) -> str:
-    """What became of a call, in one line."""
+    """The error of a failed gRPC call in one line: status code and details."""
     if isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return str(error)
@@ -73,8 +76,9 @@ class SocketServer:
                 f"shorten --driver-name, --plugins-dir or --registry-dir"
             )
         self.path = path
-        # gRPC removes the path that it bound when it ends, whoever's socket is there by then. So it binds a name of its
-        # own (the kubelet does not look at dot files), and the socket moves to its place when it listens.
+        # When a gRPC server ends, it deletes the path that it bound, even if another process has made its own socket there in
+        # the meantime. So gRPC binds a hidden name of its own, which the kubelet ignores. When the socket listens, it is renamed
+        # to its real path, and this class deletes that path only if it is still this server's socket (see `stop`).
         digest = blake2s(os.fsencode(path.name), digest_size=2).hexdigest()
         self._bound = path.with_name(f".{digest}")
         self._handlers = tuple(handlers)
@@ -84,42 +88,42 @@ class SocketServer:
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Listen. A socket that a killed predecessor left is replaced. Raises Fatal when the socket cannot be made."""
+        """Listen. A socket file that a killed process left is replaced. Raises Fatal if the socket cannot be made."""
         with self._mutex:
             self._running = self._listen()
 
     def ensure(self) -> bool:
-        """Listen anew if somebody removed the socket; answers whether that was needed.
+        """Listen again if somebody removed the socket file. Returns whether it did.
 
-        Calls that came in by the old socket may end as `stop` would let them. A socket that another process put into its
-        place stays: two that take it from each other would serve nobody. Nothing happens before `start` and after `stop`.
+        Calls on the old socket may end as with `stop`. If another process has made a socket at the same path, it stays: two
+        processes that take the path from each other would both serve nobody. Does nothing before `start` and after `stop`.
         """
         with self._mutex:
             old = self._running
             if old is None or self.path.exists():
                 return False
             self._running = self._listen()
-        old.server.stop(GRACE_SECONDS)  # its threads end with it
+        old.server.stop(GRACE_SECONDS)  # does not wait; the threads of the old server end with it
         return True
 
     def is_removed(self) -> bool:
-        """Whether `ensure` has something to do."""
+        """Whether the socket file is missing although the server runs: then `ensure` makes it again."""
         with self._mutex:
             return self._running is not None and not self.path.exists()
 
     def is_there(self) -> bool:
-        """Whether the path leads to this server."""
+        """Whether the socket file at the path is the one of this server, and not of another process."""
         with self._mutex:
             return self._running is not None and self._running.is_at(self.path)
 
     def stop(self, grace_seconds: float) -> None:
-        """Take no new calls, let running ones end for so long, then end them."""
+        """Accept no new calls. Running calls have `grace_seconds` to end; then they are cancelled."""
         with self._mutex:
             running, self._running = self._running, None
         if running is not None:
             if running.is_at(self.path):
                 self.path.unlink(missing_ok=True)
-            # Without end where the server's own thread has died.
+            # The wait has a limit, because it would never return if the server's own thread has died.
             running.server.stop(grace_seconds).wait(grace_seconds + STOP_SECONDS)
             running.pool.shutdown(wait=False)
 
@@ -131,7 +135,7 @@ class SocketServer:
         try:
             self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             server.add_insecure_port(f"unix:{bound}")
-            # Not by umask, which is the whole process's: another thread may be making a file now.
+            # The mode is set by chmod and not by umask: umask is for the whole process, and another thread may make a file now.
             bound.chmod(SOCKET_MODE)
             server.start()
             running.inode = bound.stat().st_ino
@@ -146,7 +150,7 @@ class SocketServer:
 
 @dataclass(slots=True)
 class _Running:
-    """A gRPC server and the socket that it has."""
+    """A running gRPC server. `inode` identifies its socket file, whose path another process may have taken over."""
 
     server: grpc.Server
     pool: ThreadPoolExecutor
