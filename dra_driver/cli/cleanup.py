@@ -9,7 +9,7 @@ import argparse
 
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.daemon.offline import cleanup_parts
 from dra_driver.services.cleanup import FORCED, CleanupParts, Survey, clean, survey
 

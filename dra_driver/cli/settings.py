@@ -5,7 +5,7 @@ import argparse
 import os
 from pathlib import Path
 
-from dra_driver import config
+from dra_driver.config import settings as config
 
 
 def settings_from(chosen: argparse.Namespace, *, named: bool = True) -> config.Settings:

@@ -13,7 +13,7 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import (
     PEER_DIRECTORY,
     Dependencies,

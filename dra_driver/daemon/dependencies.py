@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.backends.auto import AUTO, next_step
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.registry import installed, load_backend
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.events import Observer

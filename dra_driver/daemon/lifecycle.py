@@ -27,7 +27,7 @@ from typing import NoReturn
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver import __version__
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.daemon.compose import Daemon, compose
 from dra_driver.daemon.logs import make_logger
 from dra_driver.errors import Fatal

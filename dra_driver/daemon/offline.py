@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import (
     LOCK_DIRECTORY,
     PEER_DIRECTORY,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_driver.config import SOCKET_PATH_LIMIT, KubeletSettings
+from dra_driver.config.settings import SOCKET_PATH_LIMIT, KubeletSettings
 from dra_driver.model.ids import DriverName
 from hack.testbed.onenode import helm
 from tests.e2e import rendering

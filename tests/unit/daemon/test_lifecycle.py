@@ -12,7 +12,7 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from dra_driver.config import Settings
+from dra_driver.config.settings import Settings
 from dra_driver.daemon import lifecycle
 from dra_driver.daemon.compose import Daemon
 from dra_driver.daemon.lifecycle import _Background, serve, shutdown, startup

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.config import (
+from dra_driver.config.settings import (
     OPTIONS,
     BackendSettings,
     KubeletSettings,
