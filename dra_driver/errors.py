@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors say who must act; nothing here knows any library.
+"""The driver's errors. The class says who must act: nobody (Temporary), a person (Permanent), or whoever restarts it (Fatal).
 
-The message of each is an operator's next step: what was tried, on which object, what was found, what to do.
-A refusal inside planning is a returned value (`dra_driver.model.plan.Refusal`); exceptions are for edges.
+Every message tells an operator four things: what was tried, on which object, what was found, and what to do.
+
+Errors of libraries (gRPC, HTTP, OSError) are turned into these classes where they occur. Code that only decides raises nothing:
+it returns a `dra_driver.model.plan.Refusal`.
 """
 
 
 class DriverError(Exception):
-    """Any failure that the driver understands."""
+    """Base class of all failures that the driver expects. Any other exception is a bug."""
 
 
 class Temporary(DriverError):
-    """Trying again later may succeed; the caller retries, no sooner than `retry_after_seconds` where that is known."""
+    """A later attempt may succeed. The caller tries again, after `retry_after_seconds` if that is set."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -19,8 +21,8 @@ class Temporary(DriverError):
 
 
 class Permanent(DriverError):
-    """Trying again is useless until a person or the scheduler acts."""
+    """Another attempt fails too, until a person or the scheduler changes something."""
 
 
 class Fatal(DriverError):
-    """This process cannot go on and must be restarted or configured differently."""
+    """This process cannot continue. It must be restarted, or configured differently."""

@@ -7,7 +7,7 @@ Asked for the chosen one only, because the table of settings is slow to import a
 import argparse
 
 from dra_driver.backends.profiles import PROFILES
-from dra_driver.config.settings import OPTIONS
+from dra_driver.config.options import OPTIONS
 
 CLEANUP_FLAGS = {
     "--dry-run": "list what would be removed and what speaks against it; change nothing",

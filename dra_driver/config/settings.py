@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process's settings: from flags, environment and a config file, checked once.
+"""`Settings`: the checked values of all options, read once at the start.
 
-`OPTIONS` is the one table of them. The command line, the reader of the config file and the page docs/reference/settings.md
-are made from it. A flag wins over the environment, the environment over the file, the file over the default.
+A value comes from the first source that has it: flag, environment variable, config file, default.
 """
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2s
 from pathlib import Path
@@ -15,205 +13,19 @@ from typing import Any
 
 import yaml
 
+from dra_driver.config.options import OPTIONS, Option
 from dra_driver.errors import Fatal
 from dra_driver.model.ids import DriverName, NodeName
 
-DEFAULT_DRIVER_NAME = DriverName("gpu.dra-driver.dev")
-LARGEST_PORT = 65535
-SOCKET_PATH_LIMIT = 107  # bytes of a unix socket's path, without the closing NUL
-
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: `name` is its key in the config file and, with dashes, its flag."""
-
-    name: str
-    default: str
-    help: str
-    parse: Callable[[str], Any] = str
-    env: str = ""
-    repeated: bool = False
-    required: bool = False
-
-    @property
-    def flag(self) -> str:
-        """The command-line flag."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return self.env or "DRA_DRIVER_" + self.name.upper()
-
-
-def _subdomain(limit: int) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not _SUBDOMAIN.fullmatch(text) or len(text) > limit:
-            raise ValueError(f"must be a lower-case DNS name of at most {limit} characters")
-        return text
-
-    return parse
-
-
-def _absolute(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
-        raise ValueError("must be an absolute path")
-    return path
-
-
-def _optional_path(text: str) -> Path | None:
-    return Path(text) if text else None
-
-
-def _pod_uid(text: str) -> str:
-    if text and not _POD_UID.fullmatch(text):
-        raise ValueError("must be a pod's metadata.uid")
-    return text
-
-
-def _address(text: str) -> tuple[str, int] | None:
-    if not text:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > LARGEST_PORT:
-        raise ValueError("must be HOST:PORT, :PORT for every address, or empty for none")
-    return host.strip("[]"), int(port)
-
-
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return text
-
-    return parse
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ValueError("must be KEY=VALUE")
-    return key, value
-
-
-OPTIONS: tuple[Option, ...] = (
-    Option(
-        "node_name",
-        "",
-        "This node's name, as its Node object has it.",
-        _subdomain(253),
-        env="NODE_NAME",
-        required=True,
-    ),
-    Option(
-        "driver_name",
-        DEFAULT_DRIVER_NAME,
-        "Name under which the driver registers and publishes.",
-        _subdomain(63),
-    ),
-    Option(
-        "pod_uid",
-        "",
-        "The driver pod's UID, part of its sockets' names then, so that an update can run two processes side by side; "
-        "needs kubelet 1.33 or later. Empty: one process, fixed names.",
-        _pod_uid,
-        env="POD_UID",
-    ),
-    Option(
-        "kubeconfig",
-        "",
-        "Kubeconfig for the API server; empty: the pod's service account.",
-        _optional_path,
-        env="KUBECONFIG",
-    ),
-    Option(
-        "backend",
-        "auto",
-        "What finds the devices: the name of an installed backend, or auto for hardware that the driver knows by itself, which is "
-        "none yet: the node then has no devices.",
-    ),
-    Option(
-        "backend_option",
-        "",
-        "KEY=VALUE for the backend; may be repeated.",
-        _key_value,
-        repeated=True,
-    ),
-    Option("simulated_profile", "h100x8", "Which machine --backend simulated plays."),
-    Option(
-        "simulated_faults",
-        "",
-        "Watched YAML file that makes devices of --backend simulated ill or lets them vanish.",
-        _optional_path,
-    ),
-    Option(
-        "plugins_dir",
-        "/var/lib/kubelet/plugins",
-        "The kubelet's plugin directory; the DRA socket goes below it.",
-        _absolute,
-    ),
-    Option(
-        "registry_dir",
-        "/var/lib/kubelet/plugins_registry",
-        "Where the kubelet looks for registration sockets.",
-        _absolute,
-    ),
-    Option(
-        "pod_resources_socket",
-        "/var/lib/kubelet/pod-resources/kubelet.sock",
-        "The kubelet's pod-resources socket.",
-        _absolute,
-    ),
-    Option("cdi_dir", "/var/run/cdi", "Where the container runtime reads CDI files.", _absolute),
-    Option(
-        "state_dir",
-        "",
-        "Where prepared claims are remembered; empty: PLUGINS_DIR/DRIVER_NAME.",
-        _optional_path,
-    ),
-    Option(
-        "boot_id_file",
-        "/proc/sys/kernel/random/boot_id",
-        "File that holds another text after each boot.",
-        _absolute,
-    ),
-    Option(
-        "cgroup_root",
-        "/sys/fs/cgroup",
-        "The node's cgroups, looked at only: they show whether a pod that used a claim has processes left.",
-        _absolute,
-    ),
-    Option(
-        "release_proof",
-        "cgroups",
-        "What frees a device after the kubelet released its claim: cgroups, once the pods that used it are shown to have ended; or "
-        "unprepare, the kubelet's word alone, for kubelets that make no cgroups for pods (cgroupsPerQOS: false). The kubelet says it "
-        "too early for a force-deleted pod, whose containers run on: two workloads may use one device then.",
-        _one_of("cgroups", "unprepare"),
-    ),
-    Option(
-        "http_address", ":9410", "HOST:PORT of /metrics, /livez and /readyz; empty: none.", _address
-    ),
-    Option(
-        "log_level",
-        "info",
-        "debug, info, warning or error.",
-        _one_of("debug", "info", "warning", "error"),
-    ),
-    Option("log_format", "json", "json, or console for people.", _one_of("json", "console")),
+SOCKET_PATH_LIMIT = (
+    107  # the kernel's limit for the path of a unix socket, in bytes without the final NUL
 )
-
-
-_OF_SIMULATED = ("simulated_profile", "simulated_faults")
+_ONLY_SIMULATED = ("simulated_profile", "simulated_faults")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Who this process is."""
+    """The node and driver name of this process."""
 
     name: NodeName
     driver: DriverName
@@ -222,7 +34,7 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """Where the kubelet's sockets are."""
+    """The kubelet's directories and sockets. `pod_uid` is the UID of the driver's pod, "" if it runs in no pod."""
 
     plugins_dir: Path
     registry_dir: Path
@@ -230,19 +42,23 @@ class KubeletSettings:
     pod_uid: str = ""
 
     def plugin_dir(self, driver: DriverName) -> Path:
-        """The driver's own directory below the kubelet's."""
+        """The driver's own directory inside the kubelet's plugin directory."""
         return self.plugins_dir / driver
 
     def endpoint(self, driver: DriverName) -> Path:
-        """The socket that the kubelet calls."""
+        """The DRA socket, which the kubelet calls to prepare claims."""
         return self._named(self.plugin_dir(driver), "dra", ".sock")
 
     def registration(self, driver: DriverName) -> Path:
-        """The socket by which the kubelet finds the driver."""
+        """The registration socket, through which the kubelet finds the driver."""
         return self._named(self.registry_dir, driver, "-reg.sock")
 
     def _named(self, folder: Path, before: str, after: str) -> Path:
-        """With the pod's UID, if there is one; with a digest of it where the path would be too long for a socket."""
+        """The path of a socket, with the pod's UID in its name if there is one.
+
+        Two pods of the driver run on one node during a rolling update, so each needs its own socket names. If the path would be
+        too long for a socket, a short digest replaces the UID.
+        """
         if not self.pod_uid:
             return folder / f"{before}{after}"
         path = folder / f"{before}-{self.pod_uid}{after}"
@@ -254,7 +70,7 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """Which backend, and what it is told."""
+    """The name of the backend and the options that are passed to it."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -262,7 +78,7 @@ class BackendSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How log lines look."""
+    """The lowest level that is logged, and the format of the lines ("json" or "console")."""
 
     level: str
     format: str
@@ -270,7 +86,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that `dra-driver run` was told; valid if it exists."""
+    """All settings of `dra-driver run`. `load` is the only way to make them, so every value has been checked."""
 
     node: NodeSettings
     kubelet: KubeletSettings
@@ -291,10 +107,10 @@ def load(
     *,
     named: bool = True,
 ) -> Settings:
-    """Settings from the three sources; Fatal names the source, what it says, and what it must be.
+    """Read the settings from flags, environment and config file.
 
-    `named` says that the node's name is needed; else it may be empty.
-    `flags` maps option names to what the command line gave (text, or a list of texts for a repeated option).
+    `flags` maps option names to the values of the command line: text, or a list of texts for an option that may be repeated.
+    If `named` is false, the node name may be missing. Raises Fatal, which names the source of a wrong value and its rule.
     """
     file_values = _read_file(config_file) if config_file else {}
     values: dict[str, Any] = {}
@@ -305,10 +121,10 @@ def load(
         raise Fatal(
             "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)"
         )
-    for name in _OF_SIMULATED:
+    for name in _ONLY_SIMULATED:
         if flags.get(name) is not None and values["backend"] != "simulated":
             flag = name.replace("_", "-")
-            raise Fatal(f"--{flag} is for simulated devices: give --backend simulated with it")
+            raise Fatal(f"--{flag} works only with simulated devices: add --backend simulated")
     return _settings(values)
 
 
@@ -366,7 +182,7 @@ def _lookup(
 def _parsed(option: Option, source: str, raw: Any) -> Any:
     try:
         if not option.repeated:
-            # A default is not checked: no node name at all has an error of its own.
+            # The empty default of a required option is not parsed: `load` reports a missing node name with a better message.
             return (
                 option.parse(str(raw)) if raw or source != "default" or not option.required else ""
             )
@@ -376,7 +192,7 @@ def _parsed(option: Option, source: str, raw: Any) -> Any:
 
 
 def _items(raw: Any) -> Iterable[Any]:
-    """A repeated option's texts; a file may give a mapping, a list or one text."""
+    """The values of an option that may be repeated. A config file may give a mapping, a list or one text."""
     if isinstance(raw, Mapping):
         return [f"{key}={value}" for key, value in raw.items()]
     if isinstance(raw, str):

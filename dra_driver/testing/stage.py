@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-from dra_driver.config.settings import DEFAULT_DRIVER_NAME, OPTIONS
+from dra_driver.config.options import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid

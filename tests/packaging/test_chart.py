@@ -16,7 +16,7 @@ import yaml
 from dra_driver import __version__
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli.main import main
-from dra_driver.config.settings import DEFAULT_DRIVER_NAME, OPTIONS
+from dra_driver.config.options import DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.kube.discovery import WIRES
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name

@@ -12,7 +12,7 @@ from dra_driver import __version__
 from dra_driver.cli.arguments import add_arguments
 from dra_driver.cli.main import COMMANDS, kubectl, main, parser
 from dra_driver.cli.settings import settings_from
-from dra_driver.config.settings import OPTIONS
+from dra_driver.config.options import OPTIONS
 
 
 def test_every_command_is_in_the_help(capsys) -> None:

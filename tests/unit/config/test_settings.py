@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.config.options import OPTIONS
 from dra_driver.config.settings import (
-    OPTIONS,
     BackendSettings,
     KubeletSettings,
     LogSettings,
@@ -134,7 +134,7 @@ def test_the_simulated_backend_is_told_profile_and_faults_unless_its_options_say
 def test_a_flag_for_simulated_devices_is_refused_without_them(flag: str) -> None:
     shown = flag.replace("_", "-")
     with pytest.raises(
-        Fatal, match=f"--{shown} is for simulated devices: give --backend simulated"
+        Fatal, match=f"--{shown} works only with simulated devices: add --backend simulated"
     ):
         load(NODE | {flag: "x"}, {})
     # The chart and a config file may have a profile ready for whoever switches the backend on.

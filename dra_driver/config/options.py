@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`OPTIONS`, the one table of all settings, and the parsers of their values.
+
+The command line, the reader of the config file and the page docs/reference/settings.md are all made from this table. So a new
+setting is one entry here, and one field in `settings.py`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dra_driver.model.ids import DriverName
+
+DEFAULT_DRIVER_NAME = DriverName("gpu.dra-driver.dev")
+LARGEST_PORT = 65535
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting. `name` is its key in the config file. Its flag is the same name with dashes.
+
+    `parse` turns the text into the value and raises ValueError with the rule that the text breaks.
+    """
+
+    name: str
+    default: str
+    help: str
+    parse: Callable[[str], Any] = str
+    env: str = ""
+    repeated: bool = False
+    required: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag, for example "--node-name"."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, for example "DRA_DRIVER_CDI_DIR"."""
+        return self.env or "DRA_DRIVER_" + self.name.upper()
+
+
+def _subdomain(limit: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not _SUBDOMAIN.fullmatch(text) or len(text) > limit:
+            raise ValueError(f"must be a lower-case DNS name of at most {limit} characters")
+        return text
+
+    return parse
+
+
+def _absolute(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path")
+    return path
+
+
+def _optional_path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _pod_uid(text: str) -> str:
+    if text and not _POD_UID.fullmatch(text):
+        raise ValueError("must be a pod's metadata.uid")
+    return text
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > LARGEST_PORT:
+        raise ValueError("must be HOST:PORT, :PORT for every address, or empty for none")
+    return host.strip("[]"), int(port)
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError("must be KEY=VALUE")
+    return key, value
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "node_name",
+        "",
+        "The name of this node's Node object.",
+        _subdomain(253),
+        env="NODE_NAME",
+        required=True,
+    ),
+    Option(
+        "driver_name",
+        DEFAULT_DRIVER_NAME,
+        "The driver name, with which the driver registers at the kubelet and publishes its ResourceSlices.",
+        _subdomain(63),
+    ),
+    Option(
+        "pod_uid",
+        "",
+        "The UID of the driver's pod. It becomes part of the socket names, so that the old and the new pod can run at the same time "
+        "during a rolling update; needs kubelet 1.33 or later. Empty: fixed socket names, only one process at a time.",
+        _pod_uid,
+        env="POD_UID",
+    ),
+    Option(
+        "kubeconfig",
+        "",
+        "Kubeconfig file for the API server. Empty: the service account of the pod.",
+        _optional_path,
+        env="KUBECONFIG",
+    ),
+    Option(
+        "backend",
+        "auto",
+        "The name of the installed backend that finds the devices. With auto the driver looks for hardware that it supports itself; it "
+        "supports none yet, so the node has no devices then.",
+    ),
+    Option(
+        "backend_option",
+        "",
+        "KEY=VALUE that is passed to the backend; may be repeated.",
+        _key_value,
+        repeated=True,
+    ),
+    Option("simulated_profile", "h100x8", "The machine that --backend simulated simulates."),
+    Option(
+        "simulated_faults",
+        "",
+        "YAML file with faults for --backend simulated: it makes devices unhealthy or lets them vanish. The driver watches the file.",
+        _optional_path,
+    ),
+    Option(
+        "plugins_dir",
+        "/var/lib/kubelet/plugins",
+        "The kubelet's plugin directory. The DRA socket is made in a subdirectory of it.",
+        _absolute,
+    ),
+    Option(
+        "registry_dir",
+        "/var/lib/kubelet/plugins_registry",
+        "The directory in which the kubelet looks for registration sockets.",
+        _absolute,
+    ),
+    Option(
+        "pod_resources_socket",
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        "The kubelet's pod-resources socket.",
+        _absolute,
+    ),
+    Option(
+        "cdi_dir",
+        "/var/run/cdi",
+        "The directory in which the container runtime looks for CDI files.",
+        _absolute,
+    ),
+    Option(
+        "state_dir",
+        "",
+        "The directory of the state file, which records the prepared claims. Empty: PLUGINS_DIR/DRIVER_NAME.",
+        _optional_path,
+    ),
+    Option(
+        "boot_id_file",
+        "/proc/sys/kernel/random/boot_id",
+        "A file whose content changes with each boot of the machine.",
+        _absolute,
+    ),
+    Option(
+        "cgroup_root",
+        "/sys/fs/cgroup",
+        "The mount point of the node's cgroups. The driver only reads them, to see whether a pod still has processes.",
+        _absolute,
+    ),
+    Option(
+        "release_proof",
+        "cgroups",
+        "What must be true before a device is free for the next claim. cgroups: the cgroups of all pods that used the device show no "
+        "process. unprepare: the kubelet has called NodeUnprepareResources; only for kubelets that make no cgroups for pods "
+        "(cgroupsPerQOS: false). For a force-deleted pod the kubelet makes this call while containers still run, so with unprepare two "
+        "workloads may use one device.",
+        _one_of("cgroups", "unprepare"),
+    ),
+    Option(
+        "http_address",
+        ":9410",
+        "HOST:PORT of /metrics, /livez and /readyz. Empty: no HTTP port.",
+        _address,
+    ),
+    Option(
+        "log_level",
+        "info",
+        "The lowest level that is logged: debug, info, warning or error.",
+        _one_of("debug", "info", "warning", "error"),
+    ),
+    Option(
+        "log_format",
+        "json",
+        "json for programs, or console for people.",
+        _one_of("json", "console"),
+    ),
+)
