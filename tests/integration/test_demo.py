@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dra_driver.backends.profiles import PROFILES
-from dra_driver.cli.demo import Step, _show_json, demo_stage, story
+from dra_driver.cli.demo import _show_json
+from dra_driver.cli.demo_story import DemoStep, demo_stage, story
 from dra_driver.errors import Permanent
 from tests.support.stages import Starter
 
@@ -73,7 +74,7 @@ def test_every_other_profile_has_a_story_to_the_end(
     assert not stage.root.exists()
 
 
-def show(step: Step) -> str:
+def show(step: DemoStep) -> str:
     """As `demo --json` shows it; answers its name."""
     _show_json(step)
     return step.name
