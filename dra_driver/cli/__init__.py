@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words for people."""
+"""The command line: arguments, exit codes, and all text that people read."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which arguments does each subcommand take?
+"""The arguments of each subcommand.
 
-Asked for the chosen one only, because the table of settings is slow to import and `--help` needs none of it.
+`main` imports this module only when a subcommand was chosen, so that `dra-driver --help` stays fast.
 """
 
 import argparse
@@ -10,12 +10,12 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.config.options import OPTIONS
 
 CLEANUP_FLAGS = {
-    "--dry-run": "list what would be removed and what speaks against it; change nothing",
-    "--force": "remove it although claims are prepared; says what that breaks. A running driver is never overridden",
-    "--keep-slices": "leave the ResourceSlices, and do not ask the API server",
+    "--dry-run": "list what would be removed and what prevents it; change nothing",
+    "--force": "remove everything although claims are prepared, and say what breaks. Refused while the driver runs",
+    "--keep-slices": "do not delete the ResourceSlices, and do not contact the API server",
 }
 EXPLAIN_SECONDS = 60.0
-MOST_SECONDS = 86400  # the kernel's timers end where nobody waits any more
+MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,12 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
         case "release":
             add_settings(parser)
             parser.add_argument(
-                "claim", metavar="CLAIM", help="NAMESPACE/NAME or the UID of a claim that is held"
+                "claim", metavar="CLAIM", help="the held claim: NAMESPACE/NAME or its UID"
             )
             parser.add_argument(
                 "--force",
                 action="store_true",
-                help="also where a pod that used it still runs: another one gets its devices beside it",
+                help="release even if a pod that used the claim still runs: another pod may then use its devices too",
             )
         case "cleanup":
             add_settings(parser)
@@ -51,16 +51,20 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             parser.epilog = (
                 "exit codes: 0 written, 1 not written, 3 written, but not everything could be read"
             )
-            parser.add_argument("file", metavar="FILE", help="where to write it; - for output")
+            parser.add_argument(
+                "file", metavar="FILE", help="the file to write; - for standard output"
+            )
             parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """One flag for each entry of the table of settings."""
+    """Give the parser one flag for each entry of `config.options.OPTIONS`, and --config."""
     parser.add_argument(
-        "--config", metavar="FILE", help="YAML file with these settings, names with _ for -"
+        "--config",
+        metavar="FILE",
+        help="YAML file with these settings; write _ instead of - in names",
     )
     for option in OPTIONS:
         default = f" (default: {option.default})" if option.default else ""
@@ -80,20 +84,20 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         "--profile",
         choices=tuple(PROFILES),
         default="h100x8",
-        help="which machine the demo simulates (default: h100x8)",
+        help="the machine that the demo simulates (default: h100x8)",
     )
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit and something else "
-        "holds the pod, 64 wrong usage. What the answers mean: docs/pending.md"
+        "exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit but something else "
+        "keeps the pod pending, 64 wrong usage. docs/pending.md explains the answers"
     )
     parser.add_argument(
         "subject",
         nargs="*",
         metavar="SUBJECT",
-        help="pod/NAME, claim/NAME or template/NAME; `pod NAME` and a bare NAME (a pod) too",
+        help="pod/NAME, claim/NAME or template/NAME; also `pod NAME`, or NAME alone for a pod",
     )
     parser.add_argument(
         "-f",
@@ -101,15 +105,21 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="manifests to explain as if they were applied, - for input; nothing is applied; may be repeated",
+        help="file with manifests, - for standard input; explained as if they were applied, but nothing is applied; may be repeated",
     )
     parser.add_argument(
-        "-n", "--namespace", default="", help="namespace (default: the context's, else default)"
+        "-n",
+        "--namespace",
+        default="",
+        help="namespace (default: the namespace of the context, or `default`)",
     )
     parser.add_argument(
-        "--from", dest="record", metavar="FILE", help="a file of `dra-driver record`, no cluster"
+        "--from",
+        dest="record",
+        metavar="FILE",
+        help="read a file of `dra-driver record` instead of a cluster",
     )
-    parser.add_argument("--node", default="", metavar="NAME", help="look at this node only")
+    parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="(default: text)"
     )
@@ -118,20 +128,20 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=EXPLAIN_SECONDS,
         metavar="SECONDS",
-        help=f"when to give up searching (default: {EXPLAIN_SECONDS:g})",
+        help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
     _add_cluster(parser)
 
 
 def _seconds(text: str) -> float:
-    """A time to wait, for argparse."""
+    """Parse the value of --timeout. Raises the error that argparse shows."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= MOST_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds between 0 and {MOST_SECONDS} (a day); give for example 60"
+            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
         )
     return seconds
 
@@ -143,5 +153,5 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         help="(default: KUBECONFIG, ~/.kube/config, or the pod's service account)",
     )
     parser.add_argument(
-        "--context", default="", help="context of the kubeconfig (default: its current one)"
+        "--context", default="", help="context of the kubeconfig (default: its current context)"
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver cleanup`: remove what the driver would leave on this node.
+"""`dra-driver cleanup`: remove what the driver leaves on this node after it was uninstalled.
 
-Exit codes: 0 nothing of the driver is left (or, with --dry-run, nothing would speak against it), 1 something is left and
-was named, 3 refused, and nothing was changed.
+Exit codes: 0 nothing of the driver is left (with --dry-run: nothing prevents the removal), 1 something is left, and the output
+names it, 3 refused, and nothing was changed.
 """
 
 import argparse
@@ -16,32 +16,32 @@ from dra_driver.services.cleanup import FORCED, CleanupParts, Survey, clean, sur
 REFUSED = 3
 _UNTOUCHED = (
     "DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
-    "the kubelet's own state, and the slices of other nodes and other drivers",
+    "the kubelet's own state, and the ResourceSlices of other nodes and other drivers",
 )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Look, refuse or remove; answers the exit code."""
+    """Look for leftovers, then refuse or remove them. Returns the exit code."""
     settings = settings_from(chosen)
     with cleanup_parts(settings, keep_slices=chosen.keep_slices) as parts:
         found = survey(parts)
         if chosen.dry_run:
             _list(found)
-        if not _may_go(found, force=chosen.force):
+        if not _may_remove(found, force=chosen.force):
             return REFUSED
         if chosen.dry_run:
-            return _unseen(settings, found)
-        return max(_remove(parts, found), _unseen(settings, found))
+            return _slices_unknown(settings, found)
+        return max(_remove(parts, found), _slices_unknown(settings, found))
 
 
-def _may_go(found: Survey, *, force: bool) -> bool:
-    """Whether nothing speaks against it; says what does."""
+def _may_remove(found: Survey, *, force: bool) -> bool:
+    """Whether nothing prevents the removal. Prints the reasons that do."""
     for sentence in found.at_work:
         render.error(f"refused: {sentence}")
     if found.at_work:
         render.error(
-            "end it first (`helm uninstall`, or delete the DaemonSet), then try again; --force does not override a running "
-            "process, which would put everything back"
+            "end it first (`helm uninstall`, or delete the DaemonSet), then try again; --force does not help here, because a running "
+            "driver would write everything again"
         )
         return False
     for sentence in found.used:
@@ -84,13 +84,13 @@ def _untouched(found: Survey) -> None:
         render.line(f"not touched: {text}")
 
 
-def _unseen(settings: Settings, found: Survey) -> int:
-    """Whether slices may be left because the API server could not be asked."""
+def _slices_unknown(settings: Settings, found: Survey) -> int:
+    """Returns 1 if slices may be left because the API server did not answer, else 0. Prints how to delete them by hand."""
     if not found.slices_unknown:
         return 0
     selector = f"spec.driver={settings.node.driver},spec.nodeName={settings.node.name}"
     render.error(
         f"ResourceSlices may be left: {found.slices_unknown}; remove them with `kubectl delete resourceslices "
-        f"--field-selector {selector}`, or try again; --keep-slices leaves them without asking"
+        f"--field-selector {selector}`, or try again; with --keep-slices they stay and the API server is not contacted"
     )
     return 1

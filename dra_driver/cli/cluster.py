@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster does the command line mean, and what does it look like?
+"""Which cluster does the command line mean? And read that cluster.
 
-As kubectl does: --kubeconfig, else the variable KUBECONFIG (the first of its files that exists), else ~/.kube/config,
-else the service account of the pod that this runs in.
+The search order is almost that of kubectl: --kubeconfig, the variable KUBECONFIG, ~/.kube/config, the service account of the
+pod. The difference: kubectl merges all files that KUBECONFIG names, and this command uses the first one that exists.
 """
 
 import argparse
@@ -23,25 +23,25 @@ DEFAULT_NAMESPACE = "default"
 
 
 class NoneKnown(Fatal):
-    """Nothing says which cluster is meant."""
+    """No flag, variable, file or service account names a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster, and the namespace that its context prefers."""
+    """The connection to a cluster, and the default namespace of the kubeconfig context."""
 
     connection: Connection
     namespace: str = DEFAULT_NAMESPACE
 
 
 def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.environ) -> Target:
-    """The cluster that the arguments and the environment mean. Raises Fatal."""
+    """The cluster that the arguments and the environment name. Raises Fatal if there is none or a file cannot be read."""
     path = _kubeconfig(chosen.kubeconfig, environment)
     if path is None:
         if not environment.get("KUBERNETES_SERVICE_HOST"):
             raise NoneKnown(
-                "no API server is known: --kubeconfig and the variable KUBECONFIG are not given, there is no ~/.kube/config, "
-                "and this is no pod; give --kubeconfig"
+                "no API server is known: --kubeconfig and the variable KUBECONFIG are not set, there is no ~/.kube/config, "
+                "and this process does not run in a pod; give --kubeconfig"
             )
         return Target(connect(None, environment=environment))
     config = load_kubeconfig(path, context=chosen.context)
@@ -50,7 +50,7 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
 
 
 def read(found: Target) -> ClusterState:
-    """What the cluster looks like now, without secrets. Raises DriverError."""
+    """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError."""
     return without_secrets(read_cluster(found.connection))
 
 

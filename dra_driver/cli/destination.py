@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where does a command write what it was told to write? There, and nowhere else.
+"""The output file of a command, written safely.
 
-Nothing is ever replaced by another file: a symlink, a device or a pipe is written through, as a shell's `>` does. What a
-regular file holds already is given up only with --force, and nobody but its owner may read what is written.
+The command writes into the named file itself, as the shell's `>` does; it never replaces it by a new file. So a symlink, a
+device or a pipe keeps working. An existing regular file is overwritten only with --force. Only the owner may read the result,
+because a cluster's record shows names of pods and nodes.
 """
 
 import os
@@ -22,7 +23,7 @@ PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A place that may be written to, as far as one can see beforehand."""
+    """A file name that was checked before the long work begins: `write` will probably succeed."""
 
     name: str
     is_standard_output: bool = False
@@ -30,7 +31,7 @@ class Destination:
 
     @classmethod
     def of(cls, name: str, *, force: bool) -> Self:
-        """The place of that name. Raises Permanent where it must not be written."""
+        """Check the name. Raises Permanent if the command must not write there."""
         if name == STANDARD_OUTPUT:
             return cls(name, is_standard_output=True)
         path = Path(name)
@@ -39,7 +40,8 @@ class Destination:
         except FileNotFoundError:
             if path.is_symlink():
                 _refused(
-                    name, f"it is a symlink to {path.readlink()}, which does not exist: name that"
+                    name,
+                    f"it is a symlink to {path.readlink()}, which does not exist: give that name",
                 )
             return cls(name)
         except OSError as error:
@@ -55,7 +57,7 @@ class Destination:
         return cls(name, is_there=True)
 
     def write(self, content: bytes) -> None:
-        """Write it all. A new file that cannot be written whole is removed again. Raises Permanent."""
+        """Write the whole content. A new file is removed again if that fails. Raises Permanent."""
         if self.is_standard_output:
             render.raw(content)
             return
@@ -65,24 +67,27 @@ class Destination:
             else:
                 self._create(content)
         except FileExistsError:
-            _refused(self.name, "it was made meanwhile; give --force to overwrite it")
+            _refused(
+                self.name,
+                "somebody made this file while the command ran; give --force to overwrite it",
+            )
         except OSError as error:
             _refused(self.name, f"{error.strerror}; choose a directory that this user may write to")
 
     def _create(self, content: bytes) -> None:
-        # O_EXCL follows no symlink either: one that somebody put there meanwhile is not written through.
+        # O_EXCL also refuses a symlink that somebody put there after the check in `of`.
         made = os.open(self.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
         try:
-            with open(made, "wb") as file:  # noqa: PTH123  a descriptor, no path
+            with open(made, "wb") as file:  # noqa: PTH123  a file descriptor, not a path
                 file.write(content)
         except BaseException:
             with suppress(OSError):
-                os.unlink(self.name)  # noqa: PTH108  beside os.open, of the same name
+                os.unlink(self.name)  # noqa: PTH108  the counterpart of os.open above
             raise
 
     def _write_into(self, content: bytes) -> None:
         opened = os.open(self.name, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(opened, "wb") as file:  # noqa: PTH123  a descriptor, no path
+        with open(opened, "wb") as file:  # noqa: PTH123  a file descriptor, not a path
             found = os.fstat(opened)
             if stat.S_ISREG(found.st_mode):
                 _own(self.name, found)
@@ -92,17 +97,17 @@ class Destination:
 
 
 def _is_output(found: os.stat_result) -> bool:
-    """Whether it is what standard output is, by another name: /dev/stdout, or the file that the shell opened for it."""
+    """Whether this file is standard output under another name: /dev/stdout, or the file to which the shell redirects it."""
     try:
         return sys.stdout is not None and os.path.samestat(found, os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # standard output is no file, or closed
+    except (OSError, ValueError):  # standard output is closed, or has no file descriptor
         return False
 
 
 def _own(name: str, found: os.stat_result) -> None:
-    """A file of somebody else stays theirs to read, whatever its mode."""
+    """Refuse a file that belongs to another user: that user could read it, whatever its mode says."""
     if found.st_uid != os.geteuid():
-        _refused(name, f"it belongs to uid {found.st_uid}, who could read it; choose another name")
+        _refused(name, f"it belongs to uid {found.st_uid}, who could read it; choose another file")
 
 
 def _refused(name: str, reason: str) -> NoReturn:

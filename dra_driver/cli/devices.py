@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver devices`: what this node has, which claims hold it, and which device plugins offer the same.
+"""`dra-driver devices`: the devices of this node, the claims that use them, and device plugins that offer the same devices.
 
-Asks the kubelet on its pod-resources socket where there is one, and never the API server.
+The command asks the kubelet on its pod-resources socket, if there is one. It never contacts the API server.
 """
 
 import argparse
@@ -19,30 +19,30 @@ from dra_driver.model.state import PreparedClaim
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Show one row, or with --json one document, for each device."""
+    """Print one row for each device, or with --json one document. Returns the exit code."""
     settings = settings_from(chosen)
     found = inspect_node(settings)
-    holders: dict[str, list[PreparedClaim]] = {}
+    claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
-        for held in claim.devices:
-            holders.setdefault(held.device, []).append(claim)
+        for prepared in claim.devices:
+            claims_of.setdefault(prepared.device, []).append(claim)
     if chosen.json:
         for device in found.inventory.devices:
-            render.json_line(_document(device, holders.get(device.name, [])))
+            render.json_line(_document(device, claims_of.get(device.name, [])))
         for neighbour in found.neighbours:
             render.json_line({"devicePlugin": asdict(neighbour)})
         return 0
-    _show(found, holders, backend=settings.backend.name)
+    _show(found, claims_of, backend=settings.backend.name)
     return 0
 
 
-def _show(found: NodeFound, holders: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
-    rows = [_row(device, holders.get(device.name, [])) for device in found.inventory.devices]
+def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
+    rows = [_row(device, claims_of.get(device.name, [])) for device in found.inventory.devices]
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
     else:
         render.line(
-            "no devices found; the driver publishes an empty slice and looks again when the backend reports a change"
+            "no devices found; the driver publishes an empty ResourceSlice and scans again when the backend reports a change"
         )
         if backend == AUTO:
             render.line(next_step(installed()))
@@ -53,12 +53,12 @@ def _show(found: NodeFound, holders: Mapping[str, list[PreparedClaim]], *, backe
         if claim.held:
             render.line(
                 render.plain(
-                    f"claim {claim.ref} is needed no more since {claim.held.since}, and its devices are held: {claim.held.reason}"
+                    f"claim {claim.ref} ended at {claim.held.since}, and its devices are held: {claim.held.reason}"
                 )
             )
     for neighbour in found.neighbours:
         beside = (
-            "the same devices may be given out twice; see docs/nodes.md"
+            "the same device may be given to two pods; see docs/nodes.md"
             if neighbour.overlaps
             else "of another vendor"
         )

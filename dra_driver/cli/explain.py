@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver explain`: why does this pod, claim or manifest get no devices, or which ones does it get?
+"""`dra-driver explain`: why does this pod, claim or manifest get no devices, or which devices does it get?
 
-Exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit and something else holds the pod,
+Exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit but something else keeps the pod pending,
 64 wrong usage.
 """
 
@@ -33,7 +33,7 @@ from dra_driver.model.cluster import ClusterState
 COULD_NOT_TELL = 2
 WIDEST = 120
 SEARCHING = 0.9
-"""The part of the time after which no new search begins, so that there is an answer within it."""
+"""The part of --timeout that the search may use. The rest is for writing the answer."""
 _Result = TypeVar("_Result")
 KINDS: dict[str, Callable[[str, str], Subject]] = {
     "pod": PodSubject,
@@ -49,11 +49,11 @@ KINDS: dict[str, Callable[[str, str], Subject]] = {
 
 
 class GaveUp(Permanent):
-    """The time that was given is over."""
+    """The time of --timeout is over."""
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Explain it; answers the exit code."""
+    """Explain the subject. Returns the exit code."""
     named = _named(chosen)
     try:
         report = _foreseen(lambda: _report(chosen, named))
@@ -71,7 +71,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _foreseen(work: Callable[[], _Result]) -> _Result:
-    """What the work answers. Raises DriverError for every failure: Python's own exit code, 1, would say that devices do not fit."""
+    """Run `work` and return its result. Every failure is raised as DriverError.
+
+    An uncaught exception would end Python with exit code 1, and 1 means here that the devices do not fit.
+    """
     try:
         return work()
     except DriverError:
@@ -79,13 +82,13 @@ def _foreseen(work: Callable[[], _Result]) -> _Result:
     except Exception as error:
         render.error("".join(traceback.format_exception(error)))
         raise Permanent(
-            f"this is a fault of dra-driver itself ({type(error).__name__}), and says nothing about the devices; "
-            f"report it with the lines above and, if you may, a file of `dra-driver record`"
+            f"this is a bug in dra-driver ({type(error).__name__}), and says nothing about the devices; "
+            f"report it with the lines above and, if you can, with a file of `dra-driver record`"
         ) from error
 
 
 def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report:
-    """The answer. What is given is looked at before anybody is asked. Raises DriverError."""
+    """Make the report. Raises DriverError. Manifests are read first: an error in them is found before the cluster is read."""
     left = float(chosen.timeout)
     begun = time.monotonic()
     documents = _in_time(left, chosen.timeout, lambda: inputs.manifests(chosen.filename))
@@ -109,7 +112,10 @@ def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report
 
 
 def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Result:
-    """What the work answers. Raises Permanent when it takes longer: one expression alone can."""
+    """Run `work` and return its result. Raises GaveUp when it takes longer than `seconds`.
+
+    The search itself checks the time between devices. This limit also ends a single CEL expression that runs too long.
+    """
     try:
         with at_most(seconds):
             return work()
@@ -122,7 +128,7 @@ def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Re
 def _no_answer(
     chosen: argparse.Namespace, named: tuple[str, str] | None, error: DriverError
 ) -> Report:
-    """What programs read where nothing could be looked at."""
+    """The report for `-o json` if the cluster or the manifests could not be read."""
     cause = "timeout" if isinstance(error, GaveUp) else "failed"
     full = [part for part in (chosen.namespace, named and named[1]) if part]
     return Report(
@@ -135,7 +141,7 @@ def _no_answer(
 
 
 def _show(report: Report, output: str) -> None:
-    """Print it. Raises Permanent where it cannot be written."""
+    """Print the report as text or JSON. Raises Permanent if standard output cannot be written."""
     if output == "json":
         render.line(json.dumps(render_explain.document(report), indent=2))
         return
@@ -145,7 +151,7 @@ def _show(report: Report, output: str) -> None:
 
 
 def _named(chosen: argparse.Namespace) -> tuple[str, str] | None:
-    """Kind and name that the command line gives, None with -f alone."""
+    """The kind and name from the command line; None if manifests are given with -f."""
     match chosen.subject, bool(chosen.filename):
         case [], True:
             return None
@@ -157,7 +163,9 @@ def _named(chosen: argparse.Namespace) -> tuple[str, str] | None:
         case _:
             _wrong_usage("give one of pod/NAME, claim/NAME, template/NAME, or manifests with -f")
     if kind.lower().partition(".")[0] not in KINDS:
-        _wrong_usage(f"{kind!r} is nothing that can be explained; it explains {', '.join(KINDS)}")
+        _wrong_usage(
+            f"{kind!r} is no kind that can be explained; these kinds can: {', '.join(KINDS)}"
+        )
     if not name:
         _wrong_usage(f"the name of the {kind} is missing")
     return kind.lower().partition(".")[0], name
@@ -169,7 +177,7 @@ def _wrong_usage(message: str) -> NoReturn:
 
 
 def _state(chosen: argparse.Namespace, left: float) -> tuple[ClusterState, str]:
-    """The cluster, and the namespace to look in. Raises DriverError."""
+    """The state of the cluster, and the namespace of the subject. Raises DriverError."""
     if chosen.record:
         state = _in_time(left, chosen.timeout, lambda: inputs.record(chosen.record))
         return state, chosen.namespace or cluster.DEFAULT_NAMESPACE

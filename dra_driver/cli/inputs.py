@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that `dra-driver explain` is given: manifests, which anybody may have written, and the record of a cluster."""
+"""Reads the input files of `dra-driver explain`: manifests, and records of a cluster.
+
+Both may come from somebody else. So the size of what is read, and the memory that it takes, are limited.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -16,15 +19,15 @@ from dra_driver.model.cluster import ClusterState, decode
 STANDARD_INPUT = "-"
 MOST_VALUES = 200_000
 MOST_TEXT = 6 * 1024 * 1024
-"""Of all documents that have to do with pods and devices."""
+"""Limits for all documents together, in values and characters; documents without pods or devices do not count."""
 LARGEST_RECORD = 1024**3
 RECORD_COSTS = 16
-"""Bytes of memory for each byte of a record, at most; one of a real cluster takes a third of that."""
+"""The most bytes of memory per byte of a record. The record of a real cluster needs a third of that (measured)."""
 LEAST_FOR_A_RECORD = 64 * 1024 * 1024
 
 
 def manifests(names: list[str]) -> tuple[object, ...]:
-    """The documents of all files that have to do with pods and devices. Raises Permanent."""
+    """The documents of all files that matter for pods and devices. Raises Permanent if a file cannot be read."""
     kept = _Kept()
     for name in names:
         try:
@@ -40,7 +43,7 @@ def manifests(names: list[str]) -> tuple[object, ...]:
 
 
 class _Kept:
-    """The documents so far, and what they cost together."""
+    """The documents so far, and their size together."""
 
     def __init__(self) -> None:
         self.contents: list[object] = []
@@ -48,7 +51,7 @@ class _Kept:
         self._text = 0
 
     def take(self, document: Document) -> None:
-        """One more. Raises BadDocument where all are too much."""
+        """Add a document. Raises BadDocument if all documents together are too large."""
         self._values += document.values
         self._text += document.text
         if self._values > MOST_VALUES or self._text > MOST_TEXT:
@@ -59,7 +62,7 @@ class _Kept:
 
 
 def record(name: str) -> ClusterState:
-    """The cluster that a file of `dra-driver record` holds. Raises Permanent."""
+    """The cluster state in a file of `dra-driver record`. Raises Permanent if it cannot be read."""
     try:
         with Path(name).open("rb") as file:
             content = file.read(LARGEST_RECORD + 1)
@@ -74,8 +77,8 @@ def record(name: str) -> ClusterState:
             return decode(content, source=name)
     except MemoryError as error:
         raise Permanent(
-            f"cannot read the record {name}: its {len(content):,} bytes unfold to more than {RECORD_COSTS} times as much; "
-            "no cluster looks like that"
+            f"cannot read the record {name}: its {len(content):,} bytes need more than {RECORD_COSTS} times as much memory; "
+            "the record of a real cluster needs much less, so the file is damaged or was made to do harm"
         ) from error
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may an answer cost? So much time, and while something is read that anybody may have written, so much memory."""
+"""Limits of time and memory for one piece of work."""
 
 import resource
 import signal
@@ -14,18 +14,24 @@ _PAGE = resource.getpagesize()
 
 
 class TookTooLong(BaseException):
-    """The time is over. No DriverError and no Exception: nobody on the way may take it for a failure of its own."""
+    """The time is over.
+
+    It is not an Exception: the code that it interrupts may catch every Exception, and would take it for an error of its own.
+    """
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raises TookTooLong in the main thread when the time is over, wherever it is then."""
+    """Raise TookTooLong in the block when `seconds` are over. It uses SIGALRM, so it works only in the main thread.
+
+    A signal is needed because the time may be over inside a C function, such as a regular expression.
+    """
     before = signal.signal(signal.SIGALRM, _over)
     others = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS))
     try:
         yield
     finally:
-        # Whoever had set the timer before gets it back, later by what this took.
+        # An outer timer continues, delayed by the time of this block.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *others)
@@ -37,7 +43,10 @@ def _over(_number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def more_memory(most: int) -> Iterator[None]:
-    """Lets the process have `most` bytes more than it has now, and no more: MemoryError says so. Where that can be told (Linux)."""
+    """Limit the memory of the process in the block to `most` bytes more than it has now. Beyond that Python raises MemoryError.
+
+    Without /proc (not Linux) there is no limit.
+    """
     try:
         now = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
     except OSError:

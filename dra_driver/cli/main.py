@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver`: subcommands and exit codes.
+"""`dra-driver`: the subcommands and their exit codes.
 
-Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage; `cleanup`, `explain` and `record`
-have more. Each subcommand's module and arguments are imported when it is chosen, so that `--help` needs none of them.
+Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage. `cleanup`, `explain` and `record` have
+more codes. The module of a subcommand is imported only when the subcommand was chosen, so that `--help` stays fast.
 """
 
 import argparse
@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from dra_driver import __version__
 from dra_driver.errors import DriverError
 
-TYPE_CHECKING = False  # `typing` is a tenth of what `--help` takes
+TYPE_CHECKING = False  # the import of `typing` alone takes a tenth of the time of `--help`
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 COMMANDS = {
     "run": "serve the kubelet and publish this node's devices",
-    "devices": "show what this node has, as the driver would publish it",
-    "explain": "say why a pod or claim gets no devices, or which ones it gets",
-    "record": "write what `explain` needs to know of a cluster to a file, without secrets",
-    "release": "give the devices of a claim back whose pods cannot be shown to have ended",
-    "cleanup": "remove what the driver leaves on this node, when it shall not run here again",
-    "demo": "play the whole story on this machine, without cluster, GPU or root",
+    "devices": "show the devices of this node as the driver would publish them",
+    "explain": "say why a pod or claim gets no devices, or which devices it gets",
+    "record": "save the cluster state that `explain` needs to a file, without secrets",
+    "release": "release the devices of an ended claim that the driver still holds",
+    "cleanup": "remove everything that the driver leaves on this node after it was uninstalled",
+    "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
 KUBECTL_COMMANDS = ("explain", "record")
 WRONG_USAGE = 2
 WRONG_USAGE_OF = {"explain": 64}
-"""`explain` says other things with the small numbers."""
+"""`explain` uses the codes 0 to 3 for its answers, so wrong usage needs another code."""
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -39,7 +39,7 @@ class CommandLine(argparse.ArgumentParser):
     wrong_usage = WRONG_USAGE
 
     def error(self, message: str) -> "NoReturn":
-        """Say how it is used, and leave."""
+        """Print the usage and the error, and exit with the code of this command for wrong usage."""
         self.print_usage(sys.stderr)
         self.exit(self.wrong_usage, f"{self.prog}: error: {message}\n")
 
@@ -47,7 +47,7 @@ class CommandLine(argparse.ArgumentParser):
 def parser(
     command: str, *, program: str = "dra-driver", commands: Sequence[str] = tuple(COMMANDS)
 ) -> argparse.ArgumentParser:
-    """The command line; of the subcommands only `command` has its arguments."""
+    """The parser of the command line. Only the subcommand `command` gets its arguments; the others are names for --help."""
     top = CommandLine(
         prog=program, description="Dynamic Resource Allocation driver for accelerators"
     )
@@ -63,12 +63,12 @@ def parser(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers the exit code."""
+    """Run one subcommand of `dra-driver`. Returns the exit code."""
     return _run(sys.argv[1:] if arguments is None else arguments, "dra-driver", tuple(COMMANDS))
 
 
 def kubectl(arguments: Sequence[str] | None = None) -> int:
-    """`kubectl dra`: the commands that look at a cluster, as a plugin of kubectl."""
+    """Run `kubectl dra`: a kubectl plugin with the subcommands that look at a cluster. Returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     return _run(given, "kubectl dra", KUBECTL_COMMANDS)
 
@@ -86,7 +86,10 @@ def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
 
 
 def _imported(name: str) -> "Any":
-    """A module, whose objects stay as long as the process: the garbage collector looks at them neither now nor later."""
+    """Import a module without garbage collection, which would only slow the import down.
+
+    The objects of a module live as long as the process. `gc.freeze` tells the collector to ignore them later too.
+    """
     gc.disable()
     try:
         return importlib.import_module(name)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver record`: what a cluster looks like, in a file that `dra-driver explain --from` reads.
+"""`dra-driver record`: save the state of a cluster to a file that `dra-driver explain --from` reads.
 
-Classes, slices, claims, templates, taint rules, nodes, pods and the labels of namespaces; no annotations, no opaque
-parameters, no messages of conditions that `explain` does not quote, and of pods only what scheduling looks at. What could
-not be read is said here and noted in the file.
+The file has DeviceClasses, ResourceSlices, claims, claim templates, taint rules, nodes, pods, and the labels of namespaces. It has no
+annotations, no opaque parameters, only those condition messages that `explain` quotes, and only those fields of pods that the
+scheduler uses. If some objects could not be read, the command says so, and the file notes it.
 
-Exit codes: 0 written, and everything that decides could be read; 1 nothing was written; 3 written, but something that
-decides could not be read.
+Exit codes: 0 written and complete; 1 nothing was written; 3 written, but objects that influence the answer could not be read.
 """
 
 import argparse
@@ -19,7 +18,7 @@ WITH_GAPS = 3
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Read the cluster and write the file; answers the exit code."""
+    """Read the cluster and write the file. Returns the exit code."""
     destination = Destination.of(chosen.file, force=chosen.force)
     state = cluster.read(cluster.target(chosen))
     destination.write(encode(state))
@@ -31,7 +30,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _decides(gap: NotRead) -> bool:
-    """Whether the cluster has something that the record lacks; without the gates the defaults of its release are assumed."""
+    """Whether this gap can change an answer. It cannot if the cluster does not serve the resource at all, or for the feature
+    gates: without them `explain` assumes the defaults of the release.
+    """
     return gap.reason != "not_served" and gap.resource != GATES_PATH
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for people and JSON for machines: the only place that prints.
+"""The only module that prints: text for people and JSON for programs.
 
-A reader who has seen enough (`| head`) is no error: what comes after goes nowhere. Output that cannot be written for another
-reason, a full disk, is one.
+If the reader closes the pipe early (`| head`), the rest of the output is dropped, and that is no error. Any other failure to
+write, such as a full disk, is an error.
 """
 
 import json
@@ -16,18 +16,18 @@ from dra_driver.model.printable import printable
 
 
 def line(text: str = "") -> None:
-    """One line on standard output. Raises Permanent where it cannot be written."""
+    """Print one line on standard output. Raises Permanent if it cannot be written."""
     _write(sys.stdout, text)
 
 
 def error(text: str) -> None:
-    """One line on standard error, without what a terminal would obey."""
+    """Print a text on standard error, with control characters spelled out. Never raises."""
     lines = (plain(one) for one in f"dra-driver: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
 
 
 def raw(content: bytes) -> None:
-    """A line of bytes on standard output. Raises Permanent where it cannot be written."""
+    """Write bytes and a line end to standard output. Raises Permanent if they cannot be written."""
     if sys.stdout is None:
         return
     try:
@@ -38,12 +38,12 @@ def raw(content: bytes) -> None:
 
 
 def plain(text: str) -> str:
-    """The text with control characters and marks of writing direction spelled out: it may come from anybody's objects."""
+    """The text with control characters and text-direction marks spelled out. It may come from an object of another user."""
     return printable(text)
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is None:  # closed by whoever started this
+    if stream is None:  # Python was started with this stream closed
         return
     encoding = stream.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
@@ -54,18 +54,18 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _lost(stream: TextIO, problem: OSError) -> None:
-    """Nothing can be written any more: what is buffered, and what comes, goes nowhere."""
+    """Send all later output of this stream to /dev/null. Raises Permanent unless the reader just closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
     if stream is sys.stdout and not isinstance(problem, BrokenPipeError):
         raise Permanent(
-            f"cannot write to standard output: {problem}; free some space or write it elsewhere"
+            f"cannot write to standard output: {problem}; free some space, or send the output elsewhere"
         ) from problem
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Left-aligned columns, as kubectl shows them."""
+    """Print left-aligned columns, as kubectl does."""
     widths = [max(len(row[index]) for row in (headers, *rows)) for index in range(len(headers))]
     for row in (headers, *rows):
         line(
@@ -74,16 +74,16 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def json_line(document: object) -> None:
-    """One JSON document on one line."""
+    """Print a document as JSON on one line."""
     line(json.dumps(document, sort_keys=True))
 
 
 def heading(text: str) -> None:
-    """A line that opens a section; bold where colour is wanted."""
+    """Print the title of a section, in bold if the output is a terminal."""
     line(f"\033[1m{text}\033[0m" if colored() else text)
 
 
 def colored() -> bool:
-    """Whether to write for a terminal; not when NO_COLOR is set."""
+    """Whether to use colours: standard output is a terminal, and NO_COLOR is not set."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return terminal and not os.environ.get("NO_COLOR")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of `dra-driver explain` as text for a terminal, and as a document for programs."""
+"""Formats the report of `dra-driver explain`: as text for a terminal, or as a JSON document.
+
+The text is short on purpose: it groups devices and nodes with the same reason, and shows a few names of each group. The JSON
+document has everything.
+"""
 
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
@@ -32,16 +36,18 @@ _COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
 
 def document(report: Report) -> object:
-    """The report as plain values, for JSON: every verdict is an object with its `reason`."""
+    """The report as dicts and lists, for JSON. Every verdict is an object with the field `reason`."""
     return msgspec.to_builtins(report)
 
 
 def text(report: Report, *, width: int, color: bool) -> list[str]:
-    """The report as lines of at most `width` characters, where words allow."""
+    """The report as lines of at most `width` characters; only a single long word may be longer."""
     return list(_Writer(width, color=color).report(report))
 
 
 class _Writer:
+    """Yields the lines of a report, section by section, in the order in which `report` calls the methods."""
+
     def __init__(self, width: int, *, color: bool) -> None:
         self._width = max(width, 40)
         self._color = color
@@ -95,13 +101,14 @@ class _Writer:
                 yield from self._refused(verdict)
             else:
                 yield from self._item(str(verdict), 4)
-        told = [one for one in request.devices if not isinstance(one.verdict, HeldByClaim)]
-        for group in told[:SHOWN_GROUPS]:
+        # Devices that belong to claims come in one line: on a full cluster each device has another claim as its reason.
+        others = [one for one in request.devices if not isinstance(one.verdict, HeldByClaim)]
+        for group in others[:SHOWN_GROUPS]:
             yield from self._item(_group(group), 4)
         held = [one for one in request.devices if isinstance(one.verdict, HeldByClaim)]
         if held:
-            yield from self._item(_held(held), 4)
-        rest = told[SHOWN_GROUPS:]
+            yield from self._item(_held_by_claims(held), 4)
+        rest = others[SHOWN_GROUPS:]
         if rest:
             count = sum(group.count for group in rest)
             yield from self._item(f"{_devices(count)}: {len(rest)} other reasons (-o json)", 4)
@@ -112,19 +119,19 @@ class _Writer:
             yield from self._item(f"nearest miss: {nearest.device}{where}: {misses}", 4)
 
     def _refused(self, error: CompileError) -> Iterator[str]:
-        """The compiler's message as it is: its caret points at the column."""
+        """A compile error of CEL. Its lines are not wrapped, because a caret in them points at a column."""
         yield from self._item(f"{error.source} selector #{error.index} does not compile:", 4)
         for line in error.message.splitlines():
             yield f"        {plain(line)}"
         if error.hint:
             yield from self._wrapped(error.hint, 8)
 
-    def _nodes(self, told: Sequence[NodeGroup]) -> Iterator[str]:
+    def _nodes(self, reported: Sequence[NodeGroup]) -> Iterator[str]:
         yield self._heading("Nodes")
-        groups = _together(told)
+        groups = _merged(reported)
         for some in groups[:SHOWN_NODE_GROUPS]:
             names = [name for group in some for name in group.nodes]
-            yield from self._item(f"{_few(names)}: {_node_verdict(some)}")
+            yield from self._item(f"{_first_names(names)}: {_node_verdict(some)}")
         rest = groups[SHOWN_NODE_GROUPS:]
         if rest:
             count = sum(group.count for some in rest for group in some)
@@ -134,7 +141,7 @@ class _Writer:
         if report.exit_code == 0:
             return
         advice: dict[str, dict[str, None]] = {}
-        for reason, place in _telling(report):
+        for reason, place in _to_act_on(report):
             advice.setdefault(fix(reason), {})[about(reason, place)] = None
         if advice:
             yield ""
@@ -186,8 +193,8 @@ def _group(group: DeviceGroup) -> str:
     return f"{_devices(group.count)}: {group.verdict}{examples}"
 
 
-def _held(groups: Sequence[DeviceGroup]) -> str:
-    """Devices that claims hold, in one line."""
+def _held_by_claims(groups: Sequence[DeviceGroup]) -> str:
+    """One line for all devices that belong to other claims."""
     if len(groups) == 1:
         return _group(groups[0])
     count = sum(group.count for group in groups)
@@ -210,26 +217,26 @@ def _node_verdict(groups: Sequence[NodeGroup]) -> str:
     return f"{fits}, but {_joined(group.pod)}" if group.pod else fits
 
 
-def _together(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
-    """Nodes that differ only in who holds their devices are told in one line."""
+def _merged(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
+    """Puts groups together that differ only in the claims that use their devices. Each result becomes one line."""
     alike: dict[object, list[NodeGroup]] = {}
     for number, group in enumerate(groups):
-        reasons = tuple(dict.fromkeys(map(_unnamed, group.devices)))
+        reasons = tuple(dict.fromkeys(map(_without_names, group.devices)))
         alike.setdefault((reasons, group.pod) if reasons else number, []).append(group)
     return list(alike.values())
 
 
 def _of_many(groups: Sequence[NodeGroup]) -> Iterator[str]:
-    """The reasons of several nodes, with some of those that hold devices there."""
+    """The reasons of several nodes, with the names of some claims that use devices there."""
     reasons = [reason for group in groups for reason in group.devices]
     found = dict.fromkeys(one.claim for one in reasons if isinstance(one, HeldByClaim))
     names = [*list(found)[:SHOWN_NAMES], *(["…"] if len(found) > SHOWN_NAMES else ())]
-    for one in dict.fromkeys(map(_unnamed, reasons)):
+    for one in dict.fromkeys(map(_without_names, reasons)):
         yield f"held by {', '.join(names)}" if isinstance(one, HeldByClaim) else str(one)
 
 
-def _unnamed(reason: Verdict) -> Verdict:
-    """The reason without the names of claims and rules, which only one node has."""
+def _without_names(reason: Verdict) -> Verdict:
+    """The reason without the names of claims and taint rules, so that reasons of different nodes compare equal."""
     match reason:
         case HeldByClaim():
             return HeldByClaim("")
@@ -245,41 +252,46 @@ def _joined(reasons: Sequence[Verdict]) -> str:
     return "; ".join(str(reason) for reason in reasons)
 
 
-def _few(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     more = f", … ({len(names):,})" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _places(objects: Collection[str]) -> str:
-    """What an advice is about; nodes are counted together, whatever groups they were told in."""
+    """The objects of one advice in a few words. All nodes are counted together, also those of different groups."""
     nodes = [one.removeprefix(_NODE) for one in objects if one.startswith(_NODE)]
     others = [one for one in objects if not one.startswith(_NODE)]
-    parts = [_few(others)] if others else []
+    parts = [_first_names(others)] if others else []
     if nodes:
-        parts.append(f"{_NODE if len(nodes) == 1 else 'nodes '}{_few(nodes)}")
+        parts.append(f"{_NODE if len(nodes) == 1 else 'nodes '}{_first_names(nodes)}")
     return ", ".join(parts)
 
 
-def _telling(report: Report) -> Iterator[tuple[Verdict, str]]:
-    """The verdicts to act on, each with the place where it was found; nodes only where nothing else says more."""
-    told = list(_of_claims(report))
-    yield from told
+def _to_act_on(report: Report) -> Iterator[tuple[Verdict, str]]:
+    """The verdicts that need an action, each with the object that it is about.
+
+    The device verdicts of nodes are used only if the claims give no verdict: otherwise they repeat the same reason per node.
+    """
+    of_claims = list(_of_claims(report))
+    yield from of_claims
     for node in report.nodes:
-        telling = node.pod
+        reasons = node.pod
         if node.devices:
-            telling = node.devices if report.exit_code == 1 and not (told or report.changes) else ()
-        yield from ((reason, f"{_NODE}{name}") for reason in telling for name in node.nodes)
+            needed = report.exit_code == 1 and not (of_claims or report.changes)
+            reasons = node.devices if needed else ()
+        yield from ((reason, f"{_NODE}{name}") for reason in reasons for name in node.nodes)
 
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:
-    """With a change that was tried out all requests are served: they need no further advice."""
+    """The verdicts of claims, requests and the pod. Requests are left out if the report has a change that makes them fit."""
     several = sum(len(claim.requests) for claim in report.claims) > 1
     for claim in report.claims:
         yield from ((reason, f"claim {claim.name}") for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
             place = f"request {request.name} of claim {claim.name}"
             missed = request.nearest.reasons if request.nearest else ()
-            if several:  # the claim in the way of one device is not all that is in the way
+            # With several requests, freeing the one device that a claim uses would not be enough. So that is no advice.
+            if several:
                 missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
             yield from ((reason, place) for reason in request.verdicts or missed)
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)

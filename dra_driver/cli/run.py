@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver run`: serve until SIGTERM."""
+"""`dra-driver run`: run the driver on this node until it gets SIGTERM or SIGINT."""
 
 import argparse
 from collections.abc import Callable
@@ -10,5 +10,5 @@ from dra_driver.node.files import never
 
 
 def run(chosen: argparse.Namespace, *, point: Callable[[str], None] = never) -> int:
-    """Run the daemon; answers its exit code. `point` is for fault injection."""
+    """Run the daemon. Returns its exit code. `point` is called at each failpoint; tests use it to inject faults."""
     return serve(settings_from(chosen), point=point)

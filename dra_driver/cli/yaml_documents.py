@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML that may come from anybody, as the values that the API server would see.
+"""Reads YAML from untrusted files, and makes the same values from it as the API server does.
 
-The values are made from the parser's events one by one, and what they would cost is counted before they are made: an alias costs
-what it stands for, so that a few lines which unfold to gigabytes are refused as such. Nothing recurses, and a stream is read only
-as far as needed.
+A few lines of YAML with aliases can expand to gigabytes. So this module does not use PyYAML's loader. It builds the values from
+the parser's events, one by one, and counts their size before it makes them; an alias counts as much as the value that it repeats.
+It does not recurse, so deep nesting cannot overflow the stack. It reads the stream only as far as needed.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-MOST_VALUES = 150_000  # of one document
+MOST_VALUES = 150_000  # in one document
 MOST_TEXT = 3 * 1024 * 1024
-"""Of one document, in characters and bytes: an API server takes no object above 3 MiB."""
+"""The most characters in one document: an API server accepts no object above 3 MiB."""
 DEEPEST = 100
 LONGEST_NUMBER = 400
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -27,12 +27,12 @@ _CONTAINERS = {"map": f"{_PREFIX}map", "seq": f"{_PREFIX}seq"}
 
 
 class BadDocument(ValueError):
-    """Text that is no YAML, or more than a manifest can be; the message says where."""
+    """The text is not YAML, or larger than a manifest can be. The message names line and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What one document says, and what that costs: values, and characters of text."""
+    """One document: its content, the number of values in it, and the number of characters."""
 
     content: Any
     values: int = 1
@@ -40,8 +40,8 @@ class Document:
 
 
 @dataclass(slots=True)
-class _Open:
-    """A list or mapping that is being filled; `values` and `text` are what it holds so far."""
+class _OpenNode:
+    """A list or mapping whose end has not come yet. `values` and `text` are the size of its content so far."""
 
     value: Any
     anchor: str | None
@@ -53,8 +53,8 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A value with what it costs wherever an alias repeats it."""
+class _Node:
+    """A complete value, and its size, which counts again for each alias of it."""
 
     value: Any
     values: int
@@ -62,8 +62,11 @@ class _Made:
     tag: str = ""
 
 
-class _Metered:
-    """A stream that gives no more bytes for one event than a document may have."""
+class _LimitedStream:
+    """A stream that raises BadDocument if the parser reads too many bytes for one event.
+
+    Without it a single endless value would fill the memory inside the parser, before this module sees an event.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -78,12 +81,12 @@ class _Metered:
 
 
 def documents(stream: IO[bytes]) -> Iterator[Document]:
-    """The documents of a stream that hold something, one after the other. Raises BadDocument."""
-    metered = _Metered(stream)
+    """The documents of a stream, one after the other, without the empty ones. Raises BadDocument."""
+    limited = _LimitedStream(stream)
     try:
         builder = _Builder()
-        for event in yaml.parse(metered, Loader=_LOADER):
-            metered.since = 0
+        for event in yaml.parse(limited, Loader=_LOADER):
+            limited.since = 0
             if isinstance(event, yaml.DocumentStartEvent):
                 builder = _Builder()
             elif isinstance(event, yaml.DocumentEndEvent):
@@ -103,17 +106,17 @@ def _place(mark: Any) -> str:
 
 
 class _Builder:
-    """One document, from its events."""
+    """Builds one document from the parser's events."""
 
     def __init__(self) -> None:
         self.result: Document | None = None
-        self._open: list[_Open] = []
-        self._anchors: dict[str, _Made] = {}
+        self._open: list[_OpenNode] = []
+        self._anchors: dict[str, _Node] = {}
         self._values = 0
         self._text = 0
 
     def take(self, event: Any) -> None:
-        """The next event."""
+        """Handle the next event. Raises BadDocument."""
         match event:
             case yaml.ScalarEvent():
                 self._put(self._scalar(event), event)
@@ -130,12 +133,12 @@ class _Builder:
                 done = self._open.pop()
                 if isinstance(done.value, dict):
                     done.value = _with_merged(done)
-                made = _Made(done.value, done.values, done.text)
+                node = _Node(done.value, done.values, done.text)
                 if done.anchor:
-                    self._anchors[done.anchor] = made
-                self._put(made, event, counted=True)
+                    self._anchors[done.anchor] = node
+                self._put(node, event, counted=True)
             case _:
-                pass  # where the stream begins and ends
+                pass  # start and end of the stream
 
     def _begin(self, value: Any, event: Any, usual: str) -> None:
         if event.tag not in (None, "!", usual):
@@ -145,7 +148,7 @@ class _Builder:
         self._count(1, 0, event)
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._open.append(_Open(value, event.anchor))
+        self._open.append(_OpenNode(value, event.anchor))
 
     def _count(self, values: int, text: int, event: Any) -> None:
         self._values += values
@@ -155,7 +158,7 @@ class _Builder:
         if self._text > MOST_TEXT:
             raise _bad(event, f"a document of more than {MOST_TEXT:,} characters (aliases count)")
 
-    def _scalar(self, event: Any) -> _Made:
+    def _scalar(self, event: Any) -> _Node:
         tag = event.tag
         if tag in (None, "!"):
             plain = event.implicit[0] and len(event.value) <= LONGEST_NUMBER
@@ -164,33 +167,33 @@ class _Builder:
             value = _value(tag, event.value)
         except (ValueError, KeyError, OverflowError) as error:
             raise _bad(event, f"{event.value[:40]!a} is no {str(tag)[:60]!a}") from error
-        made = _Made(value, 1, len(event.value), tag)
+        node = _Node(value, 1, len(event.value), tag)
         if event.anchor:
-            self._anchors[event.anchor] = made
-        return made
+            self._anchors[event.anchor] = node
+        return node
 
-    def _put(self, made: _Made, event: Any, *, counted: bool = False) -> None:
-        """A value at the place where it stands."""
+    def _put(self, node: _Node, event: Any, *, counted: bool = False) -> None:
+        """Add a value to the open list or mapping; without one it is the document's content."""
         if not counted:
-            self._count(made.values, made.text, event)
+            self._count(node.values, node.text, event)
         if not self._open:
-            if made.value is not None:
-                self.result = Document(made.value, made.values, made.text)
+            if node.value is not None:
+                self.result = Document(node.value, node.values, node.text)
             return
         into = self._open[-1]
-        into.values += made.values
-        into.text += made.text
+        into.values += node.values
+        into.text += node.text
         if isinstance(into.value, list):
-            into.value.append(made.value)
+            into.value.append(node.value)
         elif not into.has_key:
-            into.key, into.has_key = (_MERGE_KEY if made.tag == _MERGE else made.value), True
+            into.key, into.has_key = (_MERGE_KEY if node.tag == _MERGE else node.value), True
             _hashable(into.key, event)
         else:
             into.has_key = False
             if into.key is _MERGE_KEY:
-                into.merged += _mappings(made.value, event)
+                into.merged += _mappings(node.value, event)
             else:
-                into.value[into.key] = made.value
+                into.value[into.key] = node.value
 
 
 _RESOLVER: Any = Resolver()
@@ -199,7 +202,7 @@ _MERGE_KEY = object()
 
 
 def _value(tag: str, text: str) -> Any:
-    """A scalar as Python has it. Raises ValueError, KeyError, OverflowError."""
+    """The Python value of a scalar. Raises ValueError, KeyError or OverflowError if the text does not fit its tag."""
     if tag in _TEXT:
         return text
     if len(text) > LONGEST_NUMBER:
@@ -218,8 +221,11 @@ def _value(tag: str, text: str) -> Any:
             raise ValueError(tag)
 
 
-def _with_merged(done: _Open) -> dict[Any, Any]:
-    """What `<<` brings counts less than what the mapping says itself, and of several the first counts most."""
+def _with_merged(done: _OpenNode) -> dict[Any, Any]:
+    """The mapping with the content of its merge keys (`<<`).
+
+    The mapping's own keys win over merged ones. Of several merged mappings the first one wins.
+    """
     if not done.merged:
         found: dict[Any, Any] = done.value
         return found

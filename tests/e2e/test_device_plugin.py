@@ -45,7 +45,7 @@ def test_a_vendors_device_plugin_is_named_and_pods_still_get_their_devices(
         "exec", "--namespace", NAMESPACE, pod["metadata"]["name"], "--", "dra-driver", "devices"
     )
     assert shown.splitlines()[-1] == (
-        f"device plugin on this node: {OFFERED}, the same devices may be given out twice; see docs/nodes.md"
+        f"device plugin on this node: {OFFERED}, the same device may be given to two pods; see docs/nodes.md"
     )
     story.claim("mine", request())
     story.pod("worker", "mine")

@@ -17,7 +17,7 @@ from dra_driver.testing.builders import A_POOL, a_ref
 
 UNTOUCHED = [
     "not touched: DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
-    "not touched: the kubelet's own state, and the slices of other nodes and other drivers",
+    "not touched: the kubelet's own state, and the ResourceSlices of other nodes and other drivers",
 ]
 
 

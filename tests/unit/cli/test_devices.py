@@ -95,7 +95,7 @@ def test_what_is_held_is_named_with_its_reason(
     assert "default/mine (held)" in lines[2]
     assert lines[3:] == [
         (
-            "claim default/mine (uid uid-mine) is needed no more since 2027-01-15T08:00:00Z, and its devices are held: "
+            "claim default/mine (uid uid-mine) ended at 2027-01-15T08:00:00Z, and its devices are held: "
             f"{held.reason}"
         )
     ]
@@ -160,7 +160,7 @@ def test_device_plugins_of_the_node_are_named(
     arguments += ["--pod-resources-socket", str(kubelet.pod_resources_socket)]
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [
-        "device plugin on this node: gpu.intel.com/xe (2), the same devices may be given out twice; see docs/nodes.md",
+        "device plugin on this node: gpu.intel.com/xe (2), the same device may be given to two pods; see docs/nodes.md",
         "device plugin on this node: nvidia.com/gpu (1), of another vendor",
     ]
     assert main([*arguments, "--json"]) == 0
@@ -247,7 +247,7 @@ def test_without_a_backend_there_are_no_devices_and_the_way_to_some_is_told(
     state = ("--state-dir", str(tmp_path / "state"))
     assert main(["devices", "--node-name", "node-1", *state]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("no devices found; the driver publishes an empty slice")
+    assert first.startswith("no devices found; the driver publishes an empty ResourceSlice")
     assert second == (
         "this release knows no hardware by itself; name a backend with --backend (installed: simulated; `simulated` invents devices)"
     )

@@ -201,7 +201,7 @@ def test_what_nobody_foresaw_says_nothing_about_devices(
     assert ask(tmp_path, "claim/fits", "-o", output) == 2
     captured = capsys.readouterr()
     assert "OverflowError: timestamp too large" in captured.err
-    assert "dra-driver: this is a fault of dra-driver itself (OverflowError)" in captured.err
+    assert "dra-driver: this is a bug in dra-driver (OverflowError)" in captured.err
     assert ("Traceback" in captured.out, bool(captured.out)) == (False, output == "json")
 
 

@@ -56,7 +56,7 @@ except Permanent as error:
     assert code_ == 0
     assert said == (
         "dra-driver: cannot write to standard output: [Errno 28] No space left on device; "
-        "free some space or write it elsewhere\n"
+        "free some space, or send the output elsewhere\n"
     )
 
 
