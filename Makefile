@@ -23,6 +23,7 @@ check: setup ## format, lint, types, import layers, generated files, spelling, b
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate-protos --check
 	$(BIN)/python hack/generate-docs --check
+	$(BIN)/python hack/generate-rooms-picture --check
 	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md
 	$(BIN)/yamllint -s deviceclasses hack conformance
 	$(BIN)/hadolint Dockerfile
@@ -64,10 +65,11 @@ image: setup ## the image, without a registry
 kind-demo: setup ## a kind cluster with the driver
 	@$(BIN)/python hack/kind-demo
 
-generate: setup ## protobuf modules, tables of the CEL functions (Go) and of docs/reference
+generate: setup ## protobuf modules, tables of the CEL functions (Go), docs/reference and the picture of the rooms
 	$(BIN)/python hack/generate-protos
 	$(BIN)/python hack/generate-cel-tables
 	$(BIN)/python hack/generate-docs
+	$(BIN)/python hack/generate-rooms-picture
 	$(BIN)/python hack/testbed/matrix.py --page
 
 lock: setup ## requirements/*.txt anew, every wheel by hash

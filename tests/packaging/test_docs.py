@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = (
     *("index", "why", "try-it", "deviceclasses", "node-admins"),
     *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
+    "architecture",
 )
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
@@ -94,6 +95,22 @@ def test_commands_name_verbs_and_files_that_exist(path: Path) -> None:
             assert set(words[1:]) <= verbs
         named = [word for word in words if word.startswith(("hack/", "deviceclasses/"))]
         assert [word for word in named if not (ROOT / word).exists()] == []
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_import_contracts() -> None:
+    script = (sys.executable, ROOT / "hack" / "generate-rooms-picture", "--check")
+    assert subprocess.run(script, check=False, timeout=HANGING_SECONDS).returncode == 0
+
+
+def test_the_places_to_add_something_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("## Where do I add …?\n")[2].partition("\n## ")[0]
+    named = re.findall(r"[a-z0-9_/-]+/[a-z0-9_./-]+\w", section)
+    assert len(set(named)) > 25
+    there = [
+        path for path in named if (ROOT / path).exists() or (ROOT / "dra_driver" / path).exists()
+    ]
+    assert [path for path in named if path not in there] == []
 
 
 def driver_commands() -> list[Any]:
