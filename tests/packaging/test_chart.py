@@ -360,7 +360,7 @@ def test_the_page_names_the_rights_of_the_service_account_and_why() -> None:
 def test_the_page_names_values_that_exist() -> None:
     named = {
         name
-        for cell, _ in rows(PAGE, "value", "when")
+        for cell, _ in rows(PAGE, "value", "set it if")
         for name in re.findall(r"`([A-Za-z.]+)`", cell)
     }
     named |= set(re.findall(r"--set ([A-Za-z.]+)=", PAGE))
