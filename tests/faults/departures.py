@@ -111,11 +111,16 @@ def lose_answer(walk: Walk) -> None:
         return
     kubelet = walk.bed.kubelet
     walk.note(f"?{pod.name}")
+    known = kubelet.claims.get(pod.claim.uid)
+    asks = known is None or not known.prepared
     with suppress(KubeletError):
         kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
     kubelet.cgroups.end(pod.uid)  # nothing was started
     info = kubelet.claims.get(pod.claim.uid)
-    if info is not None and info.prepared:
+    if info is None or not info.prepared:
+        return
+    # A kubelet that still has the answer for an older allocation has not asked, and no answer was lost.
+    if asks or walk.bed.is_allocation_of(pod.claim, pod.claim.uid):
         before, info.prepared, info.devices = info.devices, False, ()
         with suppress(KubeletError):
             kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)

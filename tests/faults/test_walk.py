@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dra_driver.model.ids import ClaimUid
-from dra_driver.testing.stage import wait_for
+from dra_driver.testing.stage import DRIVER, wait_for
+from tests.faults.departures import lose_answer
 from tests.faults.still_open import is_named
 from tests.faults.walk import Walk, walk
 from tests.faults.walk_tables import ACTIONS
@@ -27,27 +28,33 @@ def test_every_promise_holds_after_each_step_of_a_walk(seed: int) -> None:
 
 
 @pytest.fixture
-def walked() -> Iterator[Walk]:
-    """A walk whose one pod died before it was prepared; then its CDI file was edited, and the state was lost."""
+def fresh() -> Iterator[Walk]:
+    """A walk that has taken no step yet."""
     with tempfile.TemporaryDirectory(prefix="walk-", dir="/tmp") as root:
         found = Walk(Path(root), 1)
         found.bed.start_registered()
         found.steps.append("by hand")
-        found.bed.arm("step.WriteCdiSpec.after", "die")
-        found.unsettled.add("armed")
-        found.new_and_prepare()
-        found._came_back()
-        (file,) = found.bed.cdi_files()
-        (found.bed.cdi_dir / file).write_text("{}\n")
-        found.tampered.add(file)
-        found._end_process()
-        for path in found.bed.state_files():
-            path.unlink()
-        found.unsettled.add("state")
-        found._start()
-        found._wait_for_sweep()
         yield found
         found.bed.close()
+
+
+@pytest.fixture
+def walked(fresh: Walk) -> Walk:
+    """A walk whose one pod died before it was prepared; then its CDI file was edited, and the state was lost."""
+    fresh.bed.arm("step.WriteCdiSpec.after", "die")
+    fresh.unsettled.add("armed")
+    fresh.new_and_prepare()
+    fresh._came_back()
+    (file,) = fresh.bed.cdi_files()
+    (fresh.bed.cdi_dir / file).write_text("{}\n")
+    fresh.tampered.add(file)
+    fresh._end_process()
+    for path in fresh.bed.state_files():
+        path.unlink()
+    fresh.unsettled.add("state")
+    fresh._start()
+    fresh._wait_for_sweep()
+    return fresh
 
 
 def left_over(walked: Walk, uid: str) -> Violation:
@@ -85,3 +92,18 @@ def test_what_the_driver_said_long_ago_excuses_nothing(walked: Walk) -> None:
     log = walked.bed.log().replace('"timestamp": "20', '"timestamp": "19')
     walked.bed.log_file.write_text(log)
     assert not is_named(walked.bed, left_over(walked, pod.claim.uid))
+
+
+def test_the_answer_for_an_older_allocation_is_no_lost_answer(fresh: Walk) -> None:
+    claim = fresh.bed.new_claim("c1", ["gpu-0"], pod=None)
+    fresh.place(claim, ("gpu-0",))
+    (pod,) = fresh.pods.values()
+    fresh.bed.kubelet.prepare(DRIVER, [claim], pod="default/p1", uid=pod.uid)
+    fresh.bed.kubelet.cgroups.end(pod.uid)
+    fresh.pods.clear()  # it goes, and nobody tells the kubelet
+    fresh.bed.deallocate(claim)
+    fresh.place(claim, ("gpu-7",))
+    lose_answer(fresh)
+    assert [device.device_name for device in fresh.bed.kubelet.claims[claim.uid].devices] == [
+        "gpu-0"
+    ]
