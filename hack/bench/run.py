@@ -2,17 +2,23 @@
 """What does the driver cost? Measures, compares with the targets, and writes docs/performance.md.
 
 python hack/bench/run.py [--only NAME]… [--quick] [--write]
+
+What measures runs, as the driver does, in an environment with the locked libraries of the daemon only: see `installed`.
 """
 
 import argparse
 import importlib
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
-from hack.bench.cost import report
+from hack.bench.cost import installed, report
 from hack.bench.cost.bed import Context
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
 QUESTIONS = {
     "prepare": False,
@@ -38,6 +44,8 @@ def main() -> int:
     )
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
     chosen = parser.parse_args()
+    if not installed.is_this():
+        return _again_with(installed.python())
     names = chosen.only or [
         name for name, needs_cluster in QUESTIONS.items() if not (chosen.quick and needs_cluster)
     ]
@@ -48,6 +56,13 @@ def main() -> int:
     finally:
         context.close()
     return 0
+
+
+def _again_with(interpreter: str) -> int:
+    """The same by another interpreter; answers its exit code."""
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    command = (interpreter, "-m", "hack.bench.run", *sys.argv[1:])
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def _answer(name: str, context: Context, *, write: bool) -> None:

@@ -25,9 +25,9 @@ OF_THE_IMAGE = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 @cache
 def python() -> str:
     """The interpreter of an environment with the driver of this tree."""
-    digest = hashlib.sha256(LOCKED.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "dra-driver" / "bench" / digest
+    if is_this():
+        return sys.executable
+    folder = _folder()
     interpreter = folder / "bin" / "python"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -39,6 +39,17 @@ def python() -> str:
         wheel = next(Path(made).glob("*.whl"))
         _pip(interpreter, "--no-index", "--no-deps", "--force-reinstall", str(wheel))
     return str(interpreter)
+
+
+def is_this() -> bool:
+    """Whether this process runs in that environment, which was made complete before it."""
+    return Path(sys.prefix) == _folder()
+
+
+def _folder() -> Path:
+    digest = hashlib.sha256(LOCKED.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "dra-driver" / "bench" / digest
 
 
 def environment() -> dict[str, str]:
