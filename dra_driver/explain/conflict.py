@@ -14,7 +14,7 @@ import msgspec
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import shown
 from dra_driver.cel.reasons.similar import likely, question
-from dra_driver.explain.asked import asked_of, with_devices
+from dra_driver.explain.claim_request import requests_in, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 
@@ -22,7 +22,7 @@ Fits = Callable[[Sequence[ResourceClaim]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClaimPart:
     """One request or one constraint of one of the claims."""
 
     claim: int
@@ -30,36 +30,39 @@ class Part:
     index: int
 
 
-def parts_of(claims: Sequence[ResourceClaim]) -> list[Part]:
+def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
     """What can be left out; constraints last, so that they are left out last."""
-    found: list[Part] = []
+    found: list[ClaimPart] = []
     for number, claim in enumerate(claims):
         devices = claim.spec.devices
-        found += (Part(number, "request", index) for index in range(len(devices.requests or ())))
         found += (
-            Part(number, "constraint", index) for index in range(len(devices.constraints or ()))
+            ClaimPart(number, "request", index) for index in range(len(devices.requests or ()))
+        )
+        found += (
+            ClaimPart(number, "constraint", index)
+            for index in range(len(devices.constraints or ()))
         )
     return found
 
 
-def without(claims: Sequence[ResourceClaim], parts: Sequence[Part]) -> list[ResourceClaim]:
+def without(claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart]) -> list[ResourceClaim]:
     """The claims without these parts; constraints lose the requests that are gone."""
     left_out = set(parts)
     return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
 
 
-def _reduced(number: int, claim: ResourceClaim, left_out: set[Part]) -> ResourceClaim:
+def _reduced(number: int, claim: ResourceClaim, left_out: set[ClaimPart]) -> ResourceClaim:
     devices = claim.spec.devices
     requests = [
         request
         for index, request in enumerate(devices.requests or ())
-        if Part(number, "request", index) not in left_out
+        if ClaimPart(number, "request", index) not in left_out
     ]
     names = {request.name for request in requests}
     constraints = [
         reduced
         for index, constraint in enumerate(devices.constraints or ())
-        if Part(number, "constraint", index) not in left_out
+        if ClaimPart(number, "constraint", index) not in left_out
         and (reduced := _concerning(constraint, names)) is not None
     ]
     return with_devices(
@@ -74,9 +77,9 @@ def _concerning(constraint: DeviceConstraint, names: set[str]) -> DeviceConstrai
     return msgspec.structs.replace(constraint, requests=kept) if kept else None
 
 
-def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[Part]:
+def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
     """The smallest set of parts that does not fit, given that the claims do not."""
-    left_out: list[Part] = []
+    left_out: list[ClaimPart] = []
     parts = parts_of(claims)
     for part in parts:
         if not fits(without(claims, [*left_out, part])):
@@ -85,7 +88,7 @@ def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[Part]:
 
 
 def told(
-    claims: Sequence[ResourceClaim], parts: Sequence[Part], devices: Sequence[SliceDevice]
+    claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart], devices: Sequence[SliceDevice]
 ) -> ConstraintConflict:
     """The conflict in words; `devices` are those that would do one by one."""
     several = len(claims) > 1
@@ -96,7 +99,7 @@ def told(
         prefix = f"claim {claim.metadata.name}, " if several else ""
         if part.kind == "request":
             request = (claim.spec.devices.requests or [])[part.index]
-            wants = [str(asked) for asked in asked_of(claim) if asked.indices[0] == part.index]
+            wants = [str(asked) for asked in requests_in(claim) if asked.indices[0] == part.index]
             words.append(f"{prefix}request {request.name} ({' or '.join(wants)})")
         else:
             constraint = (claim.spec.devices.constraints or [])[part.index]

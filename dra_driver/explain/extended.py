@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from dra_driver.explain.facts import extended_resources
 from dra_driver.explain.facts.claim_state import full_name
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach
-from dra_driver.explain.subject.subject import Wanted
+from dra_driver.explain.subject.subject import WantedClaim
 from dra_driver.explain.verdict import Verdict
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -17,7 +17,7 @@ from dra_driver.model.gates import ALLOCATION
 class Extended:
     """Those that devices have to provide on some node."""
 
-    def __init__(self, pod: Pod | None, fleet: Fleet, reach: Reach) -> None:
+    def __init__(self, pod: Pod | None, fleet: Fleet, reach: DeviceNodes) -> None:
         self._pod = pod
         self._nodes = tuple(reach.nodes.values())
         self._classes = extended_resources.classes_by_resource(fleet.state.device_classes)
@@ -42,7 +42,7 @@ class Extended:
         """Those that nodes need not offer themselves, or that are refused already."""
         return frozenset((*self._resources, *self._refused))
 
-    def wanted(self) -> Iterator[Wanted]:
+    def wanted(self) -> Iterator[WantedClaim]:
         """The claim for all of them, if any node needs one."""
         resources = self._resources
         if self._nodes:  # where every node offers a resource itself, no device has to
@@ -52,7 +52,7 @@ class Extended:
             claim = extended_resources.claim_for(self._pod, resources, self._classes)
             origin = f"extended resources {', '.join((*resources, *self._refused))}"
             made = claim if resources else None
-            yield Wanted(full_name(claim), made, origin, verdicts=self.refused)
+            yield WantedClaim(full_name(claim), made, origin, verdicts=self.refused)
 
     def offered(self, node: Node) -> tuple[str, ...]:
         """What the node lacks of them."""

@@ -20,7 +20,7 @@ from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_filters import PodFilters
 from dra_driver.explain.outcome import NodeGroup
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.trial import Alike, Alikeness, Answer, ask
+from dra_driver.explain.trial import EquivalentNodes, NodeEquivalence, TrialResult, ask
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     CapacityConsumed,
@@ -74,13 +74,13 @@ class Asking(Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
+class TriedNodes:
     """Nodes that are alike, what was asked of them, and the answer."""
 
-    alike: Alike
+    alike: EquivalentNodes
     claims: list[ResourceClaim]
     elsewhere: tuple[Verdict, ...]
-    answer: Answer
+    answer: TrialResult
     filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]]
 
     reasons: tuple[Verdict, ...] | None = None
@@ -102,7 +102,7 @@ class NodesExplained:
     """All nodes that are looked at."""
 
     def __init__(
-        self, fleet: Fleet, alikeness: Alikeness, filters: PodFilters | None, asking: Asking
+        self, fleet: Fleet, alikeness: NodeEquivalence, filters: PodFilters | None, asking: Asking
     ) -> None:
         self._fleet = fleet
         self._asking = asking
@@ -118,16 +118,16 @@ class NodesExplained:
         """Whether nobody waits any more."""
         return self._asking.cancelled()
 
-    def devices_on(self, asked: Asked, node: Node) -> Sequence[SliceDevice]:
+    def devices_on(self, asked: TriedNodes, node: Node) -> Sequence[SliceDevice]:
         """The devices that a node can use."""
         if node is asked.alike.example:
             return asked.alike.devices
         return self._alikeness.devices_on(node)
 
-    def _ask(self, alike: Alike) -> Asked:
+    def _ask(self, alike: EquivalentNodes) -> TriedNodes:
         node = alike.example
         claims = self._asking.claims_on(node)
-        answer = Answer(results=())
+        answer = TrialResult(results=())
         if claims:
             answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
         filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]] = {}
@@ -137,7 +137,7 @@ class NodesExplained:
             known, nodes = filtered.get(key, (reasons, []))
             nodes.append(one)
             filtered[key] = (_of_both(known, reasons), nodes)
-        return Asked(alike, claims, self._asking.elsewhere(node), answer, filtered)
+        return TriedNodes(alike, claims, self._asking.elsewhere(node), answer, filtered)
 
     @property
     def some_fit(self) -> bool:
@@ -171,7 +171,7 @@ class NodesExplained:
         return any(one.answer.cancelled for one in self.asked)
 
     @property
-    def stopping(self) -> list[Asked]:
+    def stopping(self) -> list[TriedNodes]:
         """Where the scheduler meets an error that stops the pod on all nodes."""
         return [one for one in self.asked if one.answer.fatal and one.takes_the_pod]
 
@@ -186,7 +186,7 @@ class NodesExplained:
         """The error that stops the pod everywhere because an object is none that an API server would take."""
         return next((one.answer.error for one in self.stopping if self._is_malformed(one)), "")
 
-    def _is_malformed(self, asked: Asked) -> bool:
+    def _is_malformed(self, asked: TriedNodes) -> bool:
         told = self.in_the_way(asked)
         return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in told)
 
@@ -214,7 +214,7 @@ class NodesExplained:
         return tuple(sorted(found.values(), key=_first_what_fits))
 
     def _by_devices(
-        self, asked: Asked, nodes: Sequence[Node]
+        self, asked: TriedNodes, nodes: Sequence[Node]
     ) -> dict[tuple[Verdict, ...], list[str]]:
         """The names of nodes by why the devices do not fit there."""
         found: dict[tuple[Verdict, ...], list[str]] = {}
@@ -222,7 +222,7 @@ class NodesExplained:
             found.setdefault(self._on(asked, node), []).append(node.metadata.name)
         return found
 
-    def _on(self, asked: Asked, node: Node) -> tuple[Verdict, ...]:
+    def _on(self, asked: TriedNodes, node: Node) -> tuple[Verdict, ...]:
         """Why the devices do not fit on one node: of nodes that are alike each has other claims on its devices."""
         common = self.in_the_way(asked)
         if node is asked.alike.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
@@ -234,21 +234,21 @@ class NodesExplained:
             asked.places[place] = tuple(dict.fromkeys((*asked.elsewhere, *found))) or common
         return asked.places[place]
 
-    def in_the_way(self, asked: Asked) -> tuple[Verdict, ...]:
+    def in_the_way(self, asked: TriedNodes) -> tuple[Verdict, ...]:
         """Why the devices do not fit on the example of nodes that are alike."""
         if asked.reasons is None:
             asked.reasons = () if asked.fits else tuple(dict.fromkeys(self._devices(asked)))
         return asked.reasons
 
-    def _placement_on(self, asked: Asked, node: Node) -> tuple[ChosenDevice, ...]:
+    def _placement_on(self, asked: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
         """Nodes that are alike have devices of other names: the allocator is asked again for the one that is shown."""
         if node is asked.alike.example or not asked.claims:
             return placement(asked)
         claims = self._asking.claims_on(node)
         answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
-        return placement(Asked(asked.alike, claims, (), answer, {}))
+        return placement(TriedNodes(asked.alike, claims, (), answer, {}))
 
-    def _devices(self, asked: Asked) -> Iterator[Verdict]:
+    def _devices(self, asked: TriedNodes) -> Iterator[Verdict]:
         yield from asked.elsewhere
         if asked.answer.fits:
             return
@@ -261,10 +261,10 @@ class NodesExplained:
         requests = self._asking.requests_of(asked.claims)
         found = _counting(asked, requests, asked.alike.devices)
         if not found and asked.answer.error and asked.answer.failure is not ConstraintBroken:
-            found = [told_of(asked.answer)]
+            found = [meaning_of(asked.answer)]
         yield from found or [self._conflict(asked, requests)]
 
-    def _conflict(self, asked: Asked, requests: Sequence[RequestExplained]) -> Verdict:
+    def _conflict(self, asked: TriedNodes, requests: Sequence[RequestExplained]) -> Verdict:
         """Every request alone has enough devices on the node: what keeps them from being had together?"""
         parts = conflict.parts_of(asked.claims)
         self._conflicts += 1
@@ -277,16 +277,16 @@ class NodesExplained:
         ]
         return conflict.told(asked.claims, parts, usable)
 
-    def fits(self, asked: Asked, claims: Sequence[ResourceClaim]) -> bool:
+    def fits(self, asked: TriedNodes, claims: Sequence[ResourceClaim]) -> bool:
         """Whether these claims would fit on such a node."""
         return self.answer(asked, claims).fits
 
-    def answer(self, asked: Asked, claims: Sequence[ResourceClaim]) -> Answer:
+    def answer(self, asked: TriedNodes, claims: Sequence[ResourceClaim]) -> TrialResult:
         """The scheduler's answer for these claims on such a node."""
         return ask(self._fleet.allocator, asked.alike.example, claims, self._asking.cancelled)
 
 
-def placement(asked: Asked) -> tuple[ChosenDevice, ...]:
+def placement(asked: TriedNodes) -> tuple[ChosenDevice, ...]:
     """The devices of an answer."""
     return tuple(
         ChosenDevice(full_name(claim), one.request, one.driver, one.pool, one.device)
@@ -296,7 +296,7 @@ def placement(asked: Asked) -> tuple[ChosenDevice, ...]:
 
 
 def _counting(
-    asked: Asked, requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
+    asked: TriedNodes, requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
 ) -> list[Verdict]:
     """What counting says against a node; devices that do not match are no reason for an error."""
     found = _alone(requests, devices)
@@ -355,7 +355,7 @@ def _all(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:
         )
 
 
-def told_of(answer: Answer) -> Verdict:
+def meaning_of(answer: TrialResult) -> Verdict:
     """What an error of the allocator means, where no request and no device accounts for it."""
     if answer.too_many:
         return TooManyDevices(answer.too_many)

@@ -39,9 +39,9 @@ from dra_driver.cel.reasons.conditions import FailingPart, FalsePart
 from dra_driver.cel.reasons.paths import Path, value_at
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.reasons.similar import meant, question
-from dra_driver.explain.asked import Asked
+from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach, described
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -67,7 +67,7 @@ _EFFECTIVE = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class RequestSelector:
     """A selector with where it stands: source is "class NAME" or "request"."""
 
     source: str
@@ -83,12 +83,12 @@ class Judgement:
     """
 
     verdicts: tuple[Verdict, ...] = ()
-    parts: tuple[tuple[Chosen, FalsePart], ...] = ()
-    failing: tuple[tuple[Chosen, FailingPart], ...] = ()
+    parts: tuple[tuple[RequestSelector, FalsePart], ...] = ()
+    failing: tuple[tuple[RequestSelector, FailingPart], ...] = ()
 
 
 @dataclass(slots=True)
-class Group:
+class ReasonGroup:
     """Devices with the same first reason (None: nothing speaks against them)."""
 
     reason: Verdict | None
@@ -98,11 +98,11 @@ class Group:
 class RequestExplained:
     """One request before all devices. `problems` are reasons that need no device."""
 
-    def __init__(self, fleet: Fleet, asked: Asked, reach: Reach) -> None:
+    def __init__(self, fleet: Fleet, asked: ClaimRequest, reach: DeviceNodes) -> None:
         self.asked = asked
         self._fleet = fleet
         self._reach = reach
-        self.selectors: list[Chosen] = []
+        self.selectors: list[RequestSelector] = []
         self.problems: tuple[Verdict, ...] = tuple(self._static_problems())
         self._paths = self._all_paths()
         self._judged: dict[bytes, Judgement] = {}
@@ -142,7 +142,7 @@ class RequestExplained:
 
     def _compile(self, source: str, index: int, expression: str) -> Iterator[Verdict]:
         try:
-            self.selectors.append(Chosen(source, index, self._fleet.explained(expression)))
+            self.selectors.append(RequestSelector(source, index, self._fleet.explained(expression)))
         except BadExpression as error:
             yield CompileError(source, index, error.message, error.hint)
 
@@ -201,7 +201,7 @@ class RequestExplained:
         """Those of the drivers that are meant; all, where there is none of them."""
         return [one for one in devices if not self.foreign(one)] or devices
 
-    def relaxed(self, device: SliceDevice) -> tuple[tuple[Chosen, FalsePart], ...]:
+    def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalsePart], ...]:
         """The false conditions again, each with the nearest one that the device meets."""
         return self._judge(device, relax=True).parts
 
@@ -226,8 +226,8 @@ class RequestExplained:
 
     def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
         verdicts: list[Verdict] = []
-        parts: list[tuple[Chosen, FalsePart]] = []
-        failing: list[tuple[Chosen, FailingPart]] = []
+        parts: list[tuple[RequestSelector, FalsePart]] = []
+        failing: list[tuple[RequestSelector, FailingPart]] = []
         for selector in self.selectors:
             seen = (device.id.driver, device.device, device.value)
             try:
@@ -257,7 +257,7 @@ class RequestExplained:
             yield unusable
             return
         if self._reach.nodes and self._reach.of(device) == frozenset():
-            yield NodeNotSelected(described(device))
+            yield NodeNotSelected(where_usable(device))
         yield from self._features(device)
         holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self.asked.admin_access:
@@ -361,7 +361,7 @@ class RequestExplained:
 
 
 def _error(
-    selector: Chosen, failing: FailingPart, device: SliceDevice, error: EvaluationError
+    selector: RequestSelector, failing: FailingPart, device: SliceDevice, error: EvaluationError
 ) -> SelectorError:
     told = f"{device.id} {failing.lacks}" if failing.lacks else f"on {device.id}"
     near = "; ".join(question(name) for _, name in failing.typos[:1])
@@ -369,13 +369,13 @@ def _error(
     return SelectorError(selector.source, selector.index, failing.part, str(error), hint)
 
 
-def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[Group]:
+def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[ReasonGroup]:
     """The devices by their first reason, the largest group first; those that can be had before all."""
-    groups: dict[Verdict | None, Group] = {}
+    groups: dict[Verdict | None, ReasonGroup] = {}
     for device in devices:
         first = request.first(device)
         group = groups.get(first)
         if group is None:
-            group = groups[first] = Group(first)
+            group = groups[first] = ReasonGroup(first)
         group.devices.append(device)
     return sorted(groups.values(), key=lambda one: (one.reason is not None, -len(one.devices)))

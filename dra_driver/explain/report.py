@@ -12,7 +12,8 @@ from functools import cached_property
 import msgspec
 
 from dra_driver.allocator.search import MAX_RESULTS
-from dra_driver.explain.asked import Asked, asked_of
+from dra_driver.explain.all_pods import no_pods, one_of, together
+from dra_driver.explain.claim_request import ClaimRequest, requests_in
 from dra_driver.explain.extended import Extended
 from dra_driver.explain.facts import extended_resources
 from dra_driver.explain.facts.claim_state import (
@@ -24,18 +25,17 @@ from dra_driver.explain.facts.claim_state import (
     not_owned,
     unusable,
 )
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_filters import PodFilters
-from dra_driver.explain.facts.reach import Reach
 from dra_driver.explain.facts.readable import readable
-from dra_driver.explain.gaps import about_devices, about_pods
 from dra_driver.explain.nodes import MALFORMED, NodesExplained
+from dra_driver.explain.not_read import about_devices, about_pods
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.remedy import NO_NODES
 from dra_driver.explain.replicas import Placed, daemon_nodes, fill, names, shares_a_claim
 from dra_driver.explain.requests import RequestsExplained
-from dra_driver.explain.several import no_pods, one_of, together
 from dra_driver.explain.subject.subject import (
     ClaimSubject,
     ManifestSubject,
@@ -43,13 +43,13 @@ from dra_driver.explain.subject.subject import (
     Resolved,
     Subject,
     TemplateSubject,
-    Wanted,
+    WantedClaim,
     after,
     node_named,
     resolve,
 )
 from dra_driver.explain.summary import can_still_come, summary
-from dra_driver.explain.trial import Alikeness
+from dra_driver.explain.trial import NodeEquivalence
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
     ConstraintConflict,
@@ -147,7 +147,7 @@ class _Explanation:
         self._cancelled = cancelled
         self._node = node
         nodes = [node_named(resolved.state, node)] if node else resolved.state.nodes
-        self._reach = Reach(nodes)
+        self._reach = DeviceNodes(nodes)
         self._extended = Extended(self._pod, self.fleet, self._reach)
         self._wanted = (*resolved.wanted, *self._extended.wanted())
         self._claim_verdicts = {one.name: tuple(self._judge_claim(one)) for one in self._wanted}
@@ -156,10 +156,10 @@ class _Explanation:
         self._requests = [
             RequestExplained(self.fleet, asked, self._reach)
             for claim in self._new
-            for asked in asked_of(claim)
+            for asked in requests_in(claim)
         ]
 
-    def _judge_claim(self, wanted: Wanted) -> Iterator[Verdict]:
+    def _judge_claim(self, wanted: WantedClaim) -> Iterator[Verdict]:
         yield from wanted.verdicts
         claim = wanted.claim
         if claim is None:
@@ -174,7 +174,7 @@ class _Explanation:
         if not self.fleet.is_on(ALLOCATION):
             yield _NO_ALLOCATION
         yield from _without_kind(claim)
-        requests = list(asked_of(claim))
+        requests = list(requests_in(claim))
         least = sum(min(counts) for counts in _counts(requests).values())
         if least > MAX_RESULTS:
             yield TooManyDevices(least)
@@ -245,7 +245,7 @@ class _Explanation:
         """What is the matter on each node."""
         pods = self._resolved.state.pods
         filters = self.filters(self._pod, pods) if self._pod else None
-        alikeness = Alikeness(self.fleet, self._reach, self._requests)
+        alikeness = NodeEquivalence(self.fleet, self._reach, self._requests)
         return NodesExplained(self.fleet, alikeness, filters, self)
 
     def filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
@@ -293,7 +293,7 @@ class _Explanation:
 
     def requests_of(self, claims: Sequence[ResourceClaim]) -> list[RequestExplained]:
         """The requests of these claims, explained; those of a claim for a node by their names."""
-        names = {(full_name(claim), asked.name) for claim in claims for asked in asked_of(claim)}
+        names = {(full_name(claim), asked.name) for claim in claims for asked in requests_in(claim)}
         return [
             one for one in self._requests if (full_name(one.asked.claim), one.asked.name) in names
         ]
@@ -302,7 +302,7 @@ class _Explanation:
         """Whether nobody waits for the answer any more."""
         return self._cancelled()
 
-    def _claim(self, wanted: Wanted, requests: RequestsExplained) -> ClaimReport:
+    def _claim(self, wanted: WantedClaim, requests: RequestsExplained) -> ClaimReport:
         claim = wanted.claim
         return ClaimReport(
             name=wanted.name,
@@ -408,7 +408,7 @@ def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
             )
 
 
-def _counts(requests: Sequence[Asked]) -> dict[int, list[int]]:
+def _counts(requests: Sequence[ClaimRequest]) -> dict[int, list[int]]:
     """How many devices the alternatives of each request take at least."""
     counts: dict[int, list[int]] = {}
     for asked in requests:

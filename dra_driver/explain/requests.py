@@ -9,8 +9,14 @@ import msgspec
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.explain import conflict
-from dra_driver.explain.asked import alone
-from dra_driver.explain.change import (
+from dra_driver.explain.claim_request import claim_with_only
+from dra_driver.explain.combined_changes import together
+from dra_driver.explain.facts.claim_state import full_name
+from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.nodes import NodesExplained, TriedNodes, meaning_of
+from dra_driver.explain.outcome import Change, DeviceGroup, NearestMiss, RequestReport
+from dra_driver.explain.proposals import (
     Miss,
     Proposal,
     fewer,
@@ -19,15 +25,9 @@ from dra_driver.explain.change import (
     nearest,
     other_class,
 )
-from dra_driver.explain.facts.claim_state import full_name
-from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach, described
-from dra_driver.explain.nodes import Asked, NodesExplained, told_of
-from dra_driver.explain.outcome import Change, DeviceGroup, NearestMiss, RequestReport
-from dra_driver.explain.reasons import Group, RequestExplained, grouped
+from dra_driver.explain.reasons import ReasonGroup, RequestExplained, grouped
 from dra_driver.explain.selectors import never
-from dra_driver.explain.together import together
-from dra_driver.explain.trial import Answer, ask
+from dra_driver.explain.trial import TrialResult, ask
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     ClassMissing,
@@ -53,7 +53,7 @@ class RequestsExplained:
     def __init__(
         self,
         fleet: Fleet,
-        reach: Reach,
+        reach: DeviceNodes,
         requests: Sequence[RequestExplained],
         nodes: NodesExplained,
     ) -> None:
@@ -98,7 +98,9 @@ class RequestsExplained:
             self._misses[key] = nearest(request, self._devices)
         return self._misses[key]
 
-    def _as_a_whole(self, request: RequestExplained, groups: Sequence[Group]) -> Iterator[Verdict]:
+    def _as_a_whole(
+        self, request: RequestExplained, groups: Sequence[ReasonGroup]
+    ) -> Iterator[Verdict]:
         if not self._fleet.devices:
             if not self._fleet.state.gaps("resourceslices"):
                 yield NoDevices()
@@ -128,17 +130,19 @@ class RequestsExplained:
         firsts = (request.first(device) for device in devices)
         return next((one for one in firsts if isinstance(one, SelectorError)), None)
 
-    def _too_few(self, request: RequestExplained, groups: Sequence[Group]) -> Iterator[Verdict]:
+    def _too_few(
+        self, request: RequestExplained, groups: Sequence[ReasonGroup]
+    ) -> Iterator[Verdict]:
         """Some devices would do: are there enough of them on one node?"""
-        single = alone(request.asked)
-        stopped: Answer | None = None
+        single = claim_with_only(request.asked)
+        stopped: TrialResult | None = None
         for asked in self._nodes.asked:
             answer = self._nodes.answer(asked, [single])
             if answer.fits:
                 return
             stopped = answer if answer.fatal and asked.takes_the_pod else stopped
         if stopped is not None:
-            yield told_of(stopped)
+            yield meaning_of(stopped)
         elif not self._nodes.asked:
             return
         elif request.asked.all_devices:
@@ -215,7 +219,7 @@ class RequestsExplained:
         claims = {full_name(one.asked.claim): one.asked.claim for one in self._requests}
         for claim in claims.values():
             for index, constraint in enumerate(claim.spec.devices.constraints or ()):
-                part = conflict.Part(0, "constraint", index)
+                part = conflict.ClaimPart(0, "constraint", index)
                 text = conflict.constraint_text(constraint)
                 near = conflict.near_attribute(constraint, self._devices)
                 if near:
@@ -226,7 +230,10 @@ class RequestsExplained:
                 )
 
     def _tried(
-        self, changed: Mapping[str, ResourceClaim], ended: Sequence[str], first: Asked | None = None
+        self,
+        changed: Mapping[str, ResourceClaim],
+        ended: Sequence[str],
+        first: TriedNodes | None = None,
     ) -> str:
         """A node where everything fits with the change; "" if there is none. `first` are the nodes to look at first."""
         allocator = self._fleet.allocator
@@ -246,7 +253,7 @@ class RequestsExplained:
                 where = where or node.metadata.name
         return where
 
-    def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[Asked, Node]]:
+    def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[TriedNodes, Node]]:
         """Nodes that can use a device of one of these claims; of nodes that are alike only these few."""
         for asked in self._nodes.asked:
             for node in asked.alike.nodes:
@@ -260,7 +267,7 @@ class RequestsExplained:
 
 def _nearest(miss: Miss) -> NearestMiss:
     return NearestMiss(
-        device=str(miss.device.id), node=described(miss.device), reasons=_all_missed(miss)
+        device=str(miss.device.id), node=where_usable(miss.device), reasons=_all_missed(miss)
     )
 
 
@@ -283,7 +290,7 @@ def _only(claim: ResourceClaim, request: RequestExplained) -> ResourceClaim:
     return msgspec.structs.replace(claim, spec=spec)
 
 
-def _why_not_all(groups: Sequence[Group]) -> str:
+def _why_not_all(groups: Sequence[ReasonGroup]) -> str:
     others = [one for one in groups if one.reason and not isinstance(one.reason, SelectorFalse)]
     matching = sum(len(one.devices) for one in groups if not isinstance(one.reason, SelectorFalse))
     if others:
@@ -294,7 +301,7 @@ def _why_not_all(groups: Sequence[Group]) -> str:
     return "all matching devices of a node are asked for, and they cannot be had at once"
 
 
-def _device_group(group: Group) -> DeviceGroup:
+def _device_group(group: ReasonGroup) -> DeviceGroup:
     return DeviceGroup(
         verdict=Fits() if group.reason is None else group.reason,
         count=len(group.devices),

@@ -11,9 +11,9 @@ from dra_driver.cel.reasons.paths import Path, path_of, value_at
 from dra_driver.cel.reasons.selector import conjuncts
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
-from dra_driver.explain.change import Miss
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.reasons import Chosen, RequestExplained
+from dra_driver.explain.proposals import Miss
+from dra_driver.explain.reasons import RequestExplained, RequestSelector
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 
 SHOWN_VALUES = 6
@@ -27,7 +27,7 @@ _Key = tuple[str, int, str]
 class _Blamed:
     """A condition, the devices that it says no to, and what one of them has."""
 
-    chosen: Chosen
+    chosen: RequestSelector
     false: FalsePart
     count: int
 
@@ -75,7 +75,7 @@ def _blamed(request: RequestExplained, devices: Sequence[SliceDevice], miss: Mis
     return found
 
 
-def _key(chosen: Chosen, false: FalsePart) -> _Key:
+def _key(chosen: RequestSelector, false: FalsePart) -> _Key:
     return chosen.source, chosen.index, false.part
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would the scheduler answer on each node? Asked once for all nodes that cannot differ.
+"""What would the scheduler answer on each node? ClaimRequest once for all nodes that cannot differ.
 
 Two nodes get the same answer if their devices are equal in everything that the claims look at: what the selectors see,
 the attributes of constraints, capacity, counters, taints, and whether somebody holds them. Names and serial numbers are
@@ -21,9 +21,9 @@ from dra_driver.allocator.failures import (
 )
 from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.allocator.state import PoolID
-from dra_driver.explain.asked import Asked
+from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
@@ -33,7 +33,7 @@ Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrialResult:
     """`results` where the claims fit; else `error`, or that nobody knows (`cancelled`).
 
     `failure` is the kind of an error that stops the pod on all nodes, `too_many` how many devices a claim asks for that asks
@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Alike:
+class EquivalentNodes:
     """Nodes that get the same answer, and the devices that one of them can use."""
 
     nodes: list[Node]
@@ -75,23 +75,25 @@ def ask(
     node: Node,
     claims: Sequence[ResourceClaim],
     cancelled: Callable[[], bool],
-) -> Answer:
+) -> TrialResult:
     """The scheduler's answer for one node."""
     try:
-        return Answer(allocator.allocate(node, claims, cancelled=cancelled))
+        return TrialResult(allocator.allocate(node, claims, cancelled=cancelled))
     except AllocationCancelled:
-        return Answer(error="the search took too long", cancelled=True)
+        return TrialResult(error="the search took too long", cancelled=True)
     except NodeAllocationError as error:
-        return Answer(error=str(error))
+        return TrialResult(error=str(error))
     except AllocationError as error:
         needed = error.needed if isinstance(error, TooManyAsked) else 0
-        return Answer(error=str(error), failure=type(error), too_many=needed)
+        return TrialResult(error=str(error), failure=type(error), too_many=needed)
 
 
-class Alikeness:
+class NodeEquivalence:
     """Sorts nodes by what the requests can see of them."""
 
-    def __init__(self, fleet: Fleet, reach: Reach, requests: Sequence[RequestExplained]) -> None:
+    def __init__(
+        self, fleet: Fleet, reach: DeviceNodes, requests: Sequence[RequestExplained]
+    ) -> None:
         self._fleet = fleet
         self._reach = reach
         self._requests = requests
@@ -111,9 +113,9 @@ class Alikeness:
             return
         self._shared.setdefault(self._reach.of(device), []).append(device)
 
-    def alike(self, extra: Mapping[str, object]) -> list[Alike]:
+    def alike(self, extra: Mapping[str, object]) -> list[EquivalentNodes]:
         """The nodes in groups; `extra` is what else tells nodes apart, by name."""
-        groups: dict[Signature, Alike] = {}
+        groups: dict[Signature, EquivalentNodes] = {}
         shared = {nodes: self._signature(found) for nodes, found in self._shared.items()}
         for name, node in self._reach.nodes.items():
             mine = [nodes for nodes in shared if nodes is None or name in nodes]
@@ -129,7 +131,7 @@ class Alikeness:
                 devices = [*self._own[name]]
                 for nodes in mine:
                     devices += self._shared[nodes]
-                group = groups[signature] = Alike([], devices)
+                group = groups[signature] = EquivalentNodes([], devices)
             group.nodes.append(node)
         return list(groups.values())
 
@@ -202,7 +204,7 @@ class Alikeness:
         )
 
 
-def _compared(requests: Sequence[Asked]) -> set[str]:
+def _compared(requests: Sequence[ClaimRequest]) -> set[str]:
     """The attributes that constraints compare."""
     found: set[str] = set()
     for asked in requests:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
-from dra_driver.explain.facts.reach import selector_text
+from dra_driver.explain.facts.device_nodes import selector_text
 from dra_driver.explain.verdict import (
     BindingConditionsPending,
     BindingFailed,

@@ -9,7 +9,7 @@ import msgspec
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.errors import Permanent
-from dra_driver.explain.asked import Body, asked_of
+from dra_driver.explain.claim_request import Body, requests_in
 from dra_driver.explain.subject.manifest import KINDS, Given, read_objects
 from dra_driver.explain.subject.workloads import Workload
 from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing, Verdict
@@ -71,7 +71,7 @@ Subject = PodSubject | ClaimSubject | TemplateSubject | ManifestSubject
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedClaim:
     """One claim of the subject. `claim` is None where there is none; `made` where it exists in the cluster."""
 
     name: str
@@ -92,7 +92,7 @@ class Resolved:
 
     title: str
     state: ClusterState
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[WantedClaim, ...]
     pod: Pod | None = None
     live: bool = False
     workload: Workload | None = None
@@ -184,7 +184,9 @@ def _pod(state: ClusterState, pod: Pod, *, live: bool) -> Resolved:
     return Resolved(f"pod {_full(pod.metadata)}", state, wanted, pod, live)
 
 
-def _entry(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wanted | None:
+def _entry(
+    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
+) -> WantedClaim | None:
     """The claim that an entry of the pod refers to; None where the pod does without."""
     namespace = pod.metadata.namespace
     if entry.resource_claim_name is not None:
@@ -197,23 +199,25 @@ def _entry(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
     return _from_template(state, pod, entry, live=live)
 
 
-def _by_name(state: ClusterState, namespace: str, name: str) -> Wanted:
+def _by_name(state: ClusterState, namespace: str, name: str) -> WantedClaim:
     claim = _find(state.resource_claims, namespace, name)
     if claim is not None:
         return _existing(claim)
     full = f"{namespace}/{name}"
     gap = state.unread("resourceclaims", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
-    return Wanted(full, verdicts=(problem,))
+    return WantedClaim(full, verdicts=(problem,))
 
 
-def _existing(claim: ResourceClaim) -> Wanted:
+def _existing(claim: ResourceClaim) -> WantedClaim:
     """A claim of the cluster; a record that somebody wrote may lack what an API server fills in."""
     whole = msgspec.structs.replace(claim, spec=with_defaults(claim.spec))
-    return Wanted(_full(claim.metadata), whole, made=True)
+    return WantedClaim(_full(claim.metadata), whole, made=True)
 
 
-def _from_template(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wanted:
+def _from_template(
+    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
+) -> WantedClaim:
     name = entry.resource_claim_template_name or ""
     full = f"{pod.metadata.namespace}/{name}"
     template = _find(state.resource_claim_templates, pod.metadata.namespace, name)
@@ -221,10 +225,12 @@ def _from_template(state: ClusterState, pod: Pod, entry: PodResourceClaim, *, li
         claim = _made_from(template, pod, entry.name)
         late = "was not made from its template yet: look at the events of the pod"
         missing = (ClaimMissing(f"{full} ({entry.name})", late),) if live else ()
-        return Wanted(_full(claim.metadata), claim, f"template {full}", own=True, verdicts=missing)
+        return WantedClaim(
+            _full(claim.metadata), claim, f"template {full}", own=True, verdicts=missing
+        )
     gap = state.unread("resourceclaimtemplates", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)
-    return Wanted(entry.name, origin=f"template {full}", verdicts=(problem,))
+    return WantedClaim(entry.name, origin=f"template {full}", verdicts=(problem,))
 
 
 def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> ResourceClaim:
@@ -243,7 +249,7 @@ def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> Resourc
 def _template(state: ClusterState, template: ResourceClaimTemplate) -> Resolved:
     name = _full(template.metadata)
     claim = ResourceClaim(metadata=template.metadata, spec=with_defaults(template.spec.spec))
-    return Resolved(f"template {name}", state, (Wanted(name, claim, f"template {name}"),))
+    return Resolved(f"template {name}", state, (WantedClaim(name, claim, f"template {name}"),))
 
 
 def _full(metadata: ObjectMeta) -> str:
@@ -360,7 +366,7 @@ def _deciding(claim: ResourceClaim) -> tuple[object, ...]:
     """What a claim asks for; the API server writes quantities in its own way."""
     requests = [
         (asked.name, msgspec.structs.replace(asked.body, capacity=None), _capacity(asked.body))
-        for asked in asked_of(claim)
+        for asked in requests_in(claim)
     ]
     return requests, claim.spec.devices.constraints or []
 
@@ -378,7 +384,7 @@ def _origin(before: ClusterState, claim: ResourceClaim) -> str:
     return "" if known is claim else IN_PLACE_OF
 
 
-def _from_file(one: Wanted, origins: Mapping[str, str]) -> Wanted:
+def _from_file(one: WantedClaim, origins: Mapping[str, str]) -> WantedClaim:
     origin = origins.get(one.name, "")
     return replace(one, made=False, origin=origin) if origin else one
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from dra_driver.explain.asked import Asked, asked_of
+from dra_driver.explain.claim_request import ClaimRequest, requests_in
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import ClusterState
@@ -63,5 +63,5 @@ def holder(device: str, name: str = "holder", **result: Any) -> dict[str, Any]:
 def explained(cluster: ClusterState, wanted: ResourceClaim) -> tuple[RequestExplained, Fleet]:
     """The first request of a claim before a cluster."""
     fleet = Fleet(cluster)
-    asked: Asked = next(asked_of(wanted))
-    return RequestExplained(fleet, asked, Reach(cluster.nodes)), fleet
+    asked: ClaimRequest = next(requests_in(wanted))
+    return RequestExplained(fleet, asked, DeviceNodes(cluster.nodes)), fleet

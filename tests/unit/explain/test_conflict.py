@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from dra_driver.explain.conflict import (
-    Part,
+    ClaimPart,
     constraint_text,
     near_attribute,
     parts_of,
@@ -33,7 +33,7 @@ def fits(cluster: Fleet, claims: Sequence[ResourceClaim]) -> bool:
     return cluster.allocator.allocate(cluster.state.nodes[0], claims) is not None
 
 
-def found(cluster: Fleet, *claims: ResourceClaim) -> list[Part]:
+def found(cluster: Fleet, *claims: ResourceClaim) -> list[ClaimPart]:
     assert not fits(cluster, claims)
     return smallest(claims, lambda some: fits(cluster, some))
 
@@ -41,25 +41,25 @@ def found(cluster: Fleet, *claims: ResourceClaim) -> list[Part]:
 def test_what_has_no_part_in_the_conflict_is_left_out() -> None:
     wanted = claim(*TWO, request("c"), constraints=[{**NUMA, "requests": ["a", "b"]}])
     assert found(fleet(0, 1, 2), wanted) == [
-        Part(0, "request", 0),
-        Part(0, "request", 1),
-        Part(0, "constraint", 0),
+        ClaimPart(0, "request", 0),
+        ClaimPart(0, "request", 1),
+        ClaimPart(0, "constraint", 0),
     ]
 
 
 def test_a_constraint_on_all_requests_stays_with_the_rest() -> None:
-    assert found(fleet(0, 1), claim(*TWO, constraints=[NUMA]))[-1] == Part(0, "constraint", 0)
+    assert found(fleet(0, 1), claim(*TWO, constraints=[NUMA]))[-1] == ClaimPart(0, "constraint", 0)
     same = claim(*TWO, constraints=[{**NUMA, "requests": []}, {**APART, "requests": ["a", "b"]}])
-    kept = without([same], [Part(0, "request", 0)])[0].spec.devices
+    kept = without([same], [ClaimPart(0, "request", 0)])[0].spec.devices
     assert [len(one.requests or ()) for one in kept.constraints] == [0, 1]
-    gone = without([same], [Part(0, "request", 0), Part(0, "request", 1)])[0].spec.devices
+    gone = without([same], [ClaimPart(0, "request", 0), ClaimPart(0, "request", 1)])[0].spec.devices
     assert [one.match_attribute for one in gone.constraints] == [f"{GPU}/numa"]
 
 
 def test_two_claims_can_want_the_same_device() -> None:
     claims = (claim(), claim())
     parts = found(fleet(0), *claims)
-    assert parts == [Part(0, "request", 0), Part(1, "request", 0)]
+    assert parts == [ClaimPart(0, "request", 0), ClaimPart(1, "request", 0)]
     conflict = told(claims, parts, [])
     assert conflict.parts == ("claim mine, request gpu (1 x gpu)",) * 2
     assert conflict.detail == "the devices that would do are too few, or share counters"
@@ -93,7 +93,7 @@ def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
     wanted = claim(*TWO, constraints=[{kind: f"{GPU}/nuna"}, NUMA])
     first, second = wanted.spec.devices.constraints
     assert [near_attribute(one, given) for one in (first, second)] == [f"{GPU}/numa", ""]
-    detail = told([wanted], [Part(0, "constraint", 0)], given).detail
+    detail = told([wanted], [ClaimPart(0, "constraint", 0)], given).detail
     assert detail == f"{GPU}/nuna: not set (2), did you mean {GPU}/numa?"
     right = with_attribute(wanted, 0, f"{GPU}/numa").spec.devices.constraints
     assert [constraint_text(one) for one in right] == [

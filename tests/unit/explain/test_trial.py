@@ -3,11 +3,11 @@
 
 from typing import Any
 
-from dra_driver.explain.asked import asked_of
+from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.trial import Alikeness, Answer, ask
+from dra_driver.explain.trial import NodeEquivalence, TrialResult, ask
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, HOME, device, devices, node, request, resource_slice
 from tests.unit.explain.clusters import claim, holder, state
@@ -20,10 +20,10 @@ def never() -> bool:
     return False
 
 
-def alikeness(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> Alikeness:
-    fleet, reach = Fleet(cluster), Reach(cluster.nodes)
-    wanted = [RequestExplained(fleet, one, reach) for one in asked_of(claim(*requests, **more))]
-    return Alikeness(fleet, reach, wanted)
+def alikeness(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> NodeEquivalence:
+    fleet, reach = Fleet(cluster), DeviceNodes(cluster.nodes)
+    wanted = [RequestExplained(fleet, one, reach) for one in requests_in(claim(*requests, **more))]
+    return NodeEquivalence(fleet, reach, wanted)
 
 
 def names(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> list[list[str]]:
@@ -102,14 +102,14 @@ def test_the_allocators_answers_become_values() -> None:
     fleet = Fleet(state(resource_slice(devices(1))))
     here = fleet.state.nodes[0]
     assert ask(fleet.allocator, here, [claim()], never).fits
-    assert ask(fleet.allocator, here, [claim(request(count=2))], never) == Answer()
+    assert ask(fleet.allocator, here, [claim(request(count=2))], never) == TrialResult()
     missing = ask(fleet.allocator, here, [claim(request(deviceClassName="x"))], never)
     assert (missing.fits, missing.fatal, "device class x" in missing.error) == (False, True, True)
     stopped = ask(fleet.allocator, here, [claim(request(count=2))], lambda: True)
-    assert stopped == Answer(error="the search took too long", cancelled=True)
+    assert stopped == TrialResult(error="the search took too long", cancelled=True)
     twice = Fleet(state(resource_slice([device("x"), device("x")])))
     broken = ask(twice.allocator, here, [claim()], never)
-    assert broken == Answer(error="invalid resource pools were encountered")
+    assert broken == TrialResult(error="invalid resource pools were encountered")
 
 
 def test_nodes_that_can_use_the_same_devices_are_at_one_place() -> None:

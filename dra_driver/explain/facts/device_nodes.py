@@ -17,7 +17,7 @@ from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequiremen
 Choice = tuple[str | None, bool | None, NodeSelector | None]
 
 
-class Reach:
+class DeviceNodes:
     """The nodes that are looked at, and which devices they can use."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -48,7 +48,7 @@ def choice(device: SliceDevice) -> Choice:
     return source.node_name, source.all_nodes, source.node_selector
 
 
-def described(device: SliceDevice) -> str:
+def where_usable(device: SliceDevice) -> str:
     """The nodes that a device is for, in words."""
     name, everywhere, selector = choice(device)
     if name:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.explain.change import Miss, from_miss, missed, relaxed
 from dra_driver.explain.facts.claim_state import full_name
-from dra_driver.explain.nodes import Asked
+from dra_driver.explain.nodes import TriedNodes
+from dra_driver.explain.proposals import Miss, from_miss, missed, relaxed
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.verdict import CountersUsedUp, HeldByClaim, SelectorFalse
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -27,7 +27,7 @@ class Combined:
     """Several changes in one, for one node; claims and `ended` by "namespace/name"."""
 
     what: str
-    asked: Asked
+    asked: TriedNodes
     claims: Mapping[str, ResourceClaim]
     ended: tuple[str, ...]
 
@@ -44,12 +44,14 @@ class _Given:
         return sum(_missed(miss) for miss in self.misses)
 
 
-def together(requests: Sequence[RequestExplained], nodes: Sequence[Asked]) -> Iterator[Combined]:
+def together(
+    requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
+) -> Iterator[Combined]:
     """What has to change on the nodes that miss least, each with all of it in one change."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for request in requests:
         mains.setdefault(request.asked.main, []).append(request)
-    found: list[tuple[int, list[_Given], Asked]] = []
+    found: list[tuple[int, list[_Given], TriedNodes]] = []
     looked_at = 0
     for asked in nodes:
         looked_at += len(asked.alike.devices)
@@ -108,7 +110,7 @@ def _unselected(miss: Miss) -> bool:
     return any(isinstance(one, SelectorFalse) for one in miss.reasons)
 
 
-def _combined(given: Sequence[_Given], asked: Asked) -> Combined | None:
+def _combined(given: Sequence[_Given], asked: TriedNodes) -> Combined | None:
     claims: dict[str, ResourceClaim] = {}
     words: list[str] = []
     ended: dict[str, None] = {}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dra_driver.explain.asked import asked_of
-from dra_driver.explain.change import fewer, from_errors, from_miss, nearest, other_class
+from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.proposals import fewer, from_errors, from_miss, nearest, other_class
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, device, device_class, devices, request, resource_slice
 from tests.unit.explain.clusters import claim, explained, holder, state
@@ -44,7 +44,7 @@ def test_conditions_are_relaxed_or_left_out_and_the_others_kept() -> None:
     found, fleet = explained(state(one()), claim(wanted))
     miss = nearest(found, list(fleet.devices.values()))
     (proposal,) = from_miss(found.asked, miss)
-    (body,) = (asked.body for asked in asked_of(proposal.claim))
+    (body,) = (asked.body for asked in requests_in(proposal.claim))
     assert [selector.cel.expression for selector in body.selectors] == ["true", f"{A}.numa == 0"]
     assert proposal.what == (
         f"request gpu: write {A}.numa == 0 instead of {A}.numa == 7; leave out {A}.numa > 8; "
@@ -146,7 +146,7 @@ def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, l
             proposal.what,
             [
                 one.cel.expression
-                for asked in asked_of(proposal.claim)
+                for asked in requests_in(proposal.claim)
                 for one in asked.body.selectors
             ],
         )
@@ -197,15 +197,15 @@ def test_a_mistyped_name_in_a_guard_is_corrected_throughout() -> None:
 
 
 def test_fewer_devices_or_another_class_are_proposed() -> None:
-    (exact,) = asked_of(claim(request(count=4)))
-    (everything,) = asked_of(claim(request(allocationMode="All", count=0)))
+    (exact,) = requests_in(claim(request(count=4)))
+    (everything,) = requests_in(claim(request(allocationMode="All", count=0)))
     assert fewer(exact, 2).what == "request gpu: ask for 2 instead of 4"
     less = fewer(everything, 2)
-    (body,) = (asked.body for asked in asked_of(less.claim))
+    (body,) = (asked.body for asked in requests_in(less.claim))
     assert (less.what, body.allocation_mode, body.count) == (
         "request gpu: ask for 2 instead of all",
         "ExactCount",
         2,
     )
     other = other_class(exact, "big")
-    assert [asked.body.device_class_name for asked in asked_of(other.claim)] == ["big"]
+    assert [asked.body.device_class_name for asked in requests_in(other.claim)] == ["big"]

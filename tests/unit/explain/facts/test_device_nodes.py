@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.reach import Reach, described
 from tests.e2e.fleet import HOME, device, devices, node, resource_slice
 from tests.unit.explain.clusters import state
 
 
-def reached(**where: Any) -> tuple[Reach, SliceDevice]:
+def reached(**where: Any) -> tuple[DeviceNodes, SliceDevice]:
     listed = where.pop("listed", devices(1))
     cluster = state(resource_slice(listed, **where), node("m", labels={"zone": "a"}))
     (found,) = Fleet(cluster).devices.values()
-    return Reach(cluster.nodes), found
+    return DeviceNodes(cluster.nodes), found
 
 
 def selector(operator: str, *values: str, key: str = "zone") -> dict[str, Any]:
@@ -45,5 +45,5 @@ def test_the_slice_or_the_device_chooses(
     where: dict[str, Any], nodes: set[str] | None, words: str
 ) -> None:
     reach, found = reached(**where)
-    assert (reach.of(found), described(found)) == (nodes, words)
+    assert (reach.of(found), where_usable(found)) == (nodes, words)
     assert reach.of(found) == nodes  # the second time from memory

@@ -16,8 +16,8 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalsePart
 from dra_driver.cel.reasons.paths import Path
 from dra_driver.cel.reasons.rewrite import guard, written
-from dra_driver.explain.asked import Asked, Body, changed
-from dra_driver.explain.reasons import Chosen, RequestExplained
+from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
+from dra_driver.explain.reasons import RequestExplained, RequestSelector
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -55,7 +55,7 @@ class Miss:
 
     device: SliceDevice
     reasons: tuple[Verdict, ...]
-    parts: tuple[tuple[Chosen, FalsePart], ...]
+    parts: tuple[tuple[RequestSelector, FalsePart], ...]
     foreign: bool
 
     @property
@@ -90,7 +90,7 @@ def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss |
     return best and relaxed(request, best)
 
 
-def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
+def from_miss(asked: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
     """The request changed so that the device would do, if its reasons can be changed at all."""
     typos = [(chosen, part.typo) for chosen, part in miss.parts if part.typo]
     if typos:
@@ -119,7 +119,9 @@ def from_miss(asked: Asked, miss: Miss) -> Iterator[Proposal]:
         words[0] = f"request {asked.name}: {words[0]}"
     words += [f"end claim {name}" for name in dict.fromkeys(ended)]
     final = selectors[1]
-    yield Proposal("; ".join(words), changed(asked, lambda _: final), tuple(dict.fromkeys(ended)))
+    yield Proposal(
+        "; ".join(words), claim_with(asked, lambda _: final), tuple(dict.fromkeys(ended))
+    )
 
 
 def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
@@ -133,7 +135,7 @@ def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> It
     yield from _corrected(
         request.asked, [(chosen, typo) for chosen, part in failing for typo in part.typos]
     )
-    paths: dict[Chosen, dict[str, dict[Path, None]]] = {}
+    paths: dict[RequestSelector, dict[str, dict[Path, None]]] = {}
     for chosen, part in failing:
         known = paths.setdefault(chosen, {}).setdefault(part.part, {})
         known.update(dict.fromkeys(part.missing))
@@ -158,10 +160,10 @@ def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> It
 
 
 def _corrected(
-    asked: Asked, typos: Sequence[tuple[Chosen, tuple[Path, str]]]
+    asked: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[Path, str]]]
 ) -> Iterator[Proposal]:
     """The request with other names, where its own selectors have the wrong ones."""
-    names: dict[Chosen, dict[Path, str]] = {}
+    names: dict[RequestSelector, dict[Path, str]] = {}
     for chosen, (path, name) in typos:
         if chosen.source == _REQUEST:
             names.setdefault(chosen, {})[path] = name
@@ -175,7 +177,7 @@ def _corrected(
         yield _rewritten(asked, list(words), texts)
 
 
-def _rewritten(asked: Asked, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
+def _rewritten(asked: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
     """The request with other texts of some selectors; without those of which nothing is left."""
     selectors = [
         DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
@@ -184,11 +186,11 @@ def _rewritten(asked: Asked, words: Sequence[str], texts: Mapping[int, str]) -> 
     ]
     return Proposal(
         f"request {asked.name}: {'; '.join(words)}",
-        changed(asked, lambda body: msgspec.structs.replace(body, selectors=selectors)),
+        claim_with(asked, lambda body: msgspec.structs.replace(body, selectors=selectors)),
     )
 
 
-def fewer(asked: Asked, available: int) -> Proposal:
+def fewer(asked: ClaimRequest, available: int) -> Proposal:
     """The request for as many devices as can be had."""
     what = f"request {asked.name}: ask for {available} instead of {asked.body.count}"
     if asked.all_devices:
@@ -197,14 +199,14 @@ def fewer(asked: Asked, available: int) -> Proposal:
     def lower(body: Body) -> Body:
         return msgspec.structs.replace(body, allocation_mode="ExactCount", count=available)
 
-    return Proposal(what, changed(asked, lower))
+    return Proposal(what, claim_with(asked, lower))
 
 
-def other_class(asked: Asked, name: str) -> Proposal:
+def other_class(asked: ClaimRequest, name: str) -> Proposal:
     """The request for another class."""
     return Proposal(
         f"request {asked.name}: deviceClassName {name}",
-        changed(asked, lambda body: msgspec.structs.replace(body, device_class_name=name)),
+        claim_with(asked, lambda body: msgspec.structs.replace(body, device_class_name=name)),
     )
 
 
@@ -251,10 +253,10 @@ def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
 
 
 def _selectors(
-    body: Body, parts: Sequence[tuple[Chosen, FalsePart]]
+    body: Body, parts: Sequence[tuple[RequestSelector, FalsePart]]
 ) -> tuple[list[str], Body] | None:
     """The selectors of the request relaxed; None where the class says no."""
-    failed: dict[int, tuple[Chosen, list[FalsePart]]] = {}
+    failed: dict[int, tuple[RequestSelector, list[FalsePart]]] = {}
     for chosen, part in parts:
         if chosen.source != _REQUEST:
             return None

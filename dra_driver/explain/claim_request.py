@@ -25,7 +25,7 @@ Body = ExactDeviceRequest | DeviceSubRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class ClaimRequest:
     """`name` is "main" or "main/sub"; `indices` where it stands in the claim (request, alternative or None)."""
 
     claim: ResourceClaim
@@ -61,16 +61,18 @@ class Asked:
         return text + (", admin access" if self.admin_access else "")
 
 
-def asked_of(claim: ResourceClaim) -> Iterator[Asked]:
+def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:
     """Every request of a claim, alternatives one by one."""
     for index, request in enumerate(claim.spec.devices.requests or ()):
         if request.exactly is not None:
-            yield Asked(claim, request.name, request.exactly, (index, None))
+            yield ClaimRequest(claim, request.name, request.exactly, (index, None))
         for place, alternative in enumerate(request.first_available or ()):
-            yield Asked(claim, f"{request.name}/{alternative.name}", alternative, (index, place))
+            yield ClaimRequest(
+                claim, f"{request.name}/{alternative.name}", alternative, (index, place)
+            )
 
 
-def alone(asked: Asked) -> ResourceClaim:
+def claim_with_only(asked: ClaimRequest) -> ResourceClaim:
     """A claim with only this request, without alternatives and constraints."""
     index, place = asked.indices
     requests = list(asked.claim.spec.devices.requests or ())
@@ -80,7 +82,7 @@ def alone(asked: Asked) -> ResourceClaim:
     return with_devices(asked.claim, DeviceClaim(requests=[request]))
 
 
-def changed(asked: Asked, change: Callable[[Body], Body]) -> ResourceClaim:
+def claim_with(asked: ClaimRequest, change: Callable[[Body], Body]) -> ResourceClaim:
     """The claim with this request changed."""
     index, place = asked.indices
     requests: list[DeviceRequest] = list(asked.claim.spec.devices.requests or ())
