@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of `Verdict`, by what they are about."""

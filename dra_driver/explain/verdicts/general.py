@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdicts that can be about anything: it fits, or nobody can tell."""
+
+import msgspec
+
+from dra_driver.explain.verdicts.base import Case
+
+
+class ChosenDevice(msgspec.Struct, frozen=True, rename="camel"):
+    """A device that the allocation takes for a request ("main" or "main/sub") of a claim."""
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class Fits(Case, frozen=True):
+    """Nothing is in the way."""
+
+    devices: tuple[ChosenDevice, ...] = ()
+
+    def __str__(self) -> str:
+        return "fits"
+
+
+class CouldNotTell(Case, frozen=True):
+    """Something that decides could not be read or understood. `cause`: forbidden, malformed, timeout, not_served, failed."""
+
+    cause: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"could not tell ({self.cause}): {self.what}"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why can a request not be served, whichever device is looked at?"""
+
+from dra_driver.explain.verdicts.base import Case
+
+
+class SelectorNeverMatches(Case, frozen=True):
+    """`part` is false for every device of the whole cluster, or of the drivers that the selectors mean, whatever its state.
+
+    With `others`, some devices meet `part`, but none meets all of these conditions. `drivers` are those that are meant, where
+    there are devices of more.
+    """
+
+    source: str
+    index: int
+    part: str
+    found: str
+    hint: str = ""
+    others: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        who = f"no device of {', '.join(self.drivers)}" if self.drivers else "no device"
+        what = f"{who} can ever match {self.part}"
+        if self.others:
+            what = f"{who} meets all of {', '.join((self.part, *self.others))}"
+        return f"{what}: {self.found}" + (f" ({self.hint})" if self.hint else "")
+
+
+class CompileError(Case, frozen=True):
+    """A selector cannot be compiled."""
+
+    source: str
+    index: int
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        first = self.message.partition("\n")[0]
+        return f"{self.source} selector #{self.index} does not compile: {first}" + (
+            f" ({self.hint})" if self.hint else ""
+        )
+
+
+class ConstraintConflict(Case, frozen=True):
+    """Devices fit one by one, but not together; `parts` is the smallest set that cannot be had at once."""
+
+    parts: tuple[str, ...]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"cannot be had together: {'; '.join(self.parts)}" + (
+            f" ({self.detail})" if self.detail else ""
+        )
+
+
+class ClassMissing(Case, frozen=True):
+    """The DeviceClass does not exist; with `resource`, none stands for that extended resource, and no device plugin offers it."""
+
+    device_class: str
+    hint: str = ""
+    resource: str = ""
+
+    def __str__(self) -> str:
+        if self.resource:
+            return (
+                f"no device class has extendedResourceName {self.resource}, and no device plugin offers it on any node"
+                + (f" ({self.hint})" if self.hint else "")
+            )
+        if not self.device_class:
+            return "the request names no device class"
+        return f"device class {self.device_class} does not exist" + (
+            f" ({self.hint})" if self.hint else ""
+        )
+
+
+class AdminAccessNotAllowed(Case, frozen=True):
+    """Admin access is only for namespaces with a label."""
+
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"namespace {self.namespace} has no label resource.kubernetes.io/admin-access=true, "
+            "so admin access is refused"
+        )
+
+
+class TooManyDevices(Case, frozen=True):
+    """A claim can hold `limit` devices."""
+
+    needed: int
+    limit: int = 32
+
+    def __str__(self) -> str:
+        return f"{self.needed} devices are asked for, a claim holds at most {self.limit}"
+
+
+class AllUnsatisfied(Case, frozen=True):
+    """A request for all matching devices gets none while one of them cannot be had."""
+
+    detail: str
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class NotEnoughDevices(Case, frozen=True):
+    """On no single node there are as many devices as asked for."""
+
+    needed: int
+    available: int
+
+    def __str__(self) -> str:
+        needed = "1 device is" if self.needed == 1 else f"{self.needed} devices are"
+        return f"{needed} needed on one node, {self.available or 'none'} can be had"
+
+
+class DriverPublishesNothing(Case, frozen=True):
+    """The selector asks for a driver that has no ResourceSlice."""
+
+    driver: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"driver {self.driver} publishes no ResourceSlice" + (
+            f" ({self.hint})" if self.hint else ""
+        )
+
+
+class NoDevices(Case, frozen=True):
+    """There is no device in the whole cluster."""
+
+    def __str__(self) -> str:
+        return "no driver publishes any device in this cluster"
