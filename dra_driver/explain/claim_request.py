@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request of a claim, or one alternative of it, in the same shape; and how to change it.
+"""One request of a claim, or one alternative of it (a subrequest), in the same shape; and how to change it.
 
-The allocator has its own view of requests, made for searching. This one is for telling people what is asked for, and for
-trying what a changed request would get.
+The allocator has its own view of requests, made for searching. This one says in words what the claim asks for, and makes the
+changed claims that are tried.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dra_driver.explain.facts.claim_state import full_name
+from dra_driver.explain.names import full_name
 from dra_driver.model.api.resource_claim import (
     DeviceClaim,
     DeviceRequest,
@@ -36,17 +36,22 @@ class ClaimRequest:
     @property
     def main(self) -> tuple[str, int]:
         """The same for all alternatives of one request: its claim, and where it stands there."""
-        return full_name(self.claim), self.indices[0]
+        return full_name(self.claim.metadata), self.indices[0]
 
     @property
     def all_devices(self) -> bool:
-        """Whether every matching device of the node is wanted."""
+        """Whether the request asks for every matching device of a node."""
         return self.body.allocation_mode == ALL
 
     @property
     def admin_access(self) -> bool:
-        """Whether the request looks at devices that others hold."""
+        """Whether the request may have devices that other claims hold."""
         return isinstance(self.body, ExactDeviceRequest) and bool(self.body.admin_access)
+
+    @property
+    def is_alternative(self) -> bool:
+        """Whether it is one of `firstAvailable`."""
+        return self.indices[1] is not None
 
     def __str__(self) -> str:
         count = "all" if self.all_devices else f"{self.body.count} x"
@@ -72,29 +77,29 @@ def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:
             )
 
 
-def claim_with_only(asked: ClaimRequest) -> ResourceClaim:
+def claim_with_only(request: ClaimRequest) -> ResourceClaim:
     """A claim with only this request, without alternatives and constraints."""
-    index, place = asked.indices
-    requests = list(asked.claim.spec.devices.requests or ())
-    request = requests[index]
+    index, place = request.indices
+    requests = list(request.claim.spec.devices.requests or ())
+    main = requests[index]
     if place is not None:
-        request = msgspec.structs.replace(request, first_available=[asked.body])
-    return with_devices(asked.claim, DeviceClaim(requests=[request]))
+        main = msgspec.structs.replace(main, first_available=[request.body])
+    return with_devices(request.claim, DeviceClaim(requests=[main]))
 
 
-def claim_with(asked: ClaimRequest, change: Callable[[Body], Body]) -> ResourceClaim:
+def claim_with(request: ClaimRequest, change: Callable[[Body], Body]) -> ResourceClaim:
     """The claim with this request changed."""
-    index, place = asked.indices
-    requests: list[DeviceRequest] = list(asked.claim.spec.devices.requests or ())
-    body = change(asked.body)
+    index, place = request.indices
+    requests: list[DeviceRequest] = list(request.claim.spec.devices.requests or ())
+    body = change(request.body)
     if place is None:
         requests[index] = msgspec.structs.replace(requests[index], exactly=body)
     else:
         alternatives = list(requests[index].first_available or ())
         alternatives[place : place + 1] = [body] if isinstance(body, DeviceSubRequest) else []
         requests[index] = msgspec.structs.replace(requests[index], first_available=alternatives)
-    devices = msgspec.structs.replace(asked.claim.spec.devices, requests=requests)
-    return with_devices(asked.claim, devices)
+    devices = msgspec.structs.replace(request.claim.spec.devices, requests=requests)
+    return with_devices(request.claim, devices)
 
 
 def with_devices(claim: ResourceClaim, devices: DeviceClaim) -> ResourceClaim:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would have to be different at once, where no single change helps?
+"""Which combination of changes helps, where no single one does?
 
-Several requests may each ask for what nobody has, or several devices of one node may all be in use. For the nodes that
-miss least, every request is given the devices that miss least there, and all that these miss makes one change.
+Several requests may each ask for what no device has, or several devices of one node may be in use. On the nodes that miss
+least, each request gets the devices that miss least. All that these devices miss becomes one change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.explain.facts.claim_state import full_name
+from dra_driver.explain.names import full_name
 from dra_driver.explain.nodes import TriedNodes
 from dra_driver.explain.proposals import Miss, from_miss, missed, relaxed
 from dra_driver.explain.reasons import RequestExplained
@@ -27,7 +27,7 @@ class Combined:
     """Several changes in one, for one node; claims and `ended` by "namespace/name"."""
 
     what: str
-    asked: TriedNodes
+    tried: TriedNodes
     claims: Mapping[str, ResourceClaim]
     ended: tuple[str, ...]
 
@@ -36,7 +36,7 @@ class Combined:
 class _Given:
     """A request with the devices of a node that miss least, as many as it needs."""
 
-    request: RequestExplained
+    explained: RequestExplained
     misses: Sequence[Miss]
 
     @property
@@ -44,25 +44,25 @@ class _Given:
         return sum(_missed(miss) for miss in self.misses)
 
 
-def together(
+def combined_changes(
     requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
 ) -> Iterator[Combined]:
     """What has to change on the nodes that miss least, each with all of it in one change."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
-    for request in requests:
-        mains.setdefault(request.asked.main, []).append(request)
+    for one in requests:
+        mains.setdefault(one.request.main, []).append(one)
     found: list[tuple[int, list[_Given], TriedNodes]] = []
     looked_at = 0
-    for asked in nodes:
-        looked_at += len(asked.alike.devices)
+    for tried in nodes:
+        looked_at += len(tried.group.devices)
         if looked_at > MOST_DEVICES:
             break
-        given = _given(list(mains.values()), asked.alike.devices)
-        if given is not None and not asked.elsewhere:
-            found.append((sum(one.distance for one in given), given, asked))
+        given = _given(list(mains.values()), tried.group.devices)
+        if given is not None and not tried.ruled_out:
+            found.append((sum(one.distance for one in given), given, tried))
     found.sort(key=lambda one: one[0])
-    for _, given, asked in found[:MOST_NODES]:
-        combined = _combined(given, asked)
+    for _, given, tried in found[:MOST_NODES]:
+        combined = _combined(given, tried)
         if combined is not None and combined.what:
             yield combined
 
@@ -76,8 +76,8 @@ def _given(
     for alternatives in mains:
         possible = [
             one
-            for request in alternatives
-            if (one := _nearest(request, [d for d in devices if d not in used])) is not None
+            for explained in alternatives
+            if (one := _nearest(explained, [d for d in devices if d not in used])) is not None
         ]
         if not possible:
             return None
@@ -89,16 +89,16 @@ def _given(
     return given
 
 
-def _nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> _Given | None:
-    if request.problems:
+def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Given | None:
+    if explained.problems:
         return None
-    misses = [missed(request, one) for one in devices if not request.foreign(one)]
-    if request.asked.all_devices:
+    misses = [missed(explained, one) for one in devices if not explained.answers.foreign(one)]
+    if explained.request.all_devices:
         misses = [one for one in misses if not _unselected(one)]
-        return _Given(request, misses) if misses else None
+        return _Given(explained, misses) if misses else None
     misses.sort(key=_missed)
-    count = max(request.asked.body.count, 0)  # less is only in records that somebody wrote
-    return _Given(request, misses[:count]) if len(misses) >= count else None
+    count = max(explained.request.body.count, 0)  # less is only in records that somebody wrote
+    return _Given(explained, misses[:count]) if len(misses) >= count else None
 
 
 def _missed(miss: Miss) -> int:
@@ -110,7 +110,7 @@ def _unselected(miss: Miss) -> bool:
     return any(isinstance(one, SelectorFalse) for one in miss.reasons)
 
 
-def _combined(given: Sequence[_Given], asked: TriedNodes) -> Combined | None:
+def _combined(given: Sequence[_Given], tried: TriedNodes) -> Combined | None:
     claims: dict[str, ResourceClaim] = {}
     words: list[str] = []
     ended: dict[str, None] = {}
@@ -120,17 +120,17 @@ def _combined(given: Sequence[_Given], asked: TriedNodes) -> Combined | None:
         worst = max(map(_without_users, one.misses), key=_missed, default=None)
         if worst is None or not worst.reasons:
             continue
-        mine = one.request.asked
-        name = full_name(mine.claim)
+        mine = one.explained.request
+        name = full_name(mine.claim.metadata)
         mine = replace(mine, claim=claims.get(name, mine.claim))
-        proposal = next(from_miss(mine, relaxed(one.request, worst)), None)
+        proposal = next(from_miss(mine, relaxed(one.explained, worst)), None)
         if proposal is None:
             return None
         claims[name] = proposal.claim
         words.append(proposal.what)
     if ended:
         words.append(f"end {'claim' if len(ended) == 1 else 'claims'} {', '.join(ended)}")
-    return Combined("; ".join(words), asked, claims, tuple(ended))
+    return Combined("; ".join(words), tried, claims, tuple(ended))
 
 
 def _users(miss: Miss) -> Iterator[str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every request alone would fit: what is it that cannot be had together?
+"""Each request alone would fit: which of them, and which constraints, do not fit together?
 
-Requests and constraints are left out one by one. What can be left out without making the rest fit has no part in the
-conflict; what remains is the smallest set that cannot be had at once.
+Requests and constraints are left out one by one. One that can be left out while the rest still does not fit has no part in
+the conflict. What remains is a smallest set that does not fit.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
     return [part for part in parts if part not in left_out]
 
 
-def told(
+def as_verdict(
     claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart], devices: Sequence[SliceDevice]
 ) -> ConstraintConflict:
     """The conflict in words; `devices` are those that would do one by one."""
@@ -99,7 +99,7 @@ def told(
         prefix = f"claim {claim.metadata.name}, " if several else ""
         if part.kind == "request":
             request = (claim.spec.devices.requests or [])[part.index]
-            wants = [str(asked) for asked in requests_in(claim) if asked.indices[0] == part.index]
+            wants = [str(one) for one in requests_in(claim) if one.indices[0] == part.index]
             words.append(f"{prefix}request {request.name} ({' or '.join(wants)})")
         else:
             constraint = (claim.spec.devices.constraints or [])[part.index]
@@ -112,16 +112,20 @@ def told(
 
 def constraint_text(constraint: DeviceConstraint) -> str:
     """A constraint in a few words."""
-    if constraint.match_attribute:
-        return f"matchAttribute {constraint.match_attribute}"
-    if constraint.distinct_attribute:
-        return f"distinctAttribute {constraint.distinct_attribute}"
-    return "without an attribute"
+    if not attribute_of(constraint):
+        return "without an attribute"
+    field = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
+    return f"{field} {attribute_of(constraint)}"
+
+
+def attribute_of(constraint: DeviceConstraint) -> str:
+    """The attribute that a constraint compares, as the claim writes it; "" where it has none."""
+    return constraint.match_attribute or constraint.distinct_attribute or ""
 
 
 def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
     """The attribute that may have been meant by one that none of the devices has; "" if there is none."""
-    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    name = attribute_of(constraint)
     if not name or any(device.attribute(name) is not None for device in devices):
         return ""
     published = {
@@ -146,7 +150,7 @@ def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim
 
 
 def _values(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
-    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    name = attribute_of(constraint)
     counted = Counter(shown(device.attribute(name)) or "not set" for device in devices)
     listed = ", ".join(f"{value} ({count})" for value, count in counted.most_common(8))
     near = question(near_attribute(constraint, devices))

@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """On which nodes would everything fit, and what is in the way on the others?
 
-Nodes that cannot differ are asked about once. An error of the allocator stops the pod everywhere, but only if the
-scheduler gets as far as that on some node: nodes that the pod itself excludes are never asked about devices.
+Equivalent nodes are tried once. Some errors of the allocator stop the pod on all nodes. But the scheduler meets such an error
+only on a node that the pod itself does not exclude: for the others it never asks the allocator.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import ConstraintBroken, PoolUnusable
 from dra_driver.explain import conflict
-from dra_driver.explain.facts.claim_state import full_name
-from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.pod_filters import PodFilters
+from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.counting import unserved
+from dra_driver.explain.equivalence import EquivalentNodes, NodeEquivalence
+from dra_driver.explain.facts.claim_problems import MALFORMED
+from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import NodeGroup
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.trial import EquivalentNodes, NodeEquivalence, TrialResult, ask
+from dra_driver.explain.selector_answers import SelectorAnswers
+from dra_driver.explain.trial import TrialResult, try_on
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     CapacityConsumed,
@@ -29,10 +31,6 @@ from dra_driver.explain.verdict import (
     CountersUsedUp,
     HeldByClaim,
     NodeResources,
-    NotEnoughDevices,
-    PoolIncomplete,
-    PoolInvalid,
-    SelectorError,
     SelectorFalse,
     Tainted,
     TooManyDevices,
@@ -41,47 +39,28 @@ from dra_driver.explain.verdict import (
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import ResourceClaim
 
-MALFORMED = "malformed"
-SHOWN_REASONS = 2
 MOST_CONFLICTS = 4
-"""Groups of nodes for which a conflict is taken apart; the others get the same words."""
-
+"""Groups of nodes for which the smallest conflict is searched; all others name all requests and constraints."""
 
 _OF_ONE_NODE = (HeldByClaim, CapacityConsumed, CountersUsedUp, Tainted, AllUnsatisfied)
 """Reasons that name what only one node has: a claim, or the rule of a taint."""
 
-
-class Asking(Protocol):
-    """What is asked of each node."""
-
-    def claims_on(self, node: Node) -> list[ResourceClaim]:
-        """The claims to allocate there."""
-
-    def elsewhere(self, node: Node) -> tuple[Verdict, ...]:
-        """Allocated claims that cannot be used there."""
-
-    def fatal_elsewhere(self) -> str:
-        """An error on nodes that are not looked at, which stops the pod on all nodes."""
-
-    def offered(self, node: Node) -> tuple[str, ...]:
-        """What else tells nodes apart."""
-
-    def requests_of(self, claims: Sequence[ResourceClaim]) -> list[RequestExplained]:
-        """The requests of claims."""
-
-    def cancelled(self) -> bool:
-        """Whether to stop."""
+Kinds = tuple[object, ...]
 
 
 @dataclass(slots=True)
 class TriedNodes:
-    """Nodes that are alike, what was asked of them, and the answer."""
+    """Equivalent nodes, the claims that were tried on their example, and the result.
 
-    alike: EquivalentNodes
-    claims: list[ResourceClaim]
-    elsewhere: tuple[Verdict, ...]
-    answer: TrialResult
-    filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]]
+    `ruled_out` are reasons why no devices can be used there at all. `by_pod_reasons` are the nodes by what keeps the pod off
+    them, whatever the devices; () for those that take the pod.
+    """
+
+    group: EquivalentNodes
+    claims: tuple[ResourceClaim, ...]
+    ruled_out: tuple[Verdict, ...]
+    result: TrialResult
+    by_pod_reasons: dict[Kinds, tuple[tuple[Verdict, ...], list[Node]]]
 
     reasons: tuple[Verdict, ...] | None = None
     places: dict[object, tuple[Verdict, ...]] = field(default_factory=dict)
@@ -90,116 +69,126 @@ class TriedNodes:
     @property
     def fits(self) -> bool:
         """Whether the devices fit there."""
-        return self.answer.fits and not self.elsewhere
+        return self.result.fits and not self.ruled_out
 
     @property
     def takes_the_pod(self) -> bool:
-        """Whether some of the nodes has nothing against the pod."""
-        return () in self.filtered
+        """Whether nothing keeps the pod off some of the nodes."""
+        return () in self.by_pod_reasons
+
+    @property
+    def stops_the_pod(self) -> bool:
+        """Whether the scheduler meets an error there that stops the pod on all nodes."""
+        return self.result.fatal and self.takes_the_pod
+
+
+def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
+    """Every node of the facts, equivalent nodes once."""
+    extra = {name: (one.lacking, one.ruled_out) for name, one in facts.on.items()}
+    pod = facts.subject.pod
+    filters = facts.pod_filters(pod, facts.fleet.state.pods) if pod else None
+    found: list[TriedNodes] = []
+    for group in equivalence.groups(extra):
+        on = facts.on[group.example.metadata.name]
+        result = TrialResult(results=())
+        if on.claims:
+            result = try_on(facts.fleet.allocator, group.example, on.claims, facts.stop)
+        by_pod_reasons: dict[Kinds, tuple[tuple[Verdict, ...], list[Node]]] = {}
+        for node in group.nodes:
+            reasons = filters.reasons(node) if filters else ()
+            kinds = tuple(map(_kind, reasons))
+            known, nodes = by_pod_reasons.get(kinds, (reasons, []))
+            nodes.append(node)
+            by_pod_reasons[kinds] = (_of_both(known, reasons), nodes)
+        found.append(TriedNodes(group, on.claims, on.ruled_out, result, by_pod_reasons))
+    return found
 
 
 class NodesExplained:
-    """All nodes that are looked at."""
+    """All nodes that the report is about, tried and grouped."""
 
-    def __init__(
-        self, fleet: Fleet, alikeness: NodeEquivalence, filters: PodFilters | None, asking: Asking
-    ) -> None:
-        self._fleet = fleet
-        self._asking = asking
-        self._filters = filters
-        nodes = alikeness.nodes
-        extra = {name: (asking.offered(n), asking.elsewhere(n)) for name, n in nodes.items()}
-        self.count = len(nodes)
-        self.asked = [self._ask(one) for one in alikeness.alike(extra)]
-        self._alikeness = alikeness
+    def __init__(self, facts: Facts, requests: Sequence[RequestExplained]) -> None:
+        self._facts = facts
+        self._requests = requests
+        self.count = len(facts.nodes.nodes)
+        looks = [one.answers for one in requests]
+        self._equivalence = NodeEquivalence(facts.fleet, facts.nodes, looks)
+        self.tried = try_all(facts, self._equivalence)
         self._conflicts = 0
 
-    def stop(self) -> bool:
-        """Whether nobody waits any more."""
-        return self._asking.cancelled()
-
-    def devices_on(self, asked: TriedNodes, node: Node) -> Sequence[SliceDevice]:
+    def devices_on(self, tried: TriedNodes, node: Node) -> Sequence[SliceDevice]:
         """The devices that a node can use."""
-        if node is asked.alike.example:
-            return asked.alike.devices
-        return self._alikeness.devices_on(node)
-
-    def _ask(self, alike: EquivalentNodes) -> TriedNodes:
-        node = alike.example
-        claims = self._asking.claims_on(node)
-        answer = TrialResult(results=())
-        if claims:
-            answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
-        filtered: dict[tuple[object, ...], tuple[tuple[Verdict, ...], list[Node]]] = {}
-        for one in alike.nodes:
-            reasons = self._filters.reasons(one) if self._filters else ()
-            key = tuple(map(_kind, reasons))
-            known, nodes = filtered.get(key, (reasons, []))
-            nodes.append(one)
-            filtered[key] = (_of_both(known, reasons), nodes)
-        return TriedNodes(alike, claims, self._asking.elsewhere(node), answer, filtered)
+        if node is tried.group.example:
+            return tried.group.devices
+        return self._equivalence.devices_on(node)
 
     @property
     def some_fit(self) -> bool:
         """Whether the devices fit on some node."""
-        return any(one.fits for one in self.asked)
+        return any(one.fits for one in self.tried)
 
     @property
     def some_take_the_pod(self) -> bool:
-        """Whether the devices fit on a node that has nothing against the pod."""
-        return any(one.fits and one.takes_the_pod for one in self.asked)
+        """Whether the devices fit on a node that takes the pod."""
+        return any(one.fits and one.takes_the_pod for one in self.tried)
 
     @property
     def allocated_elsewhere(self) -> Verdict | None:
         """What keeps the devices that a claim already has from a node that would take the pod."""
-        found = (one.elsewhere[0] for one in self.asked if one.elsewhere and one.takes_the_pod)
+        found = (one.ruled_out[0] for one in self.tried if one.ruled_out and one.takes_the_pod)
         return next(found, None)
 
     @property
     def fitting(self) -> int:
         """On how many nodes the devices fit."""
-        return sum(len(one.alike.nodes) for one in self.asked if one.fits)
+        return sum(len(one.group.nodes) for one in self.tried if one.fits)
 
     @property
-    def taking(self) -> int:
-        """On how many of those nothing speaks against the pod either."""
-        return sum(len(one.filtered[()][1]) for one in self.asked if one.fits and one.takes_the_pod)
+    def taking(self) -> list[Node]:
+        """The nodes on which the devices fit and that take the pod."""
+        fitting = (one for one in self.tried if one.fits and one.takes_the_pod)
+        return [node for one in fitting for node in one.by_pod_reasons[()][1]]
 
     @property
     def cancelled(self) -> bool:
-        """Whether an answer is missing."""
-        return any(one.answer.cancelled for one in self.asked)
+        """Whether the time was over before all nodes were tried."""
+        return any(one.result.cancelled for one in self.tried)
 
-    @property
+    @cached_property
     def stopping(self) -> list[TriedNodes]:
-        """Where the scheduler meets an error that stops the pod on all nodes."""
-        return [one for one in self.asked if one.answer.fatal and one.takes_the_pod]
+        """The nodes where the scheduler meets an error that stops the pod on all nodes."""
+        return [one for one in self.tried if one.stops_the_pod]
 
     @cached_property
     def fatal(self) -> str:
-        """The error that stops the pod on all nodes, if the scheduler meets one."""
-        first = next((one.answer.error for one in self.stopping), "")
-        return first or self._asking.fatal_elsewhere()
+        """The error that stops the pod on all nodes, if the scheduler meets one; it may be on a node that the report leaves out."""
+        stopping, everywhere = self.stopping, self._facts.whole_cluster
+        if not stopping and everywhere is not None:
+            fleet = everywhere.fleet
+            looks = [SelectorAnswers(fleet, request) for request in everywhere.requests]
+            equivalence = NodeEquivalence(fleet, everywhere.nodes, looks)
+            stopping = [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
+        return next((one.result.error for one in stopping), "")
 
     @cached_property
     def malformed(self) -> str:
-        """The error that stops the pod everywhere because an object is none that an API server would take."""
-        return next((one.answer.error for one in self.stopping if self._is_malformed(one)), "")
+        """The error that stops the pod everywhere because of an object that no API server would accept."""
+        return next((one.result.error for one in self.stopping if self._is_malformed(one)), "")
 
-    def _is_malformed(self, asked: TriedNodes) -> bool:
-        told = self.in_the_way(asked)
-        return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in told)
+    def _is_malformed(self, tried: TriedNodes) -> bool:
+        reasons = self.in_the_way(tried)
+        return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in reasons)
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
-        """What the scheduler would take on the first node that has nothing against the pod."""
-        taking = (one for one in self.asked if one.fits and one.takes_the_pod)
-        return next((placement(one) for one in taking), ())
+        """What the scheduler would take on the first node where nothing is in the way."""
+        taking = (one for one in self.tried if one.fits and one.takes_the_pod)
+        return next((placement(one.claims, one.result) for one in taking), ())
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """The nodes by what is in the way; those where nothing is come first."""
-        found: dict[tuple[object, ...], NodeGroup] = {}
-        for one in self.asked:
-            for kinds, (reasons, nodes) in one.filtered.items():
+        found: dict[Kinds, NodeGroup] = {}
+        for one in self.tried:
+            for kinds, (reasons, nodes) in one.by_pod_reasons.items():
                 for devices, names in self._by_devices(one, nodes).items():
                     key = (one.fits and names[0], devices, kinds)
                     known = found.get(key)
@@ -214,173 +203,134 @@ class NodesExplained:
         return tuple(sorted(found.values(), key=_first_what_fits))
 
     def _by_devices(
-        self, asked: TriedNodes, nodes: Sequence[Node]
+        self, tried: TriedNodes, nodes: Sequence[Node]
     ) -> dict[tuple[Verdict, ...], list[str]]:
         """The names of nodes by why the devices do not fit there."""
         found: dict[tuple[Verdict, ...], list[str]] = {}
         for node in nodes:
-            found.setdefault(self._on(asked, node), []).append(node.metadata.name)
+            found.setdefault(self._on(tried, node), []).append(node.metadata.name)
         return found
 
-    def _on(self, asked: TriedNodes, node: Node) -> tuple[Verdict, ...]:
-        """Why the devices do not fit on one node: of nodes that are alike each has other claims on its devices."""
-        common = self.in_the_way(asked)
-        if node is asked.alike.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
+    def _on(self, tried: TriedNodes, node: Node) -> tuple[Verdict, ...]:
+        """Why the devices do not fit on one node. Equivalent nodes differ in which claims hold their devices."""
+        common = self.in_the_way(tried)
+        if node is tried.group.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
             return common
-        place = self._alikeness.place(node)
-        if place not in asked.places:
-            requests = self._asking.requests_of(asked.claims)
-            found = _counting(asked, requests, self.devices_on(asked, node))
-            asked.places[place] = tuple(dict.fromkeys((*asked.elsewhere, *found))) or common
-        return asked.places[place]
+        place = self._equivalence.place(node)
+        if place not in tried.places:
+            found = self._counted(tried, self.devices_on(tried, node))
+            tried.places[place] = tuple(dict.fromkeys((*tried.ruled_out, *found))) or common
+        return tried.places[place]
 
-    def in_the_way(self, asked: TriedNodes) -> tuple[Verdict, ...]:
-        """Why the devices do not fit on the example of nodes that are alike."""
-        if asked.reasons is None:
-            asked.reasons = () if asked.fits else tuple(dict.fromkeys(self._devices(asked)))
-        return asked.reasons
+    def in_the_way(self, tried: TriedNodes) -> tuple[Verdict, ...]:
+        """Why the devices do not fit on the example of equivalent nodes."""
+        if tried.reasons is None:
+            tried.reasons = () if tried.fits else tuple(dict.fromkeys(self._reasons(tried)))
+        return tried.reasons
 
-    def _placement_on(self, asked: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
-        """Nodes that are alike have devices of other names: the allocator is asked again for the one that is shown."""
-        if node is asked.alike.example or not asked.claims:
-            return placement(asked)
-        claims = self._asking.claims_on(node)
-        answer = ask(self._fleet.allocator, node, claims, self._asking.cancelled)
-        return placement(TriedNodes(asked.alike, claims, (), answer, {}))
-
-    def _devices(self, asked: TriedNodes) -> Iterator[Verdict]:
-        yield from asked.elsewhere
-        if asked.answer.fits:
+    def _reasons(self, tried: TriedNodes) -> Iterator[Verdict]:
+        # From the most certain to the least: what was known before, what the allocator itself says, what counting finds.
+        # Only if all that says nothing are the requests in each other's way.
+        yield from tried.ruled_out
+        result = tried.result
+        if result.fits:
             return
-        if asked.answer.cancelled:
-            yield CouldNotTell("timeout", asked.answer.error)
+        if result.cancelled:
+            yield CouldNotTell("timeout", result.error)
             return
-        if asked.answer.too_many:
-            yield TooManyDevices(asked.answer.too_many)
+        if result.too_many:
+            yield TooManyDevices(result.too_many)
             return
-        requests = self._asking.requests_of(asked.claims)
-        found = _counting(asked, requests, asked.alike.devices)
-        if not found and asked.answer.error and asked.answer.failure is not ConstraintBroken:
-            found = [meaning_of(asked.answer)]
-        yield from found or [self._conflict(asked, requests)]
+        found = self._counted(tried, tried.group.devices)
+        if not found and result.error and result.failure is not ConstraintBroken:
+            found = [meaning_of(result)]
+        yield from found or [self._conflict(tried)]
 
-    def _conflict(self, asked: TriedNodes, requests: Sequence[RequestExplained]) -> Verdict:
-        """Every request alone has enough devices on the node: what keeps them from being had together?"""
-        parts = conflict.parts_of(asked.claims)
+    def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[Verdict]:
+        """What counting finds. A selector that is false explains no error of the allocator."""
+        found = unserved(self._requests_of(tried), devices)
+        return [one for one in found if not (tried.result.fatal and isinstance(one, SelectorFalse))]
+
+    def _requests_of(self, tried: TriedNodes) -> list[RequestExplained]:
+        # By name: the claim for extended resources is made anew for what each group of nodes lacks.
+        names = {
+            (full_name(claim.metadata), name) for claim in tried.claims for name in _names(claim)
+        }
+        return [
+            one
+            for one in self._requests
+            if (full_name(one.request.claim.metadata), one.request.name) in names
+        ]
+
+    def _conflict(self, tried: TriedNodes) -> Verdict:
+        """Each request alone has enough devices on the node: which of them do not fit together?"""
+        parts = conflict.parts_of(tried.claims)
         self._conflicts += 1
         if self._conflicts <= MOST_CONFLICTS:
-            parts = conflict.smallest(asked.claims, lambda claims: self.fits(asked, claims))
+            parts = conflict.smallest(
+                tried.claims, lambda claims: self.try_again(tried, claims).fits
+            )
+        requests = self._requests_of(tried)
         usable = [
             device
-            for device in asked.alike.devices
+            for device in tried.group.devices
             if any(not request.reasons(device) for request in requests)
         ]
-        return conflict.told(asked.claims, parts, usable)
+        return conflict.as_verdict(tried.claims, parts, usable)
 
-    def fits(self, asked: TriedNodes, claims: Sequence[ResourceClaim]) -> bool:
-        """Whether these claims would fit on such a node."""
-        return self.answer(asked, claims).fits
+    def _placement_on(self, tried: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
+        """The devices of the node that is shown: equivalent nodes have devices of other names, so it is tried itself."""
+        if node is tried.group.example or not tried.claims:
+            return placement(tried.claims, tried.result)
+        claims = self._facts.on[node.metadata.name].claims
+        result = try_on(self._facts.fleet.allocator, node, claims, self._facts.stop)
+        return placement(claims, result)
 
-    def answer(self, asked: TriedNodes, claims: Sequence[ResourceClaim]) -> TrialResult:
-        """The scheduler's answer for these claims on such a node."""
-        return ask(self._fleet.allocator, asked.alike.example, claims, self._asking.cancelled)
+    def try_again(self, tried: TriedNodes, claims: Sequence[ResourceClaim]) -> TrialResult:
+        """The scheduler's answer for other claims on such a node."""
+        allocator = self._facts.fleet.allocator
+        return try_on(allocator, tried.group.example, claims, self._facts.stop)
 
 
-def placement(asked: TriedNodes) -> tuple[ChosenDevice, ...]:
-    """The devices of an answer."""
+def placement(claims: Sequence[ResourceClaim], result: TrialResult) -> tuple[ChosenDevice, ...]:
+    """The devices of a result."""
     return tuple(
-        ChosenDevice(full_name(claim), one.request, one.driver, one.pool, one.device)
-        for claim, result in zip(asked.claims, asked.answer.results or (), strict=False)
-        for one in result.devices.results or ()
+        ChosenDevice(full_name(claim.metadata), one.request, one.driver, one.pool, one.device)
+        for claim, allocated in zip(claims, result.results or (), strict=False)
+        for one in allocated.devices.results or ()
     )
 
 
-def _counting(
-    asked: TriedNodes, requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
-) -> list[Verdict]:
-    """What counting says against a node; devices that do not match are no reason for an error."""
-    found = _alone(requests, devices)
-    return [one for one in found if not (asked.answer.fatal and isinstance(one, SelectorFalse))]
-
-
-def _alone(
-    requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
-) -> Iterator[Verdict]:
-    """Why requests cannot be served on a node with these devices, each looked at alone."""
-    by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
-    for request in requests:
-        by_main.setdefault(request.asked.main, []).append(list(lacking(request, devices)))
-    for alternatives in by_main.values():
-        if all(alternatives):
-            for reasons in alternatives:
-                yield from reasons
-
-
-def lacking(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Verdict]:
-    """Why one request alone cannot be served by these devices; nothing where it can, as far as counting goes."""
-    if request.problems:
-        yield from request.problems
-        return
-    firsts = [request.first(one) for one in request.meant(devices)]
-    errors = [one for one in firsts if isinstance(one, SelectorError)]
-    if errors:
-        yield errors[0]
-        return
-    counted = Counter(one for one in firsts if one is not None)
-    available = sum(one is None for one in firsts)
-    if request.asked.all_devices:
-        yield from _all(firsts)
-        return
-    needed = request.asked.body.count
-    shared = any(one.device.allow_multiple_allocations for one in devices)
-    if available >= needed or (shared and available):
-        return
-    if available or not counted:
-        yield NotEnoughDevices(needed, available)
-    yield from sorted(counted, key=lambda one: (isinstance(one, SelectorFalse), -counted[one]))[
-        :SHOWN_REASONS
-    ]
-
-
-def _all(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:
-    matching = [one for one in firsts if not isinstance(one, SelectorFalse)]
-    broken = [one for one in matching if isinstance(one, PoolIncomplete | PoolInvalid)]
-    yield from broken[:1]
-    missing = [one for one in matching if one is not None]
-    if not matching:
-        yield AllUnsatisfied("all matching devices are asked for, and none matches")
-    elif missing:
-        yield AllUnsatisfied(
-            f"all {len(matching)} matching devices are asked for, {len(missing)} cannot be had: {missing[0]}"
-        )
-
-
-def meaning_of(answer: TrialResult) -> Verdict:
+def meaning_of(result: TrialResult) -> Verdict:
     """What an error of the allocator means, where no request and no device accounts for it."""
-    if answer.too_many:
-        return TooManyDevices(answer.too_many)
-    if answer.failure is PoolUnusable:
-        return AllUnsatisfied(answer.error)
-    return CouldNotTell(MALFORMED if answer.fatal else "failed", answer.error)
+    if result.too_many:
+        return TooManyDevices(result.too_many)
+    if result.failure is PoolUnusable:
+        return AllUnsatisfied(result.error)
+    return CouldNotTell(MALFORMED if result.fatal else "failed", result.error)
+
+
+def _names(claim: ResourceClaim) -> list[str]:
+    return [request.name for request in requests_in(claim)]
 
 
 def _kind(reason: Verdict) -> object:
-    """Nodes with more or less of a resource are told together."""
+    """Nodes with more or less of a resource are one group."""
     return (NodeResources, reason.resource) if isinstance(reason, NodeResources) else reason
 
 
 def _of_both(ones: Sequence[Verdict], others: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """Reasons of the same kinds, true of the nodes of both."""
+    """Reasons of the same kinds in words that are true of the nodes of both."""
     return tuple(map(_range, ones, others)) if ones != others else tuple(ones)
 
 
 def _range(one: Verdict, other: Verdict) -> Verdict:
-    if not (isinstance(one, NodeResources) and isinstance(other, NodeResources)):
-        return one
-    free = [text for part in (one, other) for text in (part.least or part.free, part.free)]
+    """The same reason with what the least and the most of the nodes have; only an amount can differ."""
+    amounts = [part for part in (one, other) if isinstance(part, NodeResources)]
+    free = [text for part in amounts for text in (part.least or part.free, part.free)]
     free.sort(key=lambda text: amount(text).nanos)
     least = free[0] if amount(free[0]).nanos != amount(free[-1]).nanos else ""
-    return NodeResources(one.resource, one.needed, free[-1], least)
+    return NodeResources(amounts[0].resource, amounts[0].needed, free[-1], least)
 
 
 def _first_what_fits(group: NodeGroup) -> tuple[bool, bool, int]:

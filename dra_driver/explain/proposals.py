@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would have to be different for a request to be served? The smallest changes, which somebody else tries out.
+"""Which changes of a request might help? Each is only a proposal: `tried_changes` asks the allocator whether it does help.
 
-What the nearest device misses is turned round: a condition is relaxed to what the device has, a taint tolerated, an
-amount lowered, a claim in the way ended. A change is a proposal; only the allocator can say whether it helps.
+The proposals start from the device that misses least, and undo what it misses: relax a condition to the value of the device,
+tolerate its taint, ask for a smaller amount, end the claim that holds it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,9 @@ from dra_driver.cel.reasons.conditions import FalsePart
 from dra_driver.cel.reasons.paths import Path
 from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
-from dra_driver.explain.reasons import RequestExplained, RequestSelector
+from dra_driver.explain.device_state import taint_text
+from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.selector_answers import RequestSelector
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -34,8 +36,8 @@ from dra_driver.model.api.resource_claim import (
     DeviceToleration,
     ResourceClaim,
 )
+from dra_driver.model.api.resource_slice import DeviceTaint
 
-_REQUEST = "request"
 _WEIGHTS: dict[type, int] = {SelectorFalse: 2, Tainted: 2, HeldByClaim: 3, CountersUsedUp: 3}
 _OTHERS = 5
 
@@ -60,43 +62,43 @@ class Miss:
 
     @property
     def distance(self) -> tuple[bool, int]:
-        """How much would have to change; the class of a request and a device's node are hardest to change.
+        """How much would have to change: the smaller, the nearer. A device of another driver is farther than all others.
 
-        No device of a driver that is not meant comes near.
+        A selector of the class and the node of a device weigh most, because the author of a claim can change neither.
         """
-        parts = sum(2 if chosen.source == _REQUEST else 3 * _OTHERS for chosen, _ in self.parts)
+        parts = sum(2 if selector.is_own else 3 * _OTHERS for selector, _ in self.parts)
         others = (one for one in self.reasons if not isinstance(one, SelectorFalse))
         return self.foreign, parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
 
 
-def missed(request: RequestExplained, device: SliceDevice) -> Miss:
+def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
     """What the device misses."""
-    parts = request.judged(device).parts
-    return Miss(device, request.reasons(device), parts, request.foreign(device))
+    parts = explained.answers.judged(device).parts
+    return Miss(device, explained.reasons(device), parts, explained.answers.foreign(device))
 
 
-def relaxed(request: RequestExplained, miss: Miss) -> Miss:
+def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
     """The same, each false condition with the nearest one that the device meets."""
-    return replace(miss, parts=request.relaxed(miss.device))
+    return replace(miss, parts=explained.answers.relaxed(miss.device))
 
 
-def nearest(request: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
+def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
     """The device that misses least; the first of several. None where one misses nothing, or there is none."""
     best: Miss | None = None
     for device in devices:
-        miss = missed(request, device)
+        miss = missed(explained, device)
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss
-    return best and relaxed(request, best)
+    return best and relaxed(explained, best)
 
 
-def from_miss(asked: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
+def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
     """The request changed so that the device would do, if its reasons can be changed at all."""
-    typos = [(chosen, part.typo) for chosen, part in miss.parts if part.typo]
+    typos = [(selector, part.typo) for selector, part in miss.parts if part.typo]
     if typos:
-        yield from _corrected(asked, typos)
+        yield from _corrected(request, typos)
     edits: list[tuple[str, Body]] = []
-    body = asked.body
+    body = request.body
     ended: list[str] = []
     for reason in miss.reasons:
         if isinstance(reason, SelectorFalse):
@@ -116,28 +118,30 @@ def from_miss(asked: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
         return
     words = [*selectors[0], *(what for what, _ in edits)]
     if words:
-        words[0] = f"request {asked.name}: {words[0]}"
+        words[0] = f"request {request.name}: {words[0]}"
     words += [f"end claim {name}" for name in dict.fromkeys(ended)]
     final = selectors[1]
     yield Proposal(
-        "; ".join(words), claim_with(asked, lambda _: final), tuple(dict.fromkeys(ended))
+        "; ".join(words), claim_with(request, lambda _: final), tuple(dict.fromkeys(ended))
     )
 
 
-def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
-    """The request without the run-time errors: with the names that may have been meant, or only asking devices that have them.
+def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
+    """The request without its run-time errors: mistyped names corrected, or a check that the device has the attribute.
 
-    Where no device would be left then, without the conditions that fail.
+    If no device passes these checks, also without the conditions that fail.
     """
-    failing = dict.fromkeys(one for device in devices for one in request.judged(device).failing)
-    if not failing or any(chosen.source != _REQUEST for chosen, _ in failing):
+    failing = dict.fromkeys(
+        one for device in devices for one in explained.answers.judged(device).failing
+    )
+    if not failing or any(not selector.is_own for selector, _ in failing):
         return
     yield from _corrected(
-        request.asked, [(chosen, typo) for chosen, part in failing for typo in part.typos]
+        explained.request, [(selector, typo) for selector, part in failing for typo in part.typos]
     )
     paths: dict[RequestSelector, dict[str, dict[Path, None]]] = {}
-    for chosen, part in failing:
-        known = paths.setdefault(chosen, {}).setdefault(part.part, {})
+    for selector, part in failing:
+        known = paths.setdefault(selector, {}).setdefault(part.part, {})
         known.update(dict.fromkeys(part.missing))
     words = [
         f"put {' && '.join(guard(path) for path in missing)} && before {part}"
@@ -145,81 +149,88 @@ def from_errors(request: RequestExplained, devices: Sequence[SliceDevice]) -> It
         for part, missing in parts.items()
     ]
     texts = {
-        chosen.index: chosen.explained.guarded({part: list(one) for part, one in parts.items()})
-        for chosen, parts in paths.items()
+        selector.index: selector.explained.guarded({part: list(one) for part, one in parts.items()})
+        for selector, parts in paths.items()
     }
     if all(missing for parts in paths.values() for missing in parts.values()):
-        yield _rewritten(request.asked, words, texts)
-    if all(request.judged(device).verdicts for device in devices):
+        yield _rewritten(explained.request, words, texts)
+    if all(explained.answers.judged(device).verdicts for device in devices):
         words = [f"leave out {part}" for parts in paths.values() for part in parts]
         texts = {
-            chosen.index: chosen.explained.without([FalsePart(part, "") for part in parts])
-            for chosen, parts in paths.items()
+            selector.index: selector.explained.without([FalsePart(part, "") for part in parts])
+            for selector, parts in paths.items()
         }
-        yield _rewritten(request.asked, words, texts)
+        yield _rewritten(explained.request, words, texts)
 
 
 def _corrected(
-    asked: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[Path, str]]]
+    request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[Path, str]]]
 ) -> Iterator[Proposal]:
     """The request with other names, where its own selectors have the wrong ones."""
     names: dict[RequestSelector, dict[Path, str]] = {}
-    for chosen, (path, name) in typos:
-        if chosen.source == _REQUEST:
-            names.setdefault(chosen, {})[path] = name
+    for selector, (path, name) in typos:
+        if selector.is_own:
+            names.setdefault(selector, {})[path] = name
     words = dict.fromkeys(
         f"write {written(replace(path, name=name))} instead of {written(path)}"
         for paths in names.values()
         for path, name in paths.items()
     )
-    texts = {chosen.index: chosen.explained.renamed(paths) for chosen, paths in names.items()}
+    texts = {selector.index: selector.explained.renamed(paths) for selector, paths in names.items()}
     if texts:
-        yield _rewritten(asked, list(words), texts)
+        yield _rewritten(request, list(words), texts)
 
 
-def _rewritten(asked: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
+def _rewritten(request: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
     """The request with other texts of some selectors; without those of which nothing is left."""
     selectors = [
         DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
-        for index, old in enumerate(asked.body.selectors or ())
+        for index, old in enumerate(request.body.selectors or ())
         if texts.get(index) != ""
     ]
     return Proposal(
-        f"request {asked.name}: {'; '.join(words)}",
-        claim_with(asked, lambda body: msgspec.structs.replace(body, selectors=selectors)),
+        f"request {request.name}: {'; '.join(words)}",
+        claim_with(request, lambda body: msgspec.structs.replace(body, selectors=selectors)),
     )
 
 
-def fewer(asked: ClaimRequest, available: int) -> Proposal:
+def fewer(request: ClaimRequest, available: int) -> Proposal:
     """The request for as many devices as can be had."""
-    what = f"request {asked.name}: ask for {available} instead of {asked.body.count}"
-    if asked.all_devices:
-        what = f"request {asked.name}: ask for {available} instead of all"
+    what = f"request {request.name}: ask for {available} instead of {request.body.count}"
+    if request.all_devices:
+        what = f"request {request.name}: ask for {available} instead of all"
 
     def lower(body: Body) -> Body:
         return msgspec.structs.replace(body, allocation_mode="ExactCount", count=available)
 
-    return Proposal(what, claim_with(asked, lower))
+    return Proposal(what, claim_with(request, lower))
 
 
-def other_class(asked: ClaimRequest, name: str) -> Proposal:
+def other_class(request: ClaimRequest, name: str) -> Proposal:
     """The request for another class."""
     return Proposal(
-        f"request {asked.name}: deviceClassName {name}",
-        claim_with(asked, lambda body: msgspec.structs.replace(body, device_class_name=name)),
+        f"request {request.name}: deviceClassName {name}",
+        claim_with(request, lambda body: msgspec.structs.replace(body, device_class_name=name)),
     )
 
 
 def _edit(body: Body, reason: Verdict, device: SliceDevice) -> tuple[str, Body] | None:
     if isinstance(reason, Tainted):
-        return _tolerate(body, reason.taint)
+        taints = device.device.taints or ()
+        return _tolerate(body, next(one for one in taints if taint_text(one) == reason.taint))
     if isinstance(reason, CapacityTooSmall):
-        name = reason.capacity.partition(" ")[0]
+        name = reason.capacity if reason.has else _missing_capacity(body, device)
         return _lower(body, name, _permitted(device, name, (reason.has, reason.needed)))
     if isinstance(reason, CapacityConsumed):
         name = reason.capacity
         return _lower(body, name, _permitted(device, name, (reason.left, reason.needed)))
     return None
+
+
+def _missing_capacity(body: Body, device: SliceDevice) -> str:
+    """The capacity that the request asks for and the device does not publish: the verdict has it with a hint behind it."""
+    asked = (body.capacity.requests if body.capacity else None) or {}
+    return next(name for name in asked if name not in (device.device.capacity or {}))
 
 
 def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
@@ -231,12 +242,13 @@ def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
     return "" if found is None else str(found)
 
 
-def _tolerate(body: Body, taint: str) -> tuple[str, Body]:
-    text, _, effect = taint.rpartition(":")
-    key, _, value = text.partition("=")
-    toleration = DeviceToleration(key=key, operator="Equal", value=value, effect=effect)
+def _tolerate(body: Body, taint: DeviceTaint) -> tuple[str, Body]:
+    toleration = DeviceToleration(
+        key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
+    )
     tolerations = [*(body.tolerations or ()), toleration]
-    return f"tolerate {taint}", msgspec.structs.replace(body, tolerations=tolerations)
+    what = f"tolerate {taint_text(taint)}"
+    return what, msgspec.structs.replace(body, tolerations=tolerations)
 
 
 def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
@@ -255,24 +267,24 @@ def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
 def _selectors(
     body: Body, parts: Sequence[tuple[RequestSelector, FalsePart]]
 ) -> tuple[list[str], Body] | None:
-    """The selectors of the request relaxed; None where the class says no."""
+    """The selectors of the request relaxed; None where a selector of the class is false, which no change of the claim helps."""
     failed: dict[int, tuple[RequestSelector, list[FalsePart]]] = {}
-    for chosen, part in parts:
-        if chosen.source != _REQUEST:
+    for selector, part in parts:
+        if not selector.is_own:
             return None
-        failed.setdefault(chosen.index, (chosen, []))[1].append(part)
+        failed.setdefault(selector.index, (selector, []))[1].append(part)
     words: list[str] = []
     kept: list[DeviceSelector] = []
-    for index, selector in enumerate(body.selectors or ()):
+    for index, unchanged in enumerate(body.selectors or ()):
         if index not in failed:
-            kept.append(selector)
+            kept.append(unchanged)
             continue
-        chosen, parted = failed[index]
-        false = chosen.explained.with_dependent(parted)
+        selector, parted = failed[index]
+        false = selector.explained.with_dependent(parted)
         for part in false:
             instead = f"write {part.relaxed} instead of" if part.relaxed else "leave out"
             words.append(f"{instead} {part.part}")
-        expression = chosen.explained.without(false)
+        expression = selector.explained.without(false)
         if expression:
             kept.append(DeviceSelector(cel=CELDeviceSelector(expression=expression)))
     return words, msgspec.structs.replace(body, selectors=kept)

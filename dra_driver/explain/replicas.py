@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many pods that are alike find their devices, and where?
+"""How many equal pods find their devices, and where?
 
-Node by node as many as it takes: what one node gives hardly depends on the others, so it does not matter in which order
-the scheduler fills them.
+Each node gets as many as it takes, then the next one. What one node takes hardly depends on the others, so the order in which
+the scheduler fills them does not matter.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.facts.pod_filters import PodFilters
+from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.nodes import NodesExplained
-from dra_driver.explain.subject.subject import numbered
-from dra_driver.explain.trial import ask
+from dra_driver.explain.subject.wanted import POD_CLAIM_NAME, numbered
+from dra_driver.explain.trial import try_on
 from dra_driver.explain.verdict import NodeSelectorMismatch, NodeTainted
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
@@ -35,89 +33,83 @@ class Placed:
     claims: tuple[ResourceClaim, ...]
 
 
-class Placing(Protocol):
-    """What is known of the pods that are placed."""
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Equal pods: `count` of them from number `first` on. A pod that no workload makes has number 0, and is alone."""
 
-    fleet: Fleet
+    pod: Pod
+    first: int
+    count: int
 
-    @property
-    def nodes(self) -> NodesExplained:
-        """What is the matter on each node."""
-
-    def claims_on(self, node: Node) -> list[ResourceClaim]:
-        """The claims to allocate on a node."""
-
-    def filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
-        """What nodes are asked for the pod, where these pods are there."""
-
-    def cancelled(self) -> bool:
-        """Whether to stop."""
+    def at(self, index: int) -> Pod:
+        """The pod at a place from 0; made when it is needed, because a workload may ask for millions."""
+        return numbered(self.pod, self.first + index) if self.first else self.pod
 
 
-def fill(
-    placing: Placing, name: Callable[[int], Pod], count: int, among: Collection[str] | None
+def place_pods(
+    facts: Facts, nodes: NodesExplained, replicas: Replicas, among: Collection[str] | None = None
 ) -> list[Placed]:
-    """Up to `count` pods, in the order of their numbers from 0; with `among` one on each of these nodes at most."""
-    there = _Filling(placing, name)
-    for node in _taking(placing.nodes):
+    """The first of the replicas, as many as find their devices; with `among` one on each of these nodes at most.
+
+    They are all like the pod of the facts. If they share a claim that has no devices yet, only one is placed: the others follow
+    when the claim is allocated.
+    """
+    if _shares_a_claim(facts):
+        replicas = replace(replicas, count=1)
+    cluster = _Filling(facts, replicas)
+    for node in nodes.taking:
         if among is None or node.metadata.name in among:
-            most = count - len(there.placed)
-            there.fill(node, most if among is None else min(most, 1))
-    return there.placed
+            left = replicas.count - len(cluster.placed)
+            cluster.fill(node, left if among is None else min(left, 1))
+    return cluster.placed
 
 
 def daemon_nodes(nodes: NodesExplained) -> list[str]:
     """The nodes on which a DaemonSet wants its pod: those that it selects and whose taints its pods tolerate."""
     return [
         node.metadata.name
-        for one in nodes.asked
-        for reasons, there in one.filtered.values()
+        for one in nodes.tried
+        for reasons, there in one.by_pod_reasons.values()
         if not any(isinstance(reason, NodeSelectorMismatch | NodeTainted) for reason in reasons)
         for node in there
     ]
 
 
-def _taking(nodes: NodesExplained) -> Iterator[Node]:
-    for one in nodes.asked:
-        if one.fits and one.takes_the_pod:
-            yield from one.filtered[()][1]
-
-
 class _Filling:
-    """The cluster while it fills."""
+    """The cluster while pods are placed in it."""
 
-    def __init__(self, placing: Placing, name: Callable[[int], Pod]) -> None:
-        self._placing = placing
-        self._name = name
-        self._allocator = placing.fleet.allocator
-        self._held = placing.fleet.held_by(placing.fleet.state.resource_claims)
+    def __init__(self, facts: Facts, replicas: Replicas) -> None:
+        self._facts = facts
+        self._replicas = replicas
+        fleet = facts.fleet
+        self._allocator = fleet.allocator
+        self._held = fleet.held_by(fleet.state.resource_claims)
         self._pods: dict[str, list[Pod]] = {}
-        for pod in placing.fleet.state.pods:
+        for pod in fleet.state.pods:
             self._pods.setdefault(pod.spec.node_name, []).append(pod)
         self.placed: list[Placed] = []
 
     def fill(self, node: Node, most: int) -> None:
-        """As many as the node takes, and no more than `most`."""
-        pods = self._pods.setdefault(node.metadata.name, [])
+        """As many of the next pods as the node takes, and no more than `most`."""
+        there = self._pods.setdefault(node.metadata.name, [])
+        claims = self._facts.on[node.metadata.name].claims
         for _ in range(most):
-            pod = self._name(len(self.placed))
-            if self._placing.cancelled() or self._placing.filters(pod, pods).reasons(node):
+            pod = self._replicas.at(len(self.placed))
+            if self._facts.stop() or self._facts.pod_filters(pod, there).reasons(node):
                 return
-            claims = self._placing.claims_on(node)
-            answer = ask(self._allocator, node, claims, self._placing.cancelled) if claims else None
-            if answer is not None and not answer.fits:
+            result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
+            if result is not None and not result.fits:
                 return
-            pod = running(pod, node)
-            results = (answer.results if answer else None) or ()
-            self._take(
-                Placed(pod, tuple(given(*one, pod) for one in zip(claims, results, strict=True)))
-            )
+            results = (result.results if result else None) or ()
+            bound = running(pod, node)
+            given_to = tuple(given(*one, bound) for one in zip(claims, results, strict=True))
+            self._take(Placed(bound, given_to))
 
     def _take(self, placed: Placed) -> None:
         self._pods[placed.pod.spec.node_name].append(placed.pod)
         self.placed.append(placed)
         if placed.claims:
-            consumable = self._placing.fleet.rules.consumable_capacity
+            consumable = self._facts.fleet.rules.consumable_capacity
             for claim in placed.claims:
                 self._held.take(claim, consumable_capacity=consumable)
             self._allocator = self._allocator.after(self._held.state())
@@ -138,8 +130,9 @@ def given(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceC
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is not None and owner.name != pod.metadata.name:
         name, uid = metadata.name, f"{pod.metadata.uid}-{metadata.uid}"
-        if name.startswith(owner.name):
-            name = pod.metadata.name + name.removeprefix(owner.name)
+        entry = (metadata.annotations or {}).get(POD_CLAIM_NAME)
+        if entry is not None:
+            name = f"{pod.metadata.name}-{entry}"
         metadata = msgspec.structs.replace(metadata, name=name, uid=uid)
     return msgspec.structs.replace(claim, metadata=metadata, status=status)
 
@@ -157,17 +150,13 @@ def served(state: ClusterState, batch: Sequence[Placed]) -> ClusterState:
     )
 
 
-def shares_a_claim(claims: Sequence[ResourceClaim], pod: Pod) -> bool:
+def _shares_a_claim(facts: Facts) -> bool:
     """Whether a claim that is still to be allocated is one that other pods use as well."""
-    return any(
+    pod = facts.subject.pod
+    return pod is not None and any(
         all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references or ())
-        for claim in claims
+        for claim in facts.own_claims
     )
-
-
-def names(pod: Pod, first: int) -> Callable[[int], Pod]:
-    """The pods of a workload from number `first` on; 0 for a pod of its own."""
-    return lambda index: numbered(pod, first + index) if first else pod
 
 
 def _key(metadata: ObjectMeta) -> tuple[str, str, str]:

@@ -1,40 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome in one sentence."""
+"""The outcome, and the sentence under it."""
 
 from collections.abc import Sequence
 
+from dra_driver.explain.facts.claim_problems import ClaimFacts
 from dra_driver.explain.nodes import NodesExplained
-from dra_driver.explain.outcome import ClaimReport, Outcome
-from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, Verdict
+from dra_driver.explain.outcome import Outcome
+from dra_driver.explain.verdict import CouldNotTell, SchedulingGated, Verdict
+from dra_driver.explain.verdicts.claim import OfClaim
 from dra_driver.model.api.core import Pod
 
 _NO_NODE = "no node would take it"
 
 
-def can_still_come(reason: Verdict) -> bool:
-    """A claim that the controller makes sooner or later says nothing against its devices."""
-    return isinstance(reason, ClaimMissing) and "yet" in reason.detail
+def outcome_of(
+    claims: Sequence[ClaimFacts],
+    nodes: NodesExplained,
+    verdicts: Sequence[Verdict],
+    *,
+    allocating: bool,
+) -> Outcome:
+    """The outcome as far as devices and nodes decide; `allocating` says that some claim has no devices yet.
 
-
-def _refused(nodes: NodesExplained, claims: Sequence[ClaimReport]) -> str:
-    """Why claims cannot be used although there are devices for those that have none."""
-    for claim in claims:
-        for one in claim.verdicts:
-            if not (can_still_come(one) or isinstance(one, CouldNotTell)):
-                told = str(one).removeprefix(f"claim {claim.name} ")
-                return f"claim {claim.name} cannot be used: {told}"
-    return f"{nodes.allocated_elsewhere}, where the pod cannot run"
+    A certain "no" comes before "nobody knows", and that before "yes": what could not be read takes back no reason that was
+    found, but a "yes" needs all of it.
+    """
+    problems = [reason for claim in claims for reason in claim.problems]
+    of_claims = any(isinstance(one, CouldNotTell) for one in problems)
+    unknown = of_claims or any(isinstance(one, CouldNotTell) for one in verdicts)
+    if not all(isinstance(one, CouldNotTell) for one in problems):
+        return "devices do not fit"
+    if unknown and (nodes.cancelled or of_claims or allocating):
+        return "could not tell"
+    if nodes.fatal or not nodes.some_fit:
+        return "could not tell" if unknown else "devices do not fit"
+    if nodes.allocated_elsewhere and not nodes.some_take_the_pod:
+        return "devices do not fit"
+    gated = any(isinstance(one, SchedulingGated) for one in verdicts)
+    late = any(claim.wanted.not_made_yet for claim in claims)
+    if gated or late or not nodes.some_take_the_pod:
+        return "devices fit, something else is in the way"
+    return "could not tell" if unknown else "devices fit"
 
 
 def summary(
     outcome: Outcome,
     nodes: NodesExplained,
     verdicts: Sequence[Verdict],
-    claims: Sequence[ClaimReport],
+    claims: Sequence[ClaimFacts],
     pod: Pod | None,
 ) -> str:
-    """The sentence under the outcome."""
-    total = nodes.count
+    """The sentence under the outcome; `verdicts` are those of the subject, then those of its claims."""
     if outcome == "devices fit":
         return _fitting(nodes, asks=bool(claims))
     if outcome == "devices do not fit":
@@ -42,12 +58,12 @@ def summary(
     if outcome == "could not tell":
         return next((str(one) for one in verdicts if isinstance(one, CouldNotTell)), outcome)
     if pod and not nodes.some_take_the_pod:
-        which = f"on {nodes.fitting:,} of {total:,} nodes, and none of these takes the pod"
+        which = f"on {nodes.fitting:,} of {nodes.count:,} nodes, and none of these takes the pod"
         return f"the devices fit {which}" if claims else f"the pod asks for no devices; {_NO_NODE}"
     return f"{_fitting(nodes, asks=bool(claims))}, something else holds the {'pod' if pod else 'claim'}"
 
 
-def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimReport]) -> str:
+def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
     if nodes.fatal:
         return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
     if not nodes.some_fit:
@@ -55,11 +71,26 @@ def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimReport]) -> str:
     return _refused(nodes, claims)
 
 
+def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
+    """Why claims cannot be used although there are devices for those that have none."""
+    reasons = [
+        (claim.wanted.name, one)
+        for claim in claims
+        for one in claim.problems
+        if not isinstance(one, CouldNotTell)
+    ]
+    if not reasons:
+        return f"{nodes.allocated_elsewhere}, where the pod cannot run"
+    name, reason = reasons[0]
+    what = reason.predicate if isinstance(reason, OfClaim) else reason
+    return f"claim {name} cannot be used: {what}"
+
+
 def _fitting(nodes: NodesExplained, *, asks: bool) -> str:
     """Where nothing is in the way; nodes that do not take the pod are no place for its devices."""
-    total = nodes.count
+    total, taking = nodes.count, len(nodes.taking)
     if not asks:
-        return f"the pod asks for no devices; {nodes.taking:,} of {total:,} nodes would take it"
-    more = nodes.fitting - nodes.taking
+        return f"the pod asks for no devices; {taking:,} of {total:,} nodes would take it"
+    more = nodes.fitting - taking
     besides = f" (and on {more:,} more, which would not take the pod)" if more else ""
-    return f"the devices fit on {nodes.taking:,} of {total:,} nodes{besides}"
+    return f"the devices fit on {taking:,} of {total:,} nodes{besides}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.explain.facts.device_nodes import selector_text
+from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import (
     BindingConditionsPending,
     BindingFailed,
@@ -29,14 +30,9 @@ _RENAMED = 34
 """The release that brought the second name of the label."""
 
 
-def full_name(claim: ResourceClaim) -> str:
-    """The name as "namespace/name"."""
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
 def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
     """What keeps the pod from the claim, whatever the devices are."""
-    name = full_name(claim)
+    name = full_name(claim.metadata)
     if claim.metadata.deletion_timestamp is not None:
         yield ClaimMissing(name, "is being deleted")
     if pod is None or claim.status.allocation is None:
@@ -50,7 +46,7 @@ def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
     """Whether a claim that should have been made for the pod was made for another one."""
     owners = claim.metadata.owner_references or ()
     if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
-        yield ClaimMissing(full_name(claim), "was not made for this pod: delete it")
+        yield ClaimMissing(full_name(claim.metadata), "was not made for this pod: delete it")
 
 
 def binding(claim: ResourceClaim) -> Iterator[Verdict]:
@@ -61,10 +57,10 @@ def binding(claim: ResourceClaim) -> Iterator[Verdict]:
         found = {one.type: one for one in _conditions(claim, result) if one.status == "True"}
         failed = [name for name in result.binding_failure_conditions or () if name in found]
         for name in failed:
-            yield BindingFailed(full_name(claim), name, found[name].message)
+            yield BindingFailed(full_name(claim.metadata), name, found[name].message)
         missing = tuple(name for name in result.binding_conditions if name not in found)
         if missing and not failed:
-            yield BindingConditionsPending(full_name(claim), missing)
+            yield BindingConditionsPending(full_name(claim.metadata), missing)
 
 
 def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Sequence[Condition]:
@@ -75,21 +71,26 @@ def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> 
     return []
 
 
+def is_allocated(claim: ResourceClaim) -> bool:
+    """Whether the claim has its devices."""
+    return claim.status.allocation is not None
+
+
 def allocated(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
     """The devices that a claim has."""
     allocation = claim.status.allocation
     return (allocation.devices.results or []) if allocation else []
 
 
-def chosen(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
+def chosen_devices(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
     """The devices that a claim has, for a report."""
     return tuple(
-        ChosenDevice(full_name(claim), one.request, one.driver, one.pool, one.device)
+        ChosenDevice(full_name(claim.metadata), one.request, one.driver, one.pool, one.device)
         for one in allocated(claim)
     )
 
 
-def elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
+def allocated_elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
     """Whether an allocated claim cannot be used from the node."""
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
@@ -100,7 +101,7 @@ def elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
     except AllocationError:
         usable = False
     if not usable:
-        yield ClaimAllocatedElsewhere(full_name(claim), selector_text(selector))
+        yield ClaimAllocatedElsewhere(full_name(claim.metadata), selector_text(selector))
 
 
 def admin_access_allowed(namespace: Namespace | None, minor: int | None) -> bool:

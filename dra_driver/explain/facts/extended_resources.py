@@ -8,10 +8,11 @@ Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/exten
 k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.cel.reasons.similar import meant
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_requests import (
     DEVICE_CLASS_PREFIX,
     is_extended,
@@ -19,6 +20,8 @@ from dra_driver.explain.facts.pod_requests import (
     may_be_devices,
     pod_requests,
 )
+from dra_driver.explain.names import full_name
+from dra_driver.explain.subject.subject import WantedClaim
 from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, Verdict
 from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
@@ -31,10 +34,58 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimSpec,
 )
 from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, ClusterState
+from dra_driver.model.gates import ALLOCATION
 
 GATE = "DRAExtendedResource"
 NAME = "<extended-resources>"
 """What the scheduler calls the claim until it is written."""
+
+
+class ExtendedResources:
+    """The extended resources of one pod that devices have to provide, on these nodes."""
+
+    def __init__(self, pod: Pod | None, fleet: Fleet, nodes: Sequence[Node]) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        self._classes = classes_by_resource(fleet.state.device_classes)
+        self._resources: tuple[str, ...] = ()
+        self._refused: dict[str, Verdict] = {}
+        if pod is not None:
+            off = next((gate for gate in (ALLOCATION, GATE) if not fleet.is_on(gate)), "")
+            self._refused = without_devices(pod, nodes, fleet.state, gate_off=off)
+            self._resources = () if off else backed_by_devices(pod, self._classes)
+
+    @property
+    def refused(self) -> tuple[Verdict, ...]:
+        """Why neither a device nor a device plugin provides some of them, on any of the nodes."""
+        return tuple(self._refused.values())
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that a node need not offer itself, and those that are refused already."""
+        return frozenset((*self._resources, *self._refused))
+
+    def wanted(self) -> Iterator[WantedClaim]:
+        """The claim for all that some node lacks, if any node lacks one."""
+        resources = self._resources
+        if self._nodes:  # where every node offers a resource itself, no device has to
+            needed = {one for node in self._nodes for one in self.lacking(node)}
+            resources = tuple(one for one in resources if one in needed)
+        if self._pod is not None and (resources or self._refused):
+            claim = claim_for(self._pod, resources, self._classes)
+            origin = f"extended resources {', '.join((*resources, *self._refused))}"
+            made = claim if resources else None
+            yield WantedClaim(full_name(claim.metadata), made, origin, problems=self.refused)
+
+    def lacking(self, node: Node) -> tuple[str, ...]:
+        """Those that the node does not offer itself, so that devices have to provide them there."""
+        return on_node(self._resources, node)
+
+    def claims_for(self, lacking: Sequence[str]) -> tuple[ResourceClaim, ...]:
+        """The claim that the scheduler makes on a node that lacks these; none where it lacks nothing."""
+        if self._pod is None or not lacking:
+            return ()
+        return (claim_for(self._pod, lacking, self._classes),)
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:

@@ -29,8 +29,6 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 
-OF_A_WORKLOAD = "-(pod)"
-"""What the name of a pod ends with that a workload would make."""
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
 _MODES = ("", "ExactCount", "All")
 _OPERATORS = ("Equal", "Exists")
@@ -77,7 +75,7 @@ def _refusals(document: object, found: ApiValue) -> Iterator[str]:
 def _unnamed(document: object) -> Iterator[str]:
     metadata = document.get("metadata") if isinstance(document, dict) else None
     metadata = metadata if isinstance(metadata, dict) else {}
-    name = str(metadata.get("name") or "").removesuffix(OF_A_WORKLOAD)
+    name = str(metadata.get("name") or "")
     if not name and not metadata.get("generateName"):
         yield "it has no metadata.name"
     elif name and not (len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name)):

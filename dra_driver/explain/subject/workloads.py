@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from dra_driver.explain.subject.manifest_checks import OF_A_WORKLOAD
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS
 from dra_driver.model.api.core import Pod, Toleration
 
@@ -80,11 +79,18 @@ def template_of(workload: Mapping[str, Any]) -> dict[str, Any]:
     """A pod as the workload would make it, with the workload's name."""
     template = _inside(_spec(workload, str(workload["kind"])), "template")
     outer = _inside(workload, "metadata")
-    name = str(outer.get("name") or outer.get("generateName") or "").rstrip("-")
-    metadata = {**_inside(template, "metadata"), "name": f"{name}{OF_A_WORKLOAD}"}
+    name = _name(outer)
+    # A pod of the same file may have the workload's name: the UID keeps the two apart.
+    uid = f"uid-of-{name}-(pod)"
+    metadata = {"uid": uid, **_inside(template, "metadata"), "name": name}
     if "namespace" in outer:
         metadata["namespace"] = outer["namespace"]
     return {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def _name(metadata: Mapping[str, Any]) -> str:
+    """The name of the workload, or the beginning of the one that the API server generates."""
+    return str(metadata.get("name") or metadata.get("generateName") or "").rstrip("-")
 
 
 def workload_refusal(workload: Mapping[str, Any]) -> str:
@@ -104,9 +110,7 @@ def workload_refusal(workload: Mapping[str, Any]) -> str:
 def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
     """The workload, with its pod as it was read."""
     kind = str(workload["kind"])
-    metadata = msgspec.structs.replace(
-        pod.metadata, name=pod.metadata.name.removesuffix(OF_A_WORKLOAD)
-    )
+    metadata = msgspec.structs.replace(pod.metadata, name=_name(_inside(workload, "metadata")))
     pod = msgspec.structs.replace(pod, metadata=metadata)
     if kind == "DaemonSet":
         tolerations = [*(pod.spec.tolerations or ()), *_TOLERATED_BY_DAEMONS]

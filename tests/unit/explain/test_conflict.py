@@ -7,11 +7,11 @@ import pytest
 
 from dra_driver.explain.conflict import (
     ClaimPart,
+    as_verdict,
     constraint_text,
     near_attribute,
     parts_of,
     smallest,
-    told,
     with_attribute,
     without,
 )
@@ -60,7 +60,7 @@ def test_two_claims_can_want_the_same_device() -> None:
     claims = (claim(), claim())
     parts = found(fleet(0), *claims)
     assert parts == [ClaimPart(0, "request", 0), ClaimPart(1, "request", 0)]
-    conflict = told(claims, parts, [])
+    conflict = as_verdict(claims, parts, [])
     assert conflict.parts == ("claim mine, request gpu (1 x gpu)",) * 2
     assert conflict.detail == "the devices that would do are too few, or share counters"
 
@@ -73,7 +73,7 @@ def test_a_conflict_is_told_with_the_values_that_there_are(
 ) -> None:
     cluster = fleet(0, 0, 1)
     claims = [claim(request(count=3), constraints=[constraint])]
-    conflict = told(claims, parts_of(claims), list(cluster.devices.values()))
+    conflict = as_verdict(claims, parts_of(claims), list(cluster.devices.values()))
     assert conflict.parts == ("request gpu (3 x gpu)", f"{words} {GPU}/numa")
     assert conflict.detail == f"{GPU}/numa: 0 (2), 1 (1)"
 
@@ -81,7 +81,7 @@ def test_a_conflict_is_told_with_the_values_that_there_are(
 def test_an_attribute_that_a_device_lacks_is_told() -> None:
     cluster = Fleet(state(resource_slice(devices(2))))
     claims = [claim(*TWO, constraints=[{"matchAttribute": f"{GPU}/rack"}])]
-    conflict = told(claims, parts_of(claims), list(cluster.devices.values()))
+    conflict = as_verdict(claims, parts_of(claims), list(cluster.devices.values()))
     assert conflict.detail == f"{GPU}/rack: not set (2)"
 
 
@@ -93,7 +93,7 @@ def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
     wanted = claim(*TWO, constraints=[{kind: f"{GPU}/nuna"}, NUMA])
     first, second = wanted.spec.devices.constraints
     assert [near_attribute(one, given) for one in (first, second)] == [f"{GPU}/numa", ""]
-    detail = told([wanted], [ClaimPart(0, "constraint", 0)], given).detail
+    detail = as_verdict([wanted], [ClaimPart(0, "constraint", 0)], given).detail
     assert detail == f"{GPU}/nuna: not set (2), did you mean {GPU}/numa?"
     right = with_attribute(wanted, 0, f"{GPU}/numa").spec.devices.constraints
     assert [constraint_text(one) for one in right] == [

@@ -20,7 +20,7 @@ def proposals(cluster: ClusterState, wanted: dict[str, Any]) -> list[tuple[str, 
     found, fleet = explained(cluster, claim(wanted))
     miss = nearest(found, list(fleet.devices.values()))
     assert miss is not None
-    return [(one.what, one.ended) for one in from_miss(found.asked, miss)]
+    return [(one.what, one.ended) for one in from_miss(found.request, miss)]
 
 
 def one(**more: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def test_conditions_are_relaxed_or_left_out_and_the_others_kept() -> None:
     wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
     found, fleet = explained(state(one()), claim(wanted))
     miss = nearest(found, list(fleet.devices.values()))
-    (proposal,) = from_miss(found.asked, miss)
+    (proposal,) = from_miss(found.request, miss)
     (body,) = (asked.body for asked in requests_in(proposal.claim))
     assert [selector.cel.expression for selector in body.selectors] == ["true", f"{A}.numa == 0"]
     assert proposal.what == (
@@ -102,7 +102,7 @@ def test_claims_in_the_way_are_ended() -> None:
     parts = state(*counters(2), holder("gpu-0"))
     found, fleet = explained(parts, claim(request()))
     miss = nearest(found, list(fleet.devices.values())[1:])
-    assert [(p.what, p.ended) for p in from_miss(found.asked, miss)] == [
+    assert [(p.what, p.ended) for p in from_miss(found.request, miss)] == [
         ("end claim ns/holder", ("ns/holder",))
     ]
 
@@ -185,7 +185,7 @@ def test_a_selector_of_a_class_is_not_corrected() -> None:
         listed = list(fleet.devices.values())
         assert list(from_errors(found, listed)) == []
         assert bool(nearest(found, listed).parts) is miss
-        assert list(from_miss(found.asked, nearest(found, listed))) == []
+        assert list(from_miss(found.request, nearest(found, listed))) == []
 
 
 def test_a_mistyped_name_in_a_guard_is_corrected_throughout() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from dra_driver.explain.reasons import MANY, grouped
+from dra_driver.explain.reasons import grouped
+from dra_driver.explain.selector_answers import MANY
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -53,7 +54,7 @@ def test_a_class_that_may_not_be_read_is_no_missing_class() -> None:
     cluster = msgspec.structs.replace(state(), device_classes=(), not_read=(gap,))
     found, _ = explained(cluster, claim())
     told = CouldNotTell("forbidden", "device class gpu: m")
-    assert (found.problems, found.selectors) == ((told,), [])
+    assert (found.problems, found.answers.selectors) == ((told,), [])
 
 
 def test_features_of_devices_can_be_off() -> None:
@@ -104,11 +105,11 @@ def test_of_many_kinds_only_the_condition_is_told() -> None:
     all_devices = list(fleet.devices.values())
     (group,) = grouped(found, all_devices)
     assert (group.reason, len(group.devices)) == (brief, MANY + 6)
-    assert {found.look(one) for one in all_devices} == {brief}
+    assert {found.answers.look(one) for one in all_devices} == {brief}
     (verdict,) = found.reasons(all_devices[0])
     assert str(verdict) == "numa 0 is not 1000"
     half, fleet = explained(cluster, claim(request(cel=f"{A}.numa == 1")))
-    assert len({half.look(one) for one in fleet.devices.values()}) == 2
+    assert len({half.answers.look(one) for one in fleet.devices.values()}) == 2
     assert [len(group.devices) for group in grouped(half, list(fleet.devices.values()))] == [
         1,
         MANY + 5,
@@ -241,8 +242,8 @@ def test_where_devices_differ_in_little_the_first_reason_has_its_values() -> Non
     found, fleet = explained(cluster, claim(request(cel=f"{A}.numa == 1")))
     listed = list(fleet.devices.values())
     assert [found.first(one) for one in listed] == [found.reasons(one)[0] for one in listed]
-    assert found.look(listed[0]) == found.look(listed[1])
-    assert found.meant(listed) == listed
+    assert found.answers.look(listed[0]) == found.answers.look(listed[1])
+    assert found.answers.meant(listed) == listed
 
 
 def test_taints_that_are_tolerated_or_without_effect_are_no_reason() -> None:

@@ -4,10 +4,11 @@
 from typing import Any
 
 from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.equivalence import NodeEquivalence
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.trial import NodeEquivalence, TrialResult, ask
+from dra_driver.explain.selector_answers import SelectorAnswers
+from dra_driver.explain.trial import TrialResult, try_on
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, HOME, device, devices, node, request, resource_slice
 from tests.unit.explain.clusters import claim, holder, state
@@ -22,13 +23,13 @@ def never() -> bool:
 
 def alikeness(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> NodeEquivalence:
     fleet, reach = Fleet(cluster), DeviceNodes(cluster.nodes)
-    wanted = [RequestExplained(fleet, one, reach) for one in requests_in(claim(*requests, **more))]
+    wanted = [SelectorAnswers(fleet, one) for one in requests_in(claim(*requests, **more))]
     return NodeEquivalence(fleet, reach, wanted)
 
 
 def names(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> list[list[str]]:
     found = alikeness(cluster, *requests, **more)
-    return [[one.metadata.name for one in group.nodes] for group in found.alike({})]
+    return [[one.metadata.name for one in group.nodes] for group in found.groups({})]
 
 
 def on(name: str, *listed: dict[str, Any]) -> list[dict[str, Any]]:
@@ -86,29 +87,29 @@ def test_devices_for_several_nodes_are_shared_between_them() -> None:
     away = resource_slice([device("w")], pool="away")
     cluster = state(everywhere, zoned, away, node("a", labels={"zone": "1"}))
     found = alikeness(cluster)
-    assert [group.nodes[0].metadata.name for group in found.alike({})] == [HOME, "a"]
+    assert [group.nodes[0].metadata.name for group in found.groups({})] == [HOME, "a"]
     listed = [[one.id.device for one in found.devices_on(n)] for n in found.nodes.values()]
     assert listed == [["e"], ["e", "z"]]
-    assert [[one.id.device for one in group.devices] for group in found.alike({})] == listed
+    assert [[one.id.device for one in group.devices] for group in found.groups({})] == listed
 
 
 def test_what_else_tells_nodes_apart_is_heard() -> None:
     found = alikeness(state(node("a")))
-    assert len(found.alike({})) == 1
-    assert len(found.alike({"a": "different"})) == 2
+    assert len(found.groups({})) == 1
+    assert len(found.groups({"a": "different"})) == 2
 
 
 def test_the_allocators_answers_become_values() -> None:
     fleet = Fleet(state(resource_slice(devices(1))))
     here = fleet.state.nodes[0]
-    assert ask(fleet.allocator, here, [claim()], never).fits
-    assert ask(fleet.allocator, here, [claim(request(count=2))], never) == TrialResult()
-    missing = ask(fleet.allocator, here, [claim(request(deviceClassName="x"))], never)
+    assert try_on(fleet.allocator, here, [claim()], never).fits
+    assert try_on(fleet.allocator, here, [claim(request(count=2))], never) == TrialResult()
+    missing = try_on(fleet.allocator, here, [claim(request(deviceClassName="x"))], never)
     assert (missing.fits, missing.fatal, "device class x" in missing.error) == (False, True, True)
-    stopped = ask(fleet.allocator, here, [claim(request(count=2))], lambda: True)
+    stopped = try_on(fleet.allocator, here, [claim(request(count=2))], lambda: True)
     assert stopped == TrialResult(error="the search took too long", cancelled=True)
     twice = Fleet(state(resource_slice([device("x"), device("x")])))
-    broken = ask(twice.allocator, here, [claim()], never)
+    broken = try_on(twice.allocator, here, [claim()], never)
     assert broken == TrialResult(error="invalid resource pools were encountered")
 
 
@@ -120,6 +121,6 @@ def test_nodes_that_can_use_the_same_devices_are_at_one_place() -> None:
     by_name = dict(found.nodes)
     assert found.place(by_name[bare]) == found.place(by_name[other]) != found.place(by_name[own])
     assert [one.device.name for one in found.devices_on(by_name[own])] == ["gpu-9", "gpu-0"]
-    for group in found.alike({}):
+    for group in found.groups({}):
         assert group.example is group.nodes[0]
         assert found.devices_on(group.example) == group.devices

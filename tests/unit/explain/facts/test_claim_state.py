@@ -8,9 +8,9 @@ import pytest
 
 from dra_driver.explain.facts.claim_state import (
     admin_access_allowed,
+    allocated_elsewhere,
     binding,
-    chosen,
-    elsewhere,
+    chosen_devices,
     not_owned,
     unusable,
 )
@@ -110,19 +110,21 @@ def test_an_allocated_claim_is_usable_where_its_devices_are() -> None:
     here = {"key": "metadata.name", "operator": "In", "values": ["n"]}
     there = {"key": "metadata.name", "operator": "In", "values": ["m"]}
     odd = {"key": "zone", "operator": "Odd", "values": ["a", "b"]}
-    assert list(elsewhere(selected({"matchFields": [here]}), node)) == []
-    assert list(elsewhere(claim([{}]), node)) == []
-    assert list(elsewhere(selected({"matchFields": [there]}), node)) == [
+    assert list(allocated_elsewhere(selected({"matchFields": [here]}), node)) == []
+    assert list(allocated_elsewhere(claim([{}]), node)) == []
+    assert list(allocated_elsewhere(selected({"matchFields": [there]}), node)) == [
         ClaimAllocatedElsewhere("ns/c", "nodes with name=m")
     ]
-    assert list(elsewhere(selected({"matchExpressions": [odd]}), node)) == [
+    assert list(allocated_elsewhere(selected({"matchExpressions": [odd]}), node)) == [
         ClaimAllocatedElsewhere("ns/c", "nodes with zone Odd (a, b)")
     ]
 
 
 def test_the_devices_of_a_claim_are_listed() -> None:
-    assert chosen(claim([{"request": "r"}])) == (ChosenDevice("ns/c", "r", "d", "p", "gpu-0"),)
-    assert chosen(claim()) == ()
+    assert chosen_devices(claim([{"request": "r"}])) == (
+        ChosenDevice("ns/c", "r", "d", "p", "gpu-0"),
+    )
+    assert chosen_devices(claim()) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from dra_driver.errors import Permanent
 from dra_driver.explain.outcome import PodCount, Report
 from dra_driver.explain.report import ClaimSubject, ManifestSubject, explain
-from dra_driver.explain.subject.subject import FROM_FILE, IN_PLACE_OF
+from dra_driver.explain.subject.applied import FROM_FILE, IN_PLACE_OF
 from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, HeldByClaim
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.cluster import ClusterState, NotRead

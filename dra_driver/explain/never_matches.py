@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No device passes the selectors: which conditions are to blame?"""
+"""No device of the cluster passes the selectors: which conditions are to blame?"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.proposals import Miss
-from dra_driver.explain.reasons import RequestExplained, RequestSelector
+from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 
 SHOWN_VALUES = 6
@@ -27,40 +27,41 @@ _Key = tuple[str, int, str]
 class _Blamed:
     """A condition, the devices that it says no to, and what one of them has."""
 
-    chosen: RequestSelector
+    selector: RequestSelector
     false: FalsePart
     count: int
 
 
-def never(
-    fleet: Fleet, request: RequestExplained, devices: Sequence[SliceDevice], miss: Miss
+def never_matches(
+    fleet: Fleet, answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss
 ) -> Iterator[Verdict]:
     """Why no device passes, which is so for all of them; `miss` is the nearest."""
-    driver = _absent_driver(fleet, request)
+    driver = _absent_driver(fleet, answers)
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
         return
-    ours = request.meant(devices)
-    blamed = _blamed(request, ours, miss)
-    told = [_told(one, ours, miss.device.id.driver, alone=len(blamed) == 1) for one in blamed]
+    ours = answers.meant(devices)
+    blamed = _blamed(answers, ours, miss)
+    driver = miss.device.id.driver
+    found = [_found(one, ours, driver, alone=len(blamed) == 1) for one in blamed]
     first, *others = blamed
     yield SelectorNeverMatches(
-        first.chosen.source,
-        first.chosen.index,
+        first.selector.source,
+        first.selector.index,
         first.false.part,
-        "; ".join(found for found, _ in told),
-        next((hint for _, hint in told if hint), ""),
+        "; ".join(what for what, _ in found),
+        next((hint for _, hint in found if hint), ""),
         tuple(one.false.part for one in others),
         tuple(sorted({one.id.driver for one in ours})) if len(ours) < len(devices) else (),
     )
 
 
-def _blamed(request: RequestExplained, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
+def _blamed(answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
     """The fewest conditions of which each device fails one: one condition, if all devices fail it."""
     known = {_key(*one): one for one in miss.parts}
     left: Counter[frozenset[_Key]] = Counter()
     for device in devices:
-        parts = {_key(*one): one for one in request.judged(device).parts}
+        parts = {_key(*one): one for one in answers.judged(device).parts}
         known = {**parts, **known} if parts.keys() - known.keys() else known
         left[frozenset(parts)] += 1
     order = {key: place for place, key in enumerate(known)}
@@ -75,11 +76,11 @@ def _blamed(request: RequestExplained, devices: Sequence[SliceDevice], miss: Mis
     return found
 
 
-def _key(chosen: RequestSelector, false: FalsePart) -> _Key:
-    return chosen.source, chosen.index, false.part
+def _key(selector: RequestSelector, false: FalsePart) -> _Key:
+    return selector.source, selector.index, false.part
 
 
-def _told(
+def _found(
     blamed: _Blamed, devices: Sequence[SliceDevice], driver: str, *, alone: bool
 ) -> tuple[str, str]:
     """What the devices have instead, and what may have been meant."""
@@ -88,18 +89,20 @@ def _told(
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
     values = _values(false.path, devices)
-    texts = [wanted for wanted in false.wanted if wanted.startswith('"')]
+    texts = [
+        one for one in false.wanted if one.startswith('"')
+    ]  # literals of CEL: only a text is mistyped
     names = [value for value, _ in values.most_common(MOST_NAMES)]
-    hints = [hint for wanted in texts if (hint := meant(wanted, names))]
+    hints = [hint for text in texts if (hint := meant(text, names))]
     return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
 
 
-def _absent_driver(fleet: Fleet, request: RequestExplained) -> str:
+def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:
     """A driver that the selectors insist on and that publishes nothing."""
     wanted = (
         _driver_wanted(part)
-        for chosen in request.selectors
-        for part in conjuncts(chosen.explained.root)
+        for selector in answers.selectors
+        for part in conjuncts(selector.explained.root)
     )
     return next((one for one in wanted if one and one not in fleet.drivers), "")
 

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why would a device not be taken although the selectors of a request match it?
+
+Its pool is broken, no node can use it, somebody has it, it is too small, a taint keeps it back, or a feature gate is off.
+The checks are those of the search (`dra_driver.allocator`); here each of them is asked, not only up to the first that fails.
+"""
+
+from collections.abc import Iterator
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.capacity import (
+    consumed_capacity,
+    exhausted_capacity,
+    forbidden_capacity,
+    missing_capacity,
+    policy_in_words,
+)
+from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import (
+    ADMIN_ACCESS,
+    BINDING_CONDITIONS,
+    CONSUMABLE_CAPACITY,
+    DERIVED_ATTRIBUTES,
+    OPTIONAL_NODE_OPERATIONS,
+    PARTITIONABLE,
+    PRIORITIZED_LIST,
+)
+from dra_driver.allocator.taints import tolerates
+from dra_driver.cel.reasons.similar import meant
+from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.verdict import (
+    CapacityConsumed,
+    CapacityTooSmall,
+    CouldNotTell,
+    CountersUsedUp,
+    FeatureOff,
+    HeldByClaim,
+    NodeNotSelected,
+    Tainted,
+    Verdict,
+)
+from dra_driver.model.api.resource_claim import ExactDeviceRequest
+from dra_driver.model.api.resource_slice import DeviceTaint
+from dra_driver.model.quantity import Quantity
+
+_EFFECTIVE = ("NoSchedule", "NoExecute")
+
+
+def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
+    """The features that the request itself needs and that the cluster does not have."""
+    body, rules = request.body, fleet.rules
+    if body.derived_attributes and not rules.derived_attributes:
+        yield FeatureOff(DERIVED_ATTRIBUTES, "derivedAttributes of the request")
+    admin = isinstance(body, ExactDeviceRequest) and body.admin_access is not None
+    if admin and not rules.admin_access:
+        yield FeatureOff(ADMIN_ACCESS, "adminAccess of the request")
+    if body.capacity and rules.newer_than_stable and not rules.consumable_capacity:
+        yield FeatureOff(CONSUMABLE_CAPACITY, "capacity of the request")
+    if request.is_alternative and not rules.prioritized_list:
+        yield FeatureOff(PRIORITIZED_LIST, "firstAvailable")
+
+
+def taint_text(taint: DeviceTaint) -> str:
+    """A taint as kubectl writes it: key=value:effect."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+class DeviceState:
+    """Looks at devices for one request; the nodes are those that the report is about."""
+
+    def __init__(self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> None:
+        self._fleet = fleet
+        self._request = request
+        self._nodes = nodes
+        requests = request.body.capacity.requests if request.body.capacity else None
+        self._capacity = {name: amount(text) for name, text in (requests or {}).items()}
+
+    def reasons(self, device: SliceDevice) -> Iterator[Verdict]:
+        """What speaks against the device, the most lasting first."""
+        unusable = self._fleet.unusable.get(device.slice.pool_id)
+        if unusable is not None:
+            yield unusable
+            return
+        if self._nodes.nodes and self._nodes.of(device) == frozenset():
+            yield NodeNotSelected(where_usable(device))
+        yield from self._features(device)
+        holder = self._fleet.held.devices.get(device.id)
+        if holder is not None and not self._request.admin_access:
+            yield HeldByClaim(holder.claim, holder.pods)
+        else:
+            yield from self._short(device)
+            yield from self._used_up(device)
+        yield from self._tainted(device)
+
+    def _features(self, device: SliceDevice) -> Iterator[Verdict]:
+        rules = self._fleet.rules
+        if device.device.binding_conditions and not rules.binding_conditions:
+            yield FeatureOff(BINDING_CONDITIONS, "a device with bindingConditions")
+        counters = device.device.consumes_counters or device.slice.spec.per_device_node_selection
+        if counters and not rules.partitionable:
+            yield FeatureOff(PARTITIONABLE, "a device that shares counters")
+        skips = rules.experimental and device.slice.spec.skip_node_operations
+        if skips and not self._some_node_skips():
+            yield FeatureOff(OPTIONAL_NODE_OPERATIONS, "a device with skipNodeOperations")
+
+    def _some_node_skips(self) -> bool:
+        return self._fleet.rules.optional_node_operations and any(
+            OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
+            for node in self._nodes.nodes.values()
+        )
+
+    def _short(self, device: SliceDevice) -> Iterator[Verdict]:
+        rules = self._fleet.rules
+        offered = device.device.capacity or {}
+        if not rules.consumable_capacity or not (
+            self._capacity or device.id in self._fleet.held.shares
+        ):
+            return
+        missing = missing_capacity(self._capacity, offered)
+        if missing is not None:
+            near = meant(missing, list(offered))
+            yield CapacityTooSmall(
+                f"{missing} ({near})" if near else missing, str(self._capacity[missing])
+            )
+            return
+        try:
+            consumed = consumed_capacity(
+                self._capacity, offered, fractional=rules.fractional_capacity
+            )
+            name = forbidden_capacity(consumed, offered, fractional=rules.fractional_capacity)
+        except AllocationError as error:
+            yield CouldNotTell("malformed", f"capacity of {device.id}: {error}")
+            return
+        if name is not None:
+            needed = self._capacity.get(name, consumed[name])
+            allowed = policy_in_words(offered[name].request_policy)
+            yield CapacityTooSmall(name, str(needed), str(device.capacity[name]), allowed)
+            return
+        taken = self._fleet.held.consumed(device.id)
+        name = exhausted_capacity(consumed, device.capacity, {})
+        if name is not None:
+            yield CapacityTooSmall(name, str(consumed[name]), str(device.capacity[name]))
+            return
+        name = exhausted_capacity(consumed, device.capacity, taken)
+        if name is not None:
+            whole = device.capacity[name]
+            left = Quantity(max(whole.nanos - taken.get(name, 0), 0), whole.format)
+            users = self._fleet.claims_on(device.id)
+            yield CapacityConsumed(name, str(consumed[name]), str(left), users)
+
+    def _used_up(self, device: SliceDevice) -> Iterator[Verdict]:
+        if not device.device.consumes_counters or not self._fleet.rules.partitionable:
+            return
+        if device.id in self._fleet.held.shares:
+            return  # the first share has paid for all
+        ledger = self._fleet.ledger(device.slice.pool_id)
+        counter = ledger.exhausted(device)
+        if counter is not None:
+            yield self._counter(device, ledger, counter)
+        elif self._fleet.rules.compatibility_groups:
+            counter_set = ledger.incompatible(device)
+            if counter_set is not None:
+                users = self._fleet.users_of_counters(device.slice.pool_id, counter_set)
+                yield CountersUsedUp(counter_set, "", "", "", users)
+
+    def _counter(
+        self, device: SliceDevice, ledger: Ledger, counter: tuple[str, str]
+    ) -> CountersUsedUp:
+        published = (device.slice.pool_id, counter[0])
+        whole = self._fleet.pools[published[0]].counter_sets[counter[0]].counters or {}
+        form = amount(whole[counter[1]].value).format
+        needed = Quantity(device.consumes.get(counter, 0), form)
+        left = Quantity(ledger.left(counter), form)
+        users = self._fleet.users_of_counters(*published)
+        return CountersUsedUp(counter[0], counter[1], str(needed), str(left), users)
+
+    def _tainted(self, device: SliceDevice) -> Iterator[Verdict]:
+        if not self._fleet.rules.taints:
+            return
+        tolerations = self._request.body.tolerations or ()
+        for place, taint in enumerate(device.device.taints or ()):
+            if taint.effect in _EFFECTIVE and not any(tolerates(one, taint) for one in tolerations):
+                rule = self._fleet.rule_names.get((device.id, place), "")
+                yield Tainted(taint_text(taint), rule)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes get the same answer? The allocator is asked once for all nodes that cannot differ.
+
+Two nodes are equivalent if their devices are equal in everything that the claims look at: what the selectors see, the
+attributes that constraints compare, capacity, counters, taints, and whether a claim holds them. Names and serial numbers are
+no part of that. So a thousand nodes of a few models are a few questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
+from dra_driver.allocator.state import PoolID
+from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.device_nodes import DeviceNodes
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.selector_answers import SelectorAnswers
+from dra_driver.model.api.core import Node
+
+Signature = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class EquivalentNodes:
+    """Nodes that get the same answer, and the devices that the first of them can use."""
+
+    nodes: list[Node]
+    devices: list[SliceDevice] = field(default_factory=list)
+
+    @property
+    def example(self) -> Node:
+        """The node for which the allocator is asked."""
+        return self.nodes[0]
+
+
+class NodeEquivalence:
+    """Sorts nodes by what the requests can see of them."""
+
+    def __init__(
+        self, fleet: Fleet, nodes: DeviceNodes, requests: Sequence[SelectorAnswers]
+    ) -> None:
+        self._fleet = fleet
+        self._device_nodes = nodes
+        self._requests = requests
+        self._attributes = sorted(_compared([one.request for one in requests]))
+        self._everything = any(one.request.body.derived_attributes for one in requests)
+        self._numbers: dict[object, int] = {}
+        self._own: dict[str, list[SliceDevice]] = {name: [] for name in nodes.nodes}
+        self._shared: dict[frozenset[str] | None, list[SliceDevice]] = {}
+        for device in fleet.devices.values():
+            self._file(device)
+
+    def _file(self, device: SliceDevice) -> None:
+        name = device.slice.spec.node_name
+        if name:
+            if name in self._own:
+                self._own[name].append(device)
+            return
+        self._shared.setdefault(self._device_nodes.of(device), []).append(device)
+
+    def groups(self, extra: Mapping[str, object]) -> list[EquivalentNodes]:
+        """The nodes in groups; `extra` is what else tells nodes apart, by name."""
+        groups: dict[Signature, EquivalentNodes] = {}
+        shared = {nodes: self._signature(found) for nodes, found in self._shared.items()}
+        for name, node in self._device_nodes.nodes.items():
+            mine = [nodes for nodes in shared if nodes is None or name in nodes]
+            features = OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
+            signature = (
+                self._signature(self._own[name]),
+                tuple(shared[nodes] for nodes in mine),
+                features,
+                extra.get(name),
+            )
+            group = groups.get(signature)
+            if group is None:
+                devices = [*self._own[name]]
+                for nodes in mine:
+                    devices += self._shared[nodes]
+                group = groups[signature] = EquivalentNodes([], devices)
+            group.nodes.append(node)
+        return list(groups.values())
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes that are looked at, by name."""
+        return self._device_nodes.nodes
+
+    def devices_on(self, node: Node) -> list[SliceDevice]:
+        """The devices that a node can use."""
+        name = node.metadata.name
+        found = list(self._own[name])
+        for nodes, devices in self._shared.items():
+            if nodes is None or name in nodes:
+                found += devices
+        return found
+
+    def place(self, node: Node) -> object:
+        """Equal for nodes that can use the very same devices."""
+        name = node.metadata.name
+        shared = tuple(nodes for nodes in self._shared if nodes is None or name in nodes)
+        return name if self._own[name] else "", shared
+
+    def _signature(self, devices: Sequence[SliceDevice]) -> Signature:
+        pools: dict[PoolID, list[int]] = {}
+        for device in devices:
+            pools.setdefault(device.slice.pool_id, []).append(self._number(self._look(device)))
+        return tuple(
+            sorted(
+                (self._number(self._pool(pool)), *sorted(found)) for pool, found in pools.items()
+            )
+        )
+
+    def _number(self, look: object) -> int:
+        return self._numbers.setdefault(look, len(self._numbers))
+
+    def _pool(self, pool_id: PoolID) -> object:
+        if pool_id in self._fleet.unusable:
+            return self._fleet.unusable[pool_id]
+        sets = self._fleet.pools[pool_id].counter_sets
+        if not sets:
+            return None
+        # Devices for other nodes may consume the same counters.
+        left = self._fleet.ledger(pool_id)
+        return tuple(
+            (name, counter, left.left((name, counter)))
+            for name in sorted(sets)
+            for counter in sorted(sets[name].counters or ())
+        )
+
+    def _look(self, device: SliceDevice) -> object:
+        published, held = device.device, self._fleet.held
+        attributes: object = published.attributes if self._everything else None
+        compared = [device.attribute(name) for name in self._attributes]
+        rest = (
+            device.slice.spec.skip_node_operations,
+            device.slice.spec.per_device_node_selection,
+            published.capacity,
+            published.consumes_counters,
+            published.taints,
+            published.binding_conditions,
+            published.allow_multiple_allocations,
+            published.binds_to_node,
+        )
+        return (
+            tuple(request.look(device) for request in self._requests),
+            msgspec.json.encode((attributes, compared, rest)),
+            device.id in held.devices,
+            tuple(sorted(held.consumed(device.id).items())) if device.id in held.shares else None,
+        )
+
+
+def _compared(requests: Sequence[ClaimRequest]) -> set[str]:
+    """The attributes that constraints compare."""
+    found: set[str] = set()
+    for request in requests:
+        for constraint in request.claim.spec.devices.constraints or ():
+            name = constraint.match_attribute or constraint.distinct_attribute
+            if name:
+                found.add(name)
+    return found

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pod, or claims by themselves, before one cluster: the steps from the facts to the report.
+
+Each step reads those before it and asks nothing back: facts, requests (each before all devices), nodes (the allocator's
+answer on each), requests once more (why they get nothing, and which changes help), report.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
+from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
+from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.nodes import NodesExplained
+from dra_driver.explain.not_read import doubts_about_devices, doubts_about_pods
+from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
+from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.remedy import NO_NODES
+from dra_driver.explain.requests import RequestsExplained
+from dra_driver.explain.subject.lookup import node_named
+from dra_driver.explain.subject.subject import Resolved
+from dra_driver.explain.summary import outcome_of, summary
+from dra_driver.explain.tried_changes import TriedChanges
+from dra_driver.explain.verdict import (
+    ConstraintConflict,
+    CouldNotTell,
+    Fits,
+    OtherCondition,
+    SchedulingGated,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The one node that the report is about, "" for all; `stop` answers whether nobody waits for the report any more."""
+
+    node: str
+    stop: Callable[[], bool]
+
+
+class Explanation:
+    """The steps, each taken when it is needed first. Raises Permanent where there is no such node."""
+
+    def __init__(self, subject: Resolved, limits: Limits) -> None:
+        self._subject = subject
+        self._limits = limits
+        state = subject.state
+        only = [node_named(state, limits.node)] if limits.node else None
+        self.facts = Facts(subject, Fleet(state), only, limits.stop)
+
+    @cached_property
+    def _requests(self) -> list[RequestExplained]:
+        facts = self.facts
+        return [RequestExplained(facts.fleet, one, facts.nodes) for one in facts.requests]
+
+    @cached_property
+    def nodes(self) -> NodesExplained:
+        """What is in the way on each node."""
+        return NodesExplained(self.facts, self._requests)
+
+    @cached_property
+    def report(self) -> Report:
+        """The answer."""
+        return _bound(self.facts, self._limits.node) if self._subject.bound_to else self._pending()
+
+    def _pending(self) -> Report:
+        nodes = self.nodes
+        requests = RequestsExplained(self.facts, self._requests, nodes)
+        changes: tuple[Change, ...] = ()
+        if nodes.fatal or not nodes.some_fit:
+            changes = TriedChanges(self.facts, nodes, requests).changes()
+        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
+        verdicts = tuple(self._verdicts())
+        outcome = outcome_of(claims, nodes, verdicts, allocating=bool(self.facts.claims))
+        if outcome == "devices fit":
+            outcome, more = self._besides()
+            verdicts = (*verdicts, *more)
+        groups = self._groups()
+        verdicts = (*verdicts, *self._conflicts(groups))
+        reasons = (*verdicts, *(one for claim in claims for one in claim.verdicts))
+        if outcome == "devices fit":
+            verdicts = (Fits(nodes.first_placement()), *verdicts)
+        return Report(
+            subject=self._subject.title,
+            outcome=outcome,
+            exit_code=EXIT_CODES[outcome],
+            summary=summary(outcome, nodes, reasons, claims, self._subject.pod),
+            cluster=self._subject.state.kubernetes_version,
+            verdicts=verdicts,
+            claims=tuple(_claim_report(one, requests) for one in claims),
+            nodes=groups,
+            changes=changes,
+            not_read=self._subject.state.not_read,
+        )
+
+    def _verdicts(self) -> Iterator[Verdict]:
+        """What is to be said of the subject as a whole."""
+        facts, nodes, pod = self.facts, self.nodes, self._subject.pod
+        classes = {one.body.device_class_name for one in facts.requests}
+        names = {one.name for one in facts.wanted}
+        doubts = tuple(doubts_about_devices(facts.fleet, classes, names, fit=nodes.some_fit))
+        yield from doubts
+        gates = (pod.spec.scheduling_gates or ()) if pod else ()
+        if gates:
+            yield SchedulingGated(tuple(gate.name for gate in gates))
+        if nodes.malformed and not doubts:
+            yield CouldNotTell(MALFORMED, nodes.malformed)
+        if nodes.cancelled:
+            yield CouldNotTell("timeout", "the search took too long on some node")
+        state = self._subject.state
+        if not state.nodes and state.unread("nodes") is None:
+            yield OtherCondition(NO_NODES, "")
+
+    def _besides(self) -> tuple[Outcome, tuple[Verdict, ...]]:
+        """The outcome where devices and nodes fit: the scheduler's own word, or pods that could not be read, may be against it."""
+        subject = self._subject
+        if subject.pod is None:
+            return "devices fit", ()
+        for condition in (subject.pod.status.conditions or ()) if subject.live else ():
+            if condition.type == "PodScheduled" and condition.status == "False":
+                reason = condition.reason or "PodScheduled is False"
+                said = OtherCondition(reason, condition.message)
+                return "devices fit, something else is in the way", (said,)
+        doubts = doubts_about_pods(subject.state)
+        return ("could not tell" if doubts else "devices fit"), doubts
+
+    def _groups(self) -> tuple[NodeGroup, ...]:
+        # Without a claim that is known nobody can say where it would fit.
+        known = self.facts.claims or all(one.claim for one in self.facts.wanted)
+        return self.nodes.groups() if known else ()
+
+    def _conflicts(self, groups: tuple[NodeGroup, ...]) -> tuple[Verdict, ...]:
+        """The first conflict between requests, where nothing fits anywhere: it is then about the subject as a whole."""
+        if self.nodes.some_fit:
+            return ()
+        found = (
+            one for group in groups for one in group.devices if isinstance(one, ConstraintConflict)
+        )
+        return tuple(found)[:1]
+
+
+def _claim_report(claim: ClaimFacts, requests: RequestsExplained) -> ClaimReport:
+    wanted = claim.wanted
+    spec = wanted.claim if wanted.claim and not is_allocated(wanted.claim) else None
+    return ClaimReport(
+        name=wanted.name,
+        origin=wanted.origin,
+        verdicts=claim.verdicts,
+        allocated=chosen_devices(wanted.claim) if wanted.claim else (),
+        requests=requests.reports(spec) if spec else (),
+    )
+
+
+def _bound(facts: Facts, node: str) -> Report:
+    """The report of a pod that the scheduler has put on a node."""
+    subject, where = facts.subject, facts.subject.bound_to
+    besides = ""
+    if node and node != where:
+        besides = f"; node {node} was not looked at, for the pod stays there"
+    claims = [(one, one.claim) for one in facts.wanted if one.claim]
+    devices = tuple(device for _, claim in claims for device in chosen_devices(claim))
+    return Report(
+        subject=subject.title,
+        outcome="devices fit",
+        exit_code=0,
+        summary=f"scheduled on node {where}{besides}",
+        cluster=subject.state.kubernetes_version,
+        verdicts=(Fits(devices),),
+        claims=tuple(
+            ClaimReport(name=one.name, origin=one.origin, allocated=chosen_devices(claim))
+            for one, claim in claims
+            if one.exists
+        ),
+        nodes=(NodeGroup(count=1, nodes=(where,), placement=devices),),
+        not_read=subject.state.not_read,
+    )

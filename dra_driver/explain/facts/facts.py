@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known before any device is looked at: the nodes, and for each the claims to allocate and what rules it out.
+
+It is made once for a pod or claim in a cluster. The later steps read it and ask nobody else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dra_driver.explain.claim_request import ClaimRequest, requests_in
+from dra_driver.explain.facts.claim_problems import NO_ALLOCATION
+from dra_driver.explain.facts.claim_state import allocated_elsewhere, is_allocated
+from dra_driver.explain.facts.device_nodes import DeviceNodes
+from dra_driver.explain.facts.extended_resources import ExtendedResources
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.pod_filters import PodFilters
+from dra_driver.explain.subject.subject import Resolved
+from dra_driver.explain.verdict import Verdict
+from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.gates import ALLOCATION
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is asked of one node.
+
+    `claims` have to be allocated if the pod goes there. `ruled_out` are the reasons why no devices can be used there, whatever
+    the node has. `lacking` are the extended resources that devices have to provide there.
+    """
+
+    claims: tuple[ResourceClaim, ...]
+    ruled_out: tuple[Verdict, ...]
+    lacking: tuple[str, ...]
+
+
+class Facts:
+    """The facts for some nodes of a cluster; `only` are those that the report is about, None for all."""
+
+    def __init__(
+        self, subject: Resolved, fleet: Fleet, only: Sequence[Node] | None, stop: Callable[[], bool]
+    ) -> None:
+        nodes = fleet.state.nodes if only is None else only
+        self.subject = subject
+        self.fleet = fleet
+        self.nodes = DeviceNodes(nodes)
+        self.stop = stop
+        """Answers whether nobody waits for the report any more."""
+        self._is_part = only is not None
+        self._extended = ExtendedResources(subject.pod, fleet, tuple(self.nodes.nodes.values()))
+        extended = tuple(self._extended.wanted())
+        self.wanted = (*subject.wanted, *extended)
+        self.own_claims = tuple(_unallocated(one.claim for one in subject.wanted))
+        """The claims of the subject that have to be allocated, without one for extended resources."""
+        self.claims = (*self.own_claims, *_unallocated(one.claim for one in extended))
+        self.requests: tuple[ClaimRequest, ...] = tuple(
+            request for claim in self.claims for request in requests_in(claim)
+        )
+
+    @cached_property
+    def on(self) -> Mapping[str, NodeFacts]:
+        """The facts for each node, by its name."""
+        off = bool(self.claims) and not self.fleet.is_on(ALLOCATION)
+        everywhere = (*((NO_ALLOCATION,) if off else ()), *self._extended.refused)
+        allocated = [one.claim for one in self.wanted if one.claim and is_allocated(one.claim)]
+        claims: dict[tuple[str, ...], tuple[ResourceClaim, ...]] = {}
+        found: dict[str, NodeFacts] = {}
+        for name, node in self.nodes.nodes.items():
+            lacking = self._extended.lacking(node)
+            if lacking not in claims:
+                claims[lacking] = (*self.own_claims, *self._extended.claims_for(lacking))
+            away = (reason for one in allocated for reason in allocated_elsewhere(one, node))
+            found[name] = NodeFacts(claims[lacking], (*everywhere, *away), lacking)
+        return found
+
+    def pod_filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
+        """What the scheduler asks of a node for the pod, or for one like it, where these pods run."""
+        return PodFilters(pod, pods, self._extended.names)
+
+    @cached_property
+    def whole_cluster(self) -> "Facts | None":
+        """The facts for all nodes, where the report is about some only.
+
+        The scheduler also tries the other nodes, and an error there can stop the pod on all. They are tried for that alone.
+        """
+        return Facts(self.subject, self.fleet, None, self.stop) if self._is_part else None
+
+
+def _unallocated(claims: Iterable[ResourceClaim | None]) -> Iterator[ResourceClaim]:
+    return (one for one in claims if one is not None and not is_allocated(one))

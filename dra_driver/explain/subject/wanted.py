@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which claims does a pod need, and which of them does the cluster have? Those that it lacks as the controller would make them.
+
+Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from dra_driver.explain.names import full_name
+from dra_driver.explain.subject.lookup import find
+from dra_driver.explain.subject.subject import Resolved, ResolvedPod, WantedClaim
+from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing
+from dra_driver.model.api.core import Pod, PodResourceClaim
+from dra_driver.model.api.defaults import with_defaults
+from dra_driver.model.api.meta import ObjectMeta, OwnerReference
+from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
+from dra_driver.model.cluster import ClusterState
+
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim made from a template: the name in the pod's spec.resourceClaims."""
+
+
+def of_pod(state: ClusterState, pod: Pod, *, live: bool) -> ResolvedPod:
+    """The pod with its claims; `live` says that the cluster knows the pod, so that a controller makes its claims."""
+    wanted = tuple(
+        found
+        for entry in pod.spec.resource_claims or ()
+        if (found := _entry(state, pod, entry, live=live)) is not None
+    )
+    return ResolvedPod(f"pod {full_name(pod.metadata)}", state, wanted, pod, live)
+
+
+def _entry(
+    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
+) -> WantedClaim | None:
+    """The claim that an entry of the pod refers to; None where the pod does without."""
+    namespace = pod.metadata.namespace
+    if entry.resource_claim_name is not None:
+        return _by_name(state, namespace, entry.resource_claim_name)
+    for status in pod.status.resource_claim_statuses or ():
+        if status.name == entry.name:
+            if status.resource_claim_name is None:
+                return None
+            return replace(
+                _by_name(state, namespace, status.resource_claim_name), for_this_pod=True
+            )
+    return _from_template(state, pod, entry, live=live)
+
+
+def _by_name(state: ClusterState, namespace: str, name: str) -> WantedClaim:
+    claim = find(state.resource_claims, namespace, name)
+    if claim is not None:
+        return existing(claim)
+    full = f"{namespace}/{name}"
+    gap = state.unread("resourceclaims", full)
+    problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
+    return WantedClaim(full, problems=(problem,))
+
+
+def existing(claim: ResourceClaim) -> WantedClaim:
+    """A claim of the cluster; a record that somebody wrote may lack what an API server fills in."""
+    whole = msgspec.structs.replace(claim, spec=with_defaults(claim.spec))
+    return WantedClaim(full_name(claim.metadata), whole, exists=True)
+
+
+def _from_template(
+    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
+) -> WantedClaim:
+    name = entry.resource_claim_template_name or ""
+    full = f"{pod.metadata.namespace}/{name}"
+    template = find(state.resource_claim_templates, pod.metadata.namespace, name)
+    if template is not None:
+        claim = _made_from(template, pod, entry.name)
+        late = "was not made from its template yet: look at the events of the pod"
+        return WantedClaim(
+            full_name(claim.metadata),
+            claim,
+            f"template {full}",
+            for_this_pod=True,
+            not_made_yet=ClaimMissing(f"{full} ({entry.name})", late) if live else None,
+        )
+    gap = state.unread("resourceclaimtemplates", full)
+    problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)
+    return WantedClaim(entry.name, origin=f"template {full}", problems=(problem,))
+
+
+def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> ResourceClaim:
+    """The claim that the controller would make; as there, an annotation keeps the name that the pod uses for it."""
+    owner = OwnerReference(
+        kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+    )
+    metadata = ObjectMeta(
+        name=f"{pod.metadata.name}-{entry}",
+        namespace=pod.metadata.namespace,
+        uid=f"{pod.metadata.uid}-{entry}",
+        annotations={POD_CLAIM_NAME: entry},
+        owner_references=[owner],
+    )
+    return ResourceClaim(metadata=metadata, spec=with_defaults(template.spec.spec))
+
+
+def of_template(state: ClusterState, template: ResourceClaimTemplate) -> Resolved:
+    """A claim as anybody would make it from the template, without a pod."""
+    name = full_name(template.metadata)
+    claim = ResourceClaim(metadata=template.metadata, spec=with_defaults(template.spec.spec))
+    return Resolved(f"template {name}", state, (WantedClaim(name, claim, f"template {name}"),))
+
+
+def after(resolved: ResolvedPod, state: ClusterState, number: int = 0) -> ResolvedPod:
+    """The same pod of a manifest in a cluster where other pods got devices; of a workload the pod of that number, from 1."""
+    before = {one.name: one for one in resolved.wanted}
+    pod = numbered(resolved.pod, number) if number else resolved.pod
+    again = of_pod(state, pod, live=False)
+    wanted = tuple(
+        replace(one, exists=before[one.name].exists, origin=before[one.name].origin)
+        if one.name in before
+        else one
+        for one in again.wanted
+    )
+    return replace(resolved, state=state, pod=pod, wanted=wanted)
+
+
+def numbered(pod: Pod, number: int) -> Pod:
+    """One of the pods of a workload, whose name the pod has."""
+    name, uid = f"{pod.metadata.name}-{number}", f"{pod.metadata.uid}-{number}"
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, name=name, uid=uid)
+    )
