@@ -163,12 +163,10 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     selector = spec.get("selector")
     labels = _inside(_inside(_inside(spec, "template"), "metadata"), "labels")
     if kind == "ReplicationController":
-        wanted = selector or labels  # what is missing is filled in from the template
-        if not wanted:
-            yield "it has neither spec.selector nor labels in spec.template.metadata"
-            return
-        selector = {"matchLabels": wanted}
-    if not isinstance(selector, dict) or not any(
+        selector = {"matchLabels": selector or labels}  # a missing selector is filled in from them
+    if kind == "ReplicationController" and not selector["matchLabels"]:
+        yield "it has neither spec.selector nor labels in spec.template.metadata"
+    elif not isinstance(selector, dict) or not any(
         map(selector.get, ("matchLabels", "matchExpressions"))
     ):
         yield "it has no spec.selector: give the labels of spec.template.metadata as matchLabels"

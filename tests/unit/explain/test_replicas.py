@@ -158,6 +158,8 @@ def test_a_daemon_needs_its_devices_on_each_node_that_takes_it() -> None:
     report = answer(state(*fleet), workload("DaemonSet"))
     assert told(report) == (1, "daemonset ns/train", PodCount(wanted=2, fit=1))
     assert report.summary.startswith(f"1 of 2 pods fit; that on node {OTHER}: ")
+    none = answer(state(words.node(OTHER)), workload("DaemonSet"))
+    assert told(none) == (1, "daemonset ns/train", PodCount(wanted=2, fit=0))
     both = answer(state(*fleet, resource_slice(devices(1), pool=OTHER)), workload("DaemonSet"))
     assert told(both)[::2] == (0, PodCount(wanted=2, fit=2))
 
@@ -316,6 +318,20 @@ def test_a_selector_may_be_made_of_expressions(expression: Any) -> None:
 def test_a_replication_controller_may_leave_its_selector_to_the_api_server() -> None:
     controller = workload("ReplicationController", selector=None)
     assert told(answer(state(TWO), controller))[0] == 0
+
+
+def test_time_that_is_over_before_a_pod_is_placed_leaves_the_answer_open() -> None:
+    def answered(calls: int) -> Report:
+        left = iter(range(calls))
+        deployment = workload("Deployment", replicas=2)
+        return answer(state(TWO), deployment, cancelled=lambda: next(left, None) is None)
+
+    placing = [one for one in map(answered, range(30)) if "the devices fit on 1" in one.summary]
+    open_ones = [one for one in placing if one.exit_code]
+    assert told(placing[-1]) == (0, "deployment ns/train", PodCount(wanted=2, fit=2))
+    assert {(one.outcome, one.summary) for one in open_ones} == {
+        ("could not tell", "0 of 2 pods fit; the first: the devices fit on 1 of 1 nodes"),
+    }
 
 
 def test_one_node_is_asked_for_all_pods() -> None:

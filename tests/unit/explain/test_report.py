@@ -282,3 +282,25 @@ def test_a_node_that_is_not_the_pods_own_is_not_looked_at_and_that_is_said() -> 
     assert explain(placed, MINE, node=elsewhere).summary == (
         f"scheduled on node {HOME}; node {elsewhere} was not looked at, for the pod stays there"
     )
+
+
+def test_of_several_templates_one_that_does_not_fit_is_told() -> None:
+    larger = words.template(request(count=2), name="larger")
+    for documents, place in (((words.template(), larger), 2), ((larger, words.template()), 1)):
+        report = explain(state(ONE), ManifestSubject(documents, "ns", "f.yaml"))
+        assert (report.exit_code, report.subject) == (1, "template ns/larger")
+        assert report.summary.startswith(f"this is number {place} of 2 in the file: ")
+
+
+def test_binding_conditions_count_only_with_their_feature() -> None:
+    result = {"bindingConditions": ["ready"]}
+    for gates, code in ((True, 1), (False, 0)):
+        cluster = state(
+            ONE,
+            holder("gpu-0", **result),
+            featureGates={
+                "DRADeviceBindingConditions": gates,
+                "DRAResourceClaimDeviceStatus": gates,
+            },
+        )
+        assert explain(cluster, ClaimSubject("ns", "holder")).exit_code == code

@@ -225,6 +225,12 @@ def test_what_a_toleration_may_say_is_judged(operator: str, effect: str) -> None
     assert answer(state(ONE), claim).exit_code == 0
 
 
+def test_a_pod_may_tolerate_one_taint_or_all() -> None:
+    tolerations = [{"key": "team", "operator": "Exists"}, {"operator": "Exists"}]
+    pod = words.pod(tolerations=tolerations)
+    assert answer(state(TWO), words.claim(), pod).exit_code == 0
+
+
 def test_a_container_asks_for_a_request_that_its_claim_has() -> None:
     def asks(name: str, of: dict[str, str]) -> Any:
         pod = words.pod(of=of)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is no object of this cluster is refused by its name; what nobody here understands is said."""
 
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -141,6 +142,10 @@ def test_what_is_passed_over_is_said_and_spoils_a_good_answer(document: Any, sai
     assert said in refused(state(ONE), document)
 
 
+DEEP: dict[str, Any] = reduce(lambda inner, _: {"more": inner}, range(12), {"containers": []})
+"""A pod's spec so deep in an object that nobody looks for one there."""
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -149,6 +154,7 @@ def test_what_is_passed_over_is_said_and_spoils_a_good_answer(document: Any, sai
         of("example.com/v1", {"kind": "Anything", "spec": {"containers": 3}}),
         of("v1", {"kind": "NotYetInvented"}),
         of("apps/v1", {"kind": "ControllerRevision"}),
+        of("example.com/v1", {"kind": "Deep", "spec": DEEP}),
     ],
 )
 def test_what_has_nothing_to_do_with_devices_is_not_worth_a_word(document: Any) -> None:
