@@ -7,6 +7,7 @@ document has everything.
 
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,9 +31,15 @@ SHOWN_GROUPS = 12
 SHOWN_NODE_GROUPS = 8
 SHOWN_NAMES = 4
 SHOWN_FIXES = 5
-_NODE = "node "
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 _COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
+
+
+class _Place(NamedTuple):
+    """Where a verdict was found: a node, or another object in words."""
+
+    name: str
+    is_node: bool = False
 
 
 def document(report: Report) -> object:
@@ -140,9 +147,10 @@ class _Writer:
     def _fixes(self, report: Report) -> Iterator[str]:
         if report.exit_code == 0:
             return
-        advice: dict[str, dict[str, None]] = {}
+        advice: dict[str, dict[_Place, None]] = {}
         for reason, place in _to_act_on(report):
-            advice.setdefault(fix(reason), {})[about(reason, place)] = None
+            named = about(reason, "")
+            advice.setdefault(fix(reason), {})[_Place(named) if named else place] = None
         if advice:
             yield ""
             yield self._heading("What to do")
@@ -257,17 +265,17 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
-def _places(objects: Collection[str]) -> str:
+def _places(objects: Collection[_Place]) -> str:
     """The objects of one advice in a few words. All nodes are counted together, also those of different groups."""
-    nodes = [one.removeprefix(_NODE) for one in objects if one.startswith(_NODE)]
-    others = [one for one in objects if not one.startswith(_NODE)]
+    nodes = [one.name for one in objects if one.is_node]
+    others = [one.name for one in objects if not one.is_node]
     parts = [_first_names(others)] if others else []
     if nodes:
-        parts.append(f"{_NODE if len(nodes) == 1 else 'nodes '}{_first_names(nodes)}")
+        parts.append(f"{'node' if len(nodes) == 1 else 'nodes'} {_first_names(nodes)}")
     return ", ".join(parts)
 
 
-def _to_act_on(report: Report) -> Iterator[tuple[Verdict, str]]:
+def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     """The verdicts that need an action, each with the object that it is about.
 
     The device verdicts of nodes are used only if the claims give no verdict: otherwise they repeat the same reason per node.
@@ -279,16 +287,18 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, str]]:
         if node.devices:
             needed = report.exit_code == 1 and not (of_claims or report.changes)
             reasons = node.devices if needed else ()
-        yield from ((reason, f"{_NODE}{name}") for reason in reasons for name in node.nodes)
+        yield from (
+            (reason, _Place(name, is_node=True)) for reason in reasons for name in node.nodes
+        )
 
 
-def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:
+def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     """The verdicts of claims, requests and the pod. Requests are left out if the report has a change that makes them fit."""
     several = sum(len(claim.requests) for claim in report.claims) > 1
     for claim in report.claims:
-        yield from ((reason, f"claim {claim.name}") for reason in claim.verdicts)
+        yield from ((reason, _Place(f"claim {claim.name}")) for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
-            place = f"request {request.name} of claim {claim.name}"
+            place = _Place(f"request {request.name} of claim {claim.name}")
             missed = request.nearest.reasons if request.nearest else ()
             # With several requests, freeing the one device that a claim uses would not be enough. So that is no advice.
             if several:
@@ -297,4 +307,4 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, str]]:
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
     for reason in report.verdicts:
         if not isinstance(reason, solved):
-            yield reason, report.subject
+            yield reason, _Place(report.subject)

@@ -162,9 +162,10 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     spec = _spec(workload, kind)
     selector = spec.get("selector")
     labels = _inside(_inside(_inside(spec, "template"), "metadata"), "labels")
-    if kind == "ReplicationController":
+    controller = kind == "ReplicationController"
+    if controller:
         selector = {"matchLabels": selector or labels}  # a missing selector is filled in from them
-    if kind == "ReplicationController" and not selector["matchLabels"]:
+    if controller and selector == {"matchLabels": {}}:
         yield "it has neither spec.selector nor labels in spec.template.metadata"
     elif not isinstance(selector, dict) or not any(
         map(selector.get, ("matchLabels", "matchExpressions"))
