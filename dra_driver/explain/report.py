@@ -10,8 +10,8 @@ import msgspec
 
 from dra_driver.explain.all_pods import explain_together, no_pods, one_of
 from dra_driver.explain.explanation import Explanation, Limits
-from dra_driver.explain.facts.readable import readable
 from dra_driver.explain.outcome import EXIT_CODES, Report
+from dra_driver.explain.readable import readable
 from dra_driver.explain.subject.lookup import node_named
 from dra_driver.explain.subject.resolve import resolve
 from dra_driver.explain.subject.subject import (

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dra_driver.errors import Permanent
-from dra_driver.explain.facts.readable import bad_quantity
+from dra_driver.explain.readable import bad_quantity
 from dra_driver.explain.subject.manifest_checks import refusal, requests_not_there
 from dra_driver.explain.subject.manifest_kinds import (
     WORKLOADS,

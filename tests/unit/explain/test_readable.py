@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver.explain.facts.readable import bad_quantity, readable
+from dra_driver.explain.readable import bad_quantity, readable
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.cluster import ClusterState, NotRead
 
