@@ -26,7 +26,7 @@ _ORDINALS = (
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The first that was not served whole, which of its pods is left out, and the report that says why."""
+    """The first subject that did not get devices for all its pods: which pod lacks them, and the report that says why."""
 
     subject: ResolvedPod
     report: Report
@@ -35,7 +35,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What came of serving all in one order."""
+    """The result of one order: how many pods fit, of how many."""
 
     fit: int
     wanted: int
@@ -44,7 +44,7 @@ class _Round:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What came of one subject: the report of the pod that is left out, if one is."""
+    """The result for one subject, and the cluster after it; `report` is that of the pod that gets no devices, if there is one."""
 
     state: ClusterState
     fit: int
@@ -64,13 +64,14 @@ def explain_together(
             report = first or Explanation(after(subjects[0], subjects[0].state, 1), limits).report
             return _all(report, found, len(subjects))
         rounds.append((found, found.left))
+        # A pod that can use many devices may take the only ones that another can use: that other one comes first next time.
         order.remove(found.left.subject)
         order.insert(0, found.left.subject)
     return _some(*max(rounds, key=lambda one: one[0].fit), len(subjects))
 
 
 def one_of(report: Report, place: int, count: int) -> Report:
-    """The report of one of several subjects, with how many there are."""
+    """The report of one of several subjects, saying which one it is of how many."""
     return _with_words(report, f"this is number {place} of {count} in the file")
 
 
@@ -128,7 +129,7 @@ def _counted(report: Report, found: _Round) -> Report:
 
 
 def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
-    """All of them in this order; one that gets no devices does not stop the others."""
+    """All subjects in this order; one that gets no devices does not stop the others."""
     state = order[0].state
     fit = wanted = 0
     left: _Left | None = None
@@ -142,7 +143,7 @@ def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
 
 
 def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Served:
-    """So many pods, wherever they go."""
+    """As many pods as the workload makes, on whichever nodes."""
     wanted = one.workload.count if one.workload else 1
     placed = 0
     while placed < wanted:

@@ -26,7 +26,10 @@ Body = ExactDeviceRequest | DeviceSubRequest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimRequest:
-    """`name` is "main" or "main/sub"; `indices` where it stands in the claim (request, alternative or None)."""
+    """A request or an alternative of one; `name` is "main" or "main/sub".
+
+    `indices` are the place of the request in the claim and that of the alternative in the request, or None.
+    """
 
     claim: ResourceClaim
     name: str
@@ -35,7 +38,7 @@ class ClaimRequest:
 
     @property
     def main(self) -> tuple[str, int]:
-        """The same for all alternatives of one request: its claim, and where it stands there."""
+        """The request of which this is an alternative, or this one: its claim and its place there."""
         return full_name(self.claim.metadata), self.indices[0]
 
     @property
@@ -67,7 +70,7 @@ class ClaimRequest:
 
 
 def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:
-    """Every request of a claim, alternatives one by one."""
+    """Every request of a claim, each alternative as one."""
     for index, request in enumerate(claim.spec.devices.requests or ()):
         if request.exactly is not None:
             yield ClaimRequest(claim, request.name, request.exactly, (index, None))
@@ -103,5 +106,5 @@ def claim_with(request: ClaimRequest, change: Callable[[Body], Body]) -> Resourc
 
 
 def with_devices(claim: ResourceClaim, devices: DeviceClaim) -> ResourceClaim:
-    """The claim with another spec."""
+    """The claim with another spec.devices."""
     return msgspec.structs.replace(claim, spec=ResourceClaimSpec(devices=devices))

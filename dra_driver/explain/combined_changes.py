@@ -24,7 +24,7 @@ _IN_USE = (HeldByClaim, CountersUsedUp)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combined:
-    """Several changes in one, for one node; claims and `ended` by "namespace/name"."""
+    """Several changes as one, for these nodes: the changed `claims`, and the claims to end (`ended`), by "namespace/name"."""
 
     what: str
     tried: TriedNodes
@@ -34,7 +34,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Given:
-    """A request with the devices of a node that miss least, as many as it needs."""
+    """A request with as many devices of a node as it needs: those that miss least."""
 
     explained: RequestExplained
     misses: Sequence[Miss]
@@ -47,7 +47,7 @@ class _Given:
 def combined_changes(
     requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
 ) -> Iterator[Combined]:
-    """What has to change on the nodes that miss least, each with all of it in one change."""
+    """For each of the nodes that miss least: all that has to change there, as one change."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for one in requests:
         mains.setdefault(one.request.main, []).append(one)
@@ -70,7 +70,7 @@ def combined_changes(
 def _given(
     mains: Sequence[Sequence[RequestExplained]], devices: Sequence[SliceDevice]
 ) -> list[_Given] | None:
-    """For each request the alternative and the devices that miss least; None if there are too few devices."""
+    """For each request the alternative and the devices that miss least; None where there are fewer devices than needed."""
     used: set[SliceDevice] = set()
     given: list[_Given] = []
     for alternatives in mains:
@@ -102,7 +102,7 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
 
 
 def _missed(miss: Miss) -> int:
-    """How much would have to change for a device of a driver that is meant."""
+    """How much would have to change for this device, whose driver is the one asked for."""
     return miss.distance[1]
 
 
@@ -134,7 +134,7 @@ def _combined(given: Sequence[_Given], tried: TriedNodes) -> Combined | None:
 
 
 def _users(miss: Miss) -> Iterator[str]:
-    """The claims that would have to give up the device, or its counters."""
+    """The claims that would have to end, so that the device or its counters are free."""
     for reason in miss.reasons:
         if isinstance(reason, HeldByClaim):
             yield reason.claim
@@ -143,6 +143,6 @@ def _users(miss: Miss) -> Iterator[str]:
 
 
 def _without_users(miss: Miss) -> Miss:
-    """What the device misses even if nobody used it."""
+    """What the device would miss if no claim used it."""
     reasons = tuple(one for one in miss.reasons if not isinstance(one, _IN_USE))
     return replace(miss, reasons=reasons)

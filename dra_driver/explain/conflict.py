@@ -31,7 +31,7 @@ class ClaimPart:
 
 
 def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
-    """What can be left out; constraints last, so that they are left out last."""
+    """All requests, then all constraints: those are left out last, so that a conflict rather names a constraint."""
     found: list[ClaimPart] = []
     for number, claim in enumerate(claims):
         devices = claim.spec.devices
@@ -46,7 +46,7 @@ def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
 
 
 def without(claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart]) -> list[ResourceClaim]:
-    """The claims without these parts; constraints lose the requests that are gone."""
+    """The claims without these parts. A constraint no longer names the requests that are gone."""
     left_out = set(parts)
     return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
 
@@ -78,7 +78,7 @@ def _concerning(constraint: DeviceConstraint, names: set[str]) -> DeviceConstrai
 
 
 def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
-    """The smallest set of parts that does not fit, given that the claims do not."""
+    """The smallest set of parts that does not fit; `fits` answers for claims, and the whole of them does not fit."""
     left_out: list[ClaimPart] = []
     parts = parts_of(claims)
     for part in parts:
@@ -90,7 +90,7 @@ def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
 def as_verdict(
     claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart], devices: Sequence[SliceDevice]
 ) -> ConstraintConflict:
-    """The conflict in words; `devices` are those that would do one by one."""
+    """The conflict in words; `devices` are those that each request alone could have."""
     several = len(claims) > 1
     words: list[str] = []
     details: list[str] = []
@@ -111,7 +111,7 @@ def as_verdict(
 
 
 def constraint_text(constraint: DeviceConstraint) -> str:
-    """A constraint in a few words."""
+    """A constraint as the report names it."""
     if not attribute_of(constraint):
         return "without an attribute"
     field = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
@@ -124,7 +124,7 @@ def attribute_of(constraint: DeviceConstraint) -> str:
 
 
 def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
-    """The attribute that may have been meant by one that none of the devices has; "" if there is none."""
+    """A published attribute with a similar name, if no device has the constraint's attribute; "" if there is none."""
     name = attribute_of(constraint)
     if not name or any(device.attribute(name) is not None for device in devices):
         return ""

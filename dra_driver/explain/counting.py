@@ -26,7 +26,7 @@ SHOWN_REASONS = 2
 def unserved(
     requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
 ) -> Iterator[Verdict]:
-    """Why requests cannot be served by these devices; of a request with alternatives only if none of them can."""
+    """Why requests cannot be served by these devices. A request with alternatives counts only if none of them can be served."""
     by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
     for one in requests:
         by_main.setdefault(one.request.main, []).append(list(lacking(one, devices)))

@@ -71,7 +71,7 @@ def taint_text(taint: DeviceTaint) -> str:
 
 
 class DeviceState:
-    """Looks at devices for one request; the nodes are those that the report is about."""
+    """Checks devices for one request; `nodes` are those that the report is about."""
 
     def __init__(self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> None:
         self._fleet = fleet
@@ -89,6 +89,7 @@ class DeviceState:
         if self._nodes.nodes and self._nodes.of(device) == frozenset():
             yield NodeNotSelected(where_usable(device))
         yield from self._features(device)
+        # A device that another claim has as a whole: what is left of its capacity and counters says nothing then.
         holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self._request.admin_access:
             yield HeldByClaim(holder.claim, holder.pods)
@@ -117,6 +118,7 @@ class DeviceState:
     def _short(self, device: SliceDevice) -> Iterator[Verdict]:
         rules = self._fleet.rules
         offered = device.device.capacity or {}
+        # As in the search: without a request for capacity only a device that is shared already can be short of it.
         if not rules.consumable_capacity or not (
             self._capacity or device.id in self._fleet.held.shares
         ):
@@ -141,6 +143,7 @@ class DeviceState:
             allowed = policy_in_words(offered[name].request_policy)
             yield CapacityTooSmall(name, str(needed), str(device.capacity[name]), allowed)
             return
+        # First against the empty device, then against what is left: only the second can change when claims end.
         taken = self._fleet.held.consumed(device.id)
         name = exhausted_capacity(consumed, device.capacity, {})
         if name is not None:
@@ -157,7 +160,7 @@ class DeviceState:
         if not device.device.consumes_counters or not self._fleet.rules.partitionable:
             return
         if device.id in self._fleet.held.shares:
-            return  # the first share has paid for all
+            return  # the counters were taken when the first share was allocated
         ledger = self._fleet.ledger(device.slice.pool_id)
         counter = ledger.exhausted(device)
         if counter is not None:

@@ -37,7 +37,7 @@ class EquivalentNodes:
 
 
 class NodeEquivalence:
-    """Sorts nodes by what the requests can see of them."""
+    """Groups nodes by what the requests can see of their devices."""
 
     def __init__(
         self, fleet: Fleet, nodes: DeviceNodes, requests: Sequence[SelectorAnswers]
@@ -62,7 +62,7 @@ class NodeEquivalence:
         self._shared.setdefault(self._device_nodes.of(device), []).append(device)
 
     def groups(self, extra: Mapping[str, object]) -> list[EquivalentNodes]:
-        """The nodes in groups; `extra` is what else tells nodes apart, by name."""
+        """The groups of equivalent nodes; `extra` is what makes nodes different besides their devices, by the node's name."""
         groups: dict[Signature, EquivalentNodes] = {}
         shared = {nodes: self._signature(found) for nodes, found in self._shared.items()}
         for name, node in self._device_nodes.nodes.items():
@@ -85,7 +85,7 @@ class NodeEquivalence:
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes that are looked at, by name."""
+        """The nodes that the report is about, by name."""
         return self._device_nodes.nodes
 
     def devices_on(self, node: Node) -> list[SliceDevice]:
@@ -98,12 +98,13 @@ class NodeEquivalence:
         return found
 
     def place(self, node: Node) -> object:
-        """Equal for nodes that can use the very same devices."""
+        """A key that is equal for nodes that can use the very same devices."""
         name = node.metadata.name
         shared = tuple(nodes for nodes in self._shared if nodes is None or name in nodes)
         return name if self._own[name] else "", shared
 
     def _signature(self, devices: Sequence[SliceDevice]) -> Signature:
+        # Sorted, because the names of pools and devices must not count; by pool, because All and pool errors do.
         pools: dict[PoolID, list[int]] = {}
         for device in devices:
             pools.setdefault(device.slice.pool_id, []).append(self._number(self._look(device)))
@@ -114,6 +115,7 @@ class NodeEquivalence:
         )
 
     def _number(self, look: object) -> int:
+        # Numbers sort and compare faster than the values, and values of different types do not sort at all.
         return self._numbers.setdefault(look, len(self._numbers))
 
     def _pool(self, pool_id: PoolID) -> object:

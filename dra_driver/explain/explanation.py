@@ -42,7 +42,7 @@ class Limits:
 
 
 class Explanation:
-    """The steps, each taken when it is needed first. Raises Permanent where there is no such node."""
+    """The steps, each made when it is first read. Raises Permanent where the cluster has no such node."""
 
     def __init__(self, subject: Resolved, limits: Limits) -> None:
         self._subject = subject
@@ -97,7 +97,7 @@ class Explanation:
         )
 
     def _verdicts(self) -> Iterator[Verdict]:
-        """What is to be said of the subject as a whole."""
+        """The verdicts about the subject as a whole."""
         facts, nodes, pod = self.facts, self.nodes, self._subject.pod
         classes = {one.body.device_class_name for one in facts.requests}
         names = {one.name for one in facts.wanted}
@@ -115,7 +115,7 @@ class Explanation:
             yield OtherCondition(NO_NODES, "")
 
     def _besides(self) -> tuple[Outcome, tuple[Verdict, ...]]:
-        """The outcome where devices and nodes fit: the scheduler's own word, or pods that could not be read, may be against it."""
+        """The outcome where devices and nodes fit: the pod's own condition, or unread pods, may speak against it."""
         subject = self._subject
         if subject.pod is None:
             return "devices fit", ()

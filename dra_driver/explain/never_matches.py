@@ -25,7 +25,7 @@ _Key = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Blamed:
-    """A condition, the devices that it says no to, and what one of them has."""
+    """A condition, and for how many devices it is false; `false` says so for one of them."""
 
     selector: RequestSelector
     false: FalsePart
@@ -35,7 +35,7 @@ class _Blamed:
 def never_matches(
     fleet: Fleet, answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss
 ) -> Iterator[Verdict]:
-    """Why no device passes, which is so for all of them; `miss` is the nearest."""
+    """Why no device passes, whichever node it is on; `miss` is the nearest."""
     driver = _absent_driver(fleet, answers)
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
@@ -57,7 +57,7 @@ def never_matches(
 
 
 def _blamed(answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
-    """The fewest conditions of which each device fails one: one condition, if all devices fail it."""
+    """The fewest conditions of which every device fails one. If all devices fail the same condition, it is that one."""
     known = {_key(*one): one for one in miss.parts}
     left: Counter[frozenset[_Key]] = Counter()
     for device in devices:
@@ -98,7 +98,7 @@ def _found(
 
 
 def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:
-    """A driver that the selectors insist on and that publishes nothing."""
+    """A driver that the selectors ask for and that publishes nothing."""
     wanted = (
         _driver_wanted(part)
         for selector in answers.selectors
@@ -108,7 +108,7 @@ def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:
 
 
 def _driver_wanted(part: Expr) -> str:
-    """The driver that a condition insists on."""
+    """The driver that a condition asks for: `device.driver == NAME`, either way round."""
     if not isinstance(part, Call) or part.function != "_==_":
         return ""
     for one, other in (part.args, reversed(part.args)):
@@ -118,7 +118,7 @@ def _driver_wanted(part: Expr) -> str:
 
 
 def _values(path: Path, devices: Sequence[SliceDevice]) -> Counter[str]:
-    """What devices publish at a path, with numbers; devices without it do not count."""
+    """What devices publish at a path, and how many each; devices without it do not count."""
     return Counter(
         text
         for device in devices

@@ -161,7 +161,7 @@ class NodesExplained:
 
     @cached_property
     def fatal(self) -> str:
-        """The error that stops the pod on all nodes, if the scheduler meets one; it may be on a node that the report leaves out."""
+        """The error that stops the pod on all nodes, if the scheduler meets one; also on a node that the report is not about."""
         stopping, everywhere = self.stopping, self._facts.whole_cluster
         if not stopping and everywhere is not None:
             fleet = everywhere.fleet
@@ -172,7 +172,7 @@ class NodesExplained:
 
     @cached_property
     def malformed(self) -> str:
-        """The error that stops the pod everywhere because of an object that no API server would accept."""
+        """The error that stops the pod on all nodes because of an object that no API server would accept."""
         return next((one.result.error for one in self.stopping if self._is_malformed(one)), "")
 
     def _is_malformed(self, tried: TriedNodes) -> bool:
@@ -320,7 +320,7 @@ def _kind(reason: Verdict) -> object:
 
 
 def _of_both(ones: Sequence[Verdict], others: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """Reasons of the same kinds in words that are true of the nodes of both."""
+    """The reasons of two nodes, which are of the same kinds, in words that are true of both."""
     return tuple(map(_range, ones, others)) if ones != others else tuple(ones)
 
 

@@ -46,7 +46,7 @@ def doubts_about_pods(state: ClusterState) -> tuple[CouldNotTell, ...]:
 
 
 def _could_not_tell(gaps: Sequence[NotRead]) -> Iterator[CouldNotTell]:
-    """The first of them, with the number of the others."""
+    """The first gap as a verdict, with the number of the others."""
     if gaps:
         first = gaps[0]
         more = f" (and {len(gaps) - 1:,} more of them)" if len(gaps) > 1 else ""

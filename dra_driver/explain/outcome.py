@@ -96,7 +96,7 @@ class PodCount(_Part, frozen=True):
 class Report(_Part, frozen=True):
     """The whole answer. `verdicts` concern the subject as a whole, not single claims or nodes.
 
-    `pods` is there for a workload and for several pods, `passed_over` names what a manifest holds besides and nobody looked at.
+    `pods` is there for a workload and for several pods. `passed_over` names the objects of a manifest that are not looked at.
     """
 
     subject: str

@@ -44,7 +44,7 @@ _OTHERS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """`claim` is the changed claim; `ended` are claims ("namespace/name") that would have to give up their devices."""
+    """A change in words. `claim` is the changed claim; `ended` are claims ("namespace/name") that would have to end."""
 
     what: str
     claim: ResourceClaim
@@ -83,7 +83,7 @@ def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
 
 
 def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
-    """The device that misses least; the first of several. None where one misses nothing, or there is none."""
+    """The device that misses least, the first of several; None where there is no device that misses anything."""
     best: Miss | None = None
     for device in devices:
         miss = missed(explained, device)
@@ -93,7 +93,7 @@ def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss
 
 
 def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
-    """The request changed so that the device would do, if its reasons can be changed at all."""
+    """The request changed so that this device would do; nothing where a reason cannot be changed by the claim's author."""
     typos = [(selector, part.typo) for selector, part in miss.parts if part.typo]
     if typos:
         yield from _corrected(request, typos)
@@ -102,7 +102,7 @@ def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
     ended: list[str] = []
     for reason in miss.reasons:
         if isinstance(reason, SelectorFalse):
-            continue
+            continue  # its parts are relaxed below, all selectors at once
         if isinstance(reason, HeldByClaim):
             ended.append(reason.claim)
         elif isinstance(reason, CountersUsedUp):
@@ -166,7 +166,7 @@ def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> 
 def _corrected(
     request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[Path, str]]]
 ) -> Iterator[Proposal]:
-    """The request with other names, where its own selectors have the wrong ones."""
+    """The request with its mistyped names corrected; a selector of the class stays as it is."""
     names: dict[RequestSelector, dict[Path, str]] = {}
     for selector, (path, name) in typos:
         if selector.is_own:
@@ -182,7 +182,7 @@ def _corrected(
 
 
 def _rewritten(request: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
-    """The request with other texts of some selectors; without those of which nothing is left."""
+    """The request with other texts of some selectors, by their index; a selector with the text "" is left out."""
     selectors = [
         DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
         for index, old in enumerate(request.body.selectors or ())
@@ -228,13 +228,13 @@ def _edit(body: Body, reason: Verdict, device: SliceDevice) -> tuple[str, Body] 
 
 
 def _missing_capacity(body: Body, device: SliceDevice) -> str:
-    """The capacity that the request asks for and the device does not publish: the verdict has it with a hint behind it."""
+    """The first capacity that the request names and the device lacks; the verdict has its name only with a hint behind it."""
     asked = (body.capacity.requests if body.capacity else None) or {}
     return next(name for name in asked if name not in (device.device.capacity or {}))
 
 
 def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
-    """The most that can be asked of a capacity, with all these limits; "" where it should not be named."""
+    """The most of a capacity that a request may ask for within these limits; "" where it should not ask for that capacity."""
     offered = (device.device.capacity or {}).get(name)
     if offered is None:
         return ""

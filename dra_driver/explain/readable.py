@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects of a cluster have a quantity that is none?
+"""Which objects of a cluster have a quantity that cannot be parsed?
 
-An API server keeps none such, but a record may have been edited. The object that has it is left out and noted, as one that
-could not be read at all; so it costs nothing but itself.
+An API server accepts no such object, but somebody may have edited a record. The object is left out and listed as not read, so
+that all other objects are still explained.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ Found = Iterator[tuple[str, QuantityText | None]]
 
 
 def readable(state: ClusterState) -> ClusterState:
-    """The cluster without objects that have a bad quantity; these are among what could not be read."""
+    """The cluster without the objects that have a bad quantity; these are listed as not read."""
     kept: dict[str, tuple[ApiValue, ...]] = {}
     gaps: list[NotRead] = []
     for resource, field in _RESOURCES.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why does a request not get this device? All reasons, for every device of the cluster.
 
-The search stops at the first reason and at the first device that fits. People want all of both: the report groups devices
-by reason, and the device that misses the fewest conditions shows what to change.
+The search stops at the first reason and at the first device that fits. The report needs all of both: it groups devices by reason,
+and the device with the fewest reasons shows what to change.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class RequestExplained:
 
 
 def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[ReasonGroup]:
-    """The devices by their first reason, the largest group first; those that can be had before all."""
+    """The devices by their first reason: first those that can be had, then the largest group."""
     groups: dict[Verdict | None, ReasonGroup] = {}
     for device in devices:
         first = request.first(device)

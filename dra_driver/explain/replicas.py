@@ -27,7 +27,7 @@ from dra_driver.model.cluster import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod with its node, and the claims that it made with what they got."""
+    """A pod that has its node, and its claims that were allocated for it."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
@@ -76,7 +76,7 @@ def daemon_nodes(nodes: NodesExplained) -> list[str]:
 
 
 class _Filling:
-    """The cluster while pods are placed in it."""
+    """The cluster as it fills: pods are placed one after the other."""
 
     def __init__(self, facts: Facts, replicas: Replicas) -> None:
         self._facts = facts
@@ -100,6 +100,7 @@ class _Filling:
             result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
             if result is not None and not result.fits:
                 return
+            # The next pod sees what this one has: its resources on the node, and its devices.
             results = (result.results if result else None) or ()
             bound = running(pod, node)
             given_to = tuple(given(*one, bound) for one in zip(claims, results, strict=True))
@@ -116,14 +117,14 @@ class _Filling:
 
 
 def running(pod: Pod, node: Node) -> Pod:
-    """The pod, bound."""
+    """The pod as the scheduler leaves it on the node."""
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, node_name=node.metadata.name)
     )
 
 
 def given(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:
-    """The claim with its devices. One that a pod of a workload made is named after that pod."""
+    """The claim with its devices. A claim made from a template gets the name that it has for this pod."""
     users = [ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name)]
     status = msgspec.structs.replace(claim.status, allocation=result, reserved_for=users)
     metadata = claim.metadata

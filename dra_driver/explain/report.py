@@ -44,10 +44,10 @@ def explain(
     cancelled: Callable[[], bool] = lambda: False,
     recorded: bool = False,
 ) -> Report:
-    """The answer; with `node` for that node alone. Of several pods one that does not fit. Raises Permanent.
+    """The answer; with `node` for that node alone. Of several pods that of one that does not fit. Raises Permanent.
 
-    `cancelled` is asked again and again: with True no new search begins. `recorded` says that the cluster's state comes from a
-    file, so that messages do not send people to kubectl.
+    `cancelled` is called before and during each search; once it answers True no search goes on. `recorded` says that the cluster's
+    state comes from a file, so that messages do not send people to kubectl.
     """
     state = readable(state)
     if node:
@@ -60,7 +60,7 @@ def explain(
 
 
 def _of_claims(subjects: Sequence[Resolved], limits: Limits) -> Report:
-    """Claims or templates without a pod: each by itself, since nobody says that they are used together."""
+    """Claims or templates without a pod, each by itself: nothing says that one pod uses them together."""
     reports: list[Report] = []
     for place, one in enumerate(subjects, 1):
         report = Explanation(one, limits).report
@@ -71,7 +71,7 @@ def _of_claims(subjects: Sequence[Resolved], limits: Limits) -> Report:
 
 
 def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits) -> Report:
-    """Pods are explained one by one first: only where each alone fits is it a question whether they fit together."""
+    """Each pod alone first. Only if each alone fits, it is a question whether they fit together."""
     subjects = [one for one in subjects if not (one.workload and one.workload.is_empty)] or subjects
     if subjects[0].workload and subjects[0].workload.is_empty:
         return no_pods(subjects)

@@ -31,7 +31,7 @@ EXAMPLES = 5
 
 
 class RequestsExplained:
-    """All requests for which devices have to be found, after the nodes were tried."""
+    """All requests that need devices, after the nodes were tried."""
 
     def __init__(
         self, facts: Facts, requests: Sequence[RequestExplained], nodes: NodesExplained
@@ -48,7 +48,7 @@ class RequestsExplained:
         self._misses: dict[int, Miss | None] = {}
 
     def reports(self, claim: ResourceClaim) -> tuple[RequestReport, ...]:
-        """What there is to say of each request of a claim."""
+        """The report of each request of a claim."""
         name = full_name(claim.metadata)
         return tuple(
             self._report(one)
@@ -102,7 +102,7 @@ class RequestsExplained:
             yield from self._too_few(explained, groups)
 
     def _error(self, explained: RequestExplained) -> SelectorError | None:
-        """The run-time error that stops the pod, or that leaves no device even where the pod does not go."""
+        """The run-time error that stops the pod; or, if the pod never goes where it happens, one that leaves no device."""
         stopping = self._nodes.stopping
         devices: Iterable[SliceDevice] = self.devices
         if stopping:
@@ -159,7 +159,7 @@ def _nearest(miss: Miss) -> NearestMiss:
 
 
 def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
-    """Every condition of its own, and the other reasons."""
+    """Every false condition as a reason of its own, then the other reasons."""
     false = (
         SelectorFalse(selector.source, selector.index, part.part, part.found, part.hint)
         for selector, part in miss.parts
@@ -169,7 +169,7 @@ def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
 
 
 def _only(claim: ResourceClaim, request: ClaimRequest) -> ResourceClaim:
-    """The changed request without its neighbours."""
+    """A claim with only this request of the changed claim."""
     index = request.indices[0]
     requests = (claim.spec.devices.requests or [])[index : index + 1]
     devices = msgspec.structs.replace(claim.spec.devices, requests=requests, constraints=None)

@@ -51,9 +51,9 @@ class RequestSelector:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What selectors answer for a device; `parts` are all conditions that are false, for finding a way out.
+    """What selectors answer for a device; `parts` are all conditions that are false, from which changes are proposed.
 
-    `failing` are the conditions with the run-time error that stops the search, if it comes to this device.
+    `failing` are the conditions with a run-time error, which stops the search when it comes to this device.
     """
 
     verdicts: tuple[Verdict, ...] = ()
@@ -135,7 +135,7 @@ class SelectorAnswers:
         return reason
 
     def look(self, device: SliceDevice) -> object:
-        """What the selectors make of the device: equal for devices that get the same reason in the same words."""
+        """A key that is equal for devices that get the same reason in the same words."""
         judgement = self.judged(device)
         if not self._many:
             return id(judgement)

@@ -22,8 +22,8 @@ def outcome_of(
 ) -> Outcome:
     """The outcome as far as devices and nodes decide; `allocating` says that some claim has no devices yet.
 
-    A certain "no" comes before "nobody knows", and that before "yes": what could not be read takes back no reason that was
-    found, but a "yes" needs all of it.
+    A certain "no" comes first: what could not be read cannot take it back. Then comes "could not tell", because a "yes" needs
+    everything that was to be read.
     """
     problems = [reason for claim in claims for reason in claim.problems]
     of_claims = any(isinstance(one, CouldNotTell) for one in problems)
@@ -72,7 +72,7 @@ def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
 
 
 def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
-    """Why claims cannot be used although there are devices for those that have none."""
+    """Why claims cannot be used, although those without devices would get some."""
     reasons = [
         (claim.wanted.name, one)
         for claim in claims
@@ -87,7 +87,7 @@ def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
 
 
 def _fitting(nodes: NodesExplained, *, asks: bool) -> str:
-    """Where nothing is in the way; nodes that do not take the pod are no place for its devices."""
+    """The sentence where nothing is in the way. A node that does not take the pod is no place for its devices."""
     total, taking = nodes.count, len(nodes.taking)
     if not asks:
         return f"the pod asks for no devices; {taking:,} of {total:,} nodes would take it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would the scheduler answer for these claims on one node? Its own search is run; errors become values."""
+"""What would the scheduler answer for these claims on one node? The search itself is run; its errors become values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class TrialResult:
 
     @property
     def fits(self) -> bool:
-        """Whether there is a device for everything."""
+        """Whether all claims get their devices."""
         return self.results is not None
 
     @property

@@ -25,7 +25,7 @@ MOST_TRIALS = 24
 
 
 class TriedChanges:
-    """The changes for one pod or claim that is not served."""
+    """The changes that help one pod or claim."""
 
     def __init__(self, facts: Facts, nodes: NodesExplained, requests: RequestsExplained) -> None:
         self._facts = facts
@@ -136,7 +136,7 @@ class TriedChanges:
         return where
 
     def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[TriedNodes, Node]]:
-        """Of each group of nodes the first that can use a device of one of these claims."""
+        """Of each group of nodes the first node that can use a device of one of these claims."""
         for tried in self._nodes.tried:
             for node in tried.group.nodes:
                 devices = self._nodes.devices_on(tried, node)

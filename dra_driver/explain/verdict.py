@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is a device, a request, a claim or a pod not served? Every reason that there is.
+"""Why is a device, a request, a claim or a pod not served? The closed union of all reasons: `Verdict`.
 
-A closed union: `Verdict`. Each member holds the facts of its case and says them in a few words as `str`. What a person
-sees, what it means and what to do stands in `dra_driver.explain.remedy`, a row for each member; a test on the real scheduler
-stands behind each of them. As JSON a verdict is an object whose `reason` is the member's name.
+Each member holds the facts of its case; its `str` says them in a few words. `dra_driver.explain.remedy` has a row for each: what a
+person sees, what it means and what to do. A test on the real scheduler proves each of them. As JSON a verdict is an object whose
+`reason` is the member's name.
 """
 
 from typing import get_args

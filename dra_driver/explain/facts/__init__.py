@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster says of it: devices, nodes, claims, pods."""
+"""What is known before any device is looked at: of devices, nodes, claims and pods."""

@@ -37,14 +37,14 @@ _LABELS_SINCE = 33
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A wanted claim with its `problems`: those that only a person can solve."""
+    """A wanted claim with the `problems` that keep it from being used, now and later."""
 
     wanted: WantedClaim
     problems: tuple[Verdict, ...]
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The problems, and that the controller has still to make the claim, which says nothing against its devices."""
+        """The problems; before them that the controller has not made the claim yet, which is no problem of its devices."""
         late = self.wanted.not_made_yet
         return (late, *self.problems) if late else self.problems
 
@@ -78,7 +78,7 @@ def _problems(
 
 
 def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
-    """Requests with neither `exactly` nor `firstAvailable`, as a newer or an older API may have them."""
+    """Requests that have neither `exactly` nor `firstAvailable`: the API versions differ in where a request has its fields."""
     for request in claim.spec.devices.requests or ():
         if request.exactly is None and not request.first_available:
             name = full_name(claim.metadata)
@@ -87,7 +87,7 @@ def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
 
 
 def _counts(requests: Sequence[ClaimRequest]) -> dict[int, list[int]]:
-    """How many devices the alternatives of each request take at least, by the place of the request."""
+    """The least number of devices that each alternative of a request takes, by the request's place."""
     counts: dict[int, list[int]] = {}
     for request in requests:
         least = 0 if request.all_devices else request.body.count

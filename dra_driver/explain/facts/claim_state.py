@@ -31,7 +31,7 @@ _RENAMED = 34
 
 
 def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
-    """What keeps the pod from the claim, whatever the devices are."""
+    """What keeps the pod from using the claim, whatever the devices are."""
     name = full_name(claim.metadata)
     if claim.metadata.deletion_timestamp is not None:
         yield ClaimMissing(name, "is being deleted")
@@ -43,14 +43,14 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
 
 
 def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
-    """Whether a claim that should have been made for the pod was made for another one."""
+    """That a claim made from a template belongs to another pod of the same name."""
     owners = claim.metadata.owner_references or ()
     if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
         yield ClaimMissing(full_name(claim.metadata), "was not made for this pod: delete it")
 
 
 def binding(claim: ResourceClaim) -> Iterator[Verdict]:
-    """Whether the devices of an allocated claim are not ready for the pod; one that failed is waited for no more."""
+    """The binding conditions of an allocated claim that are not met; one that failed stands for the others."""
     for result in allocated(claim):
         if not result.binding_conditions:
             continue
@@ -83,7 +83,7 @@ def allocated(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
 
 
 def chosen_devices(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
-    """The devices that a claim has, for a report."""
+    """The devices that a claim has, as the report shows them."""
     return tuple(
         ChosenDevice(full_name(claim.metadata), one.request, one.driver, one.pool, one.device)
         for one in allocated(claim)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From which nodes can devices be used at all?
+"""From which nodes can a device be used?
 
-The search asks this for one node at a time. Over a whole fleet most slices name their one node, and the selectors of the
-others are few, so the answers are kept by what they depend on.
+The search asks this for one node at a time. In a large cluster most slices name their one node, and few node selectors differ, so
+each selector is matched with the nodes once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Choice = tuple[str | None, bool | None, NodeSelector | None]
 
 
 class DeviceNodes:
-    """The nodes that are looked at, and which devices they can use."""
+    """The nodes that the report is about, and which devices they can use."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
@@ -43,7 +43,7 @@ class DeviceNodes:
 
 
 def choice(device: SliceDevice) -> Choice:
-    """What decides: the slice, or the device itself where the slice leaves it to its devices."""
+    """The node name, all-nodes flag and node selector that count: the slice's, or the device's where the slice says so."""
     source = device.device if device.slice.spec.per_device_node_selection else device.slice.spec
     return source.node_name, source.all_nodes, source.node_selector
 

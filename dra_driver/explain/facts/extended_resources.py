@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extended resources that devices stand for: which claim would the scheduler make for a pod?
+"""Extended resources that devices provide: which claim would the scheduler make for a pod?
 
 A container may ask for `example.com/gpu: 2` as if a device plugin offered it. Where a DeviceClass carries that name (each
 class also has an implicit one), and the node itself does not offer the resource, the scheduler makes a claim with one
@@ -102,7 +102,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
 
 
 def backed_by_devices(pod: Pod, classes: Mapping[str, str]) -> tuple[str, ...]:
-    """The resources that a pod asks for and a class stands for, sorted."""
+    """The resources that a pod asks for and that a DeviceClass provides, sorted."""
     asked = pod_requests(pod)
     return tuple(
         sorted(name for name in asked if asked[name] and may_be_devices(name) and name in classes)
@@ -110,7 +110,7 @@ def backed_by_devices(pod: Pod, classes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
-    """Those of the resources that the node does not offer itself, so that devices must."""
+    """Those of the resources that the node does not offer itself, so that devices have to provide them."""
     offered = node.status.allocatable or {}
     return tuple(name for name in resources if not amount(offered.get(name, "0")).nanos)
 
@@ -118,7 +118,7 @@ def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
 def without_devices(
     pod: Pod, nodes: Iterable[Node], state: ClusterState, *, gate_off: str
 ) -> dict[str, Verdict]:
-    """Why no device can stand for a resource that no node offers itself, by the resource.
+    """Why no device can provide a resource that no node offers itself, by the resource.
 
     `gate_off` names the feature gate that is off; "" where the scheduler makes claims.
     """

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a cluster offers to claims, prepared once: pools as a whole, what is left of them, and who has the rest.
+"""Everything that a cluster offers to claims, prepared once: whole pools, what is left of them, and which claims hold the rest.
 
-The search looks at one node at a time. To say why something does not fit, one looks at all pools, whichever nodes they
-are for.
+The search looks at one node at a time. The report looks at the pools of all nodes, to say why something fits nowhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from dra_driver.model.gates import TAINT_RULES, allocator_features, is_on
 
 
 class Fleet:
-    """One cluster as devices are allocated in it."""
+    """The cluster as the allocator sees it."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -45,11 +44,11 @@ class Fleet:
         self.explained = lru_cache(maxsize=None)(self._explained)
 
     def is_on(self, gate: str) -> bool:
-        """Whether a feature gate is on here, as far as one can know."""
+        """Whether a feature gate is on in this cluster: as it says itself, else by the default of its release."""
         return is_on(gate, self.state.minor, self.state.feature_gates)
 
     def held_by(self, claims: Iterable[ResourceClaim]) -> Held:
-        """What these claims hold."""
+        """The devices that these claims hold."""
         return Held.of(claims, consumable_capacity=self.rules.consumable_capacity)
 
     def _explained(self, expression: str) -> ExplainedSelector:
@@ -74,14 +73,14 @@ class Fleet:
         return self.allocator_with(self.held)
 
     def allocator_with(self, holdings: Held) -> Allocator:
-        """The scheduler's allocator if claims held this."""
+        """The scheduler's allocator, as if claims held only these devices."""
         return Allocator(
             self.slices, self.classes.values(), holdings.state(), features=self.features
         )
 
     @cached_property
     def drivers(self) -> frozenset[str]:
-        """The drivers that publish something."""
+        """The drivers that publish a slice."""
         return frozenset(published.spec.driver for published in self.slices)
 
     @cached_property
@@ -91,7 +90,7 @@ class Fleet:
 
     @cached_property
     def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:
-        """Why nothing can be taken from a pool."""
+        """Why no device of a pool is taken, by the pool."""
         return {
             pool_id: _incomplete(pool) if pool.incomplete else PoolInvalid(str(pool_id), why)
             for pool_id, pool in self.pools.items()
@@ -99,7 +98,7 @@ class Fleet:
         }
 
     def ledger(self, pool_id: PoolID) -> Ledger:
-        """What is left of the pool's counters; fails for a pool that is not usable."""
+        """What is left of the pool's counters. Fails for a pool that is not usable."""
         known = self._ledgers.get(pool_id)
         if known is None:
             held = self.held

@@ -31,7 +31,7 @@ _BINARY = ("memory", "ephemeral-storage")
 
 
 class PodFilters:
-    """What the scheduler asks of nodes for one pod; `by_devices` are resources that devices provide."""
+    """What the scheduler checks of nodes for one pod; `by_devices` are the resources that devices provide."""
 
     def __init__(
         self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of each resource does a pod ask of its node?
 
-Containers run together, so their requests add up; init containers run before them, one by one, beside the sidecars
-that were started already. What counts is the largest sum at any time, what the pod as a whole is given instead, and the
-overhead.
+Containers run together, so their requests add up. Init containers run before them, one by one, beside the sidecars that are
+already running. The largest sum at any time counts; then come the requests of the pod as a whole, and the overhead.
 Source: k8s.io/component-helpers/resource/helpers.go.
 """
 
@@ -18,7 +17,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
-    """In billionths, by the resource's name."""
+    """What the pod asks for, in billionths, by the resource's name."""
     result: dict[str, int] = {}
     for container in pod.spec.containers or ():
         _add(result, container.resources.requests)
@@ -41,24 +40,24 @@ def pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container goes on beside the others."""
+    """Whether an init container keeps running beside the containers."""
     return container.restart_policy == "Always"
 
 
 def is_extended(resource: str) -> bool:
-    """Whether a resource is one that somebody adds to nodes, with a domain that is not Kubernetes' own."""
+    """Whether it is an extended resource: its name has a domain other than those of Kubernetes."""
     domain, slash, _ = resource.partition("/")
     native = not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
     return not native and not resource.startswith("requests.")
 
 
 def may_be_devices(resource: str) -> bool:
-    """Whether a DeviceClass can stand for it."""
+    """Whether a DeviceClass may provide the resource."""
     return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def used_on_node(pods: Sequence[Pod]) -> dict[str, int]:
-    """What pods ask for together, their number as "pods"."""
+    """What pods ask for together, in billionths; their number as "pods"."""
     used = {"pods": len(pods) * 10**9}
     for pod in pods:
         for name, nanos in pod_requests(pod).items():

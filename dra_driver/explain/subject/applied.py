@@ -52,7 +52,7 @@ def of_manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resol
 
 
 def _require_namespaces(state: ClusterState, objects: Iterable[Given], source: str) -> None:
-    """The API server takes nothing into a namespace that is not there. Raises Permanent."""
+    """Refuses objects whose namespace does not exist, as the API server would. Raises Permanent."""
     for one in objects:
         if isinstance(one, _EXPLAINED):
             kind = one.kind if isinstance(one, Workload) else type(one).__name__
@@ -88,7 +88,7 @@ def _subjects(
 
 
 def _reapplied(state: ClusterState, one: Given) -> Given:
-    """The object as it is after it was applied to the one of that name, if there is one."""
+    """The object as the API server would keep it: a claim or pod that it already has keeps its status."""
     if isinstance(one, ResourceClaim):
         known = _known(state.resource_claims, one)
         return known if known is not None and _same_spec(known, one) else one

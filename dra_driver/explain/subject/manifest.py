@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that people give in files: read as the API server would read them, or refused as it would refuse them.
+"""Objects of manifests, read as the API server would read them, or refused as it would refuse them.
 
-Workloads become the pods that they would make, claims of older versions become v1, and what the API server fills in is
-filled in. A field that nobody knows is most often a typo, and what it should have said would count for nothing.
+Workloads become the pods that they would make, claims of older versions become v1, and missing fields get their defaults. An
+unknown field is refused: it is most often a typo, and what it should have said would be ignored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ _Key = tuple[object, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The objects that matter here, and what is to be said of the others."""
+    """The objects that count here, and a sentence for each other object that might matter."""
 
     objects: tuple[Given, ...]
     passed_over: tuple[str, ...] = ()
@@ -60,9 +60,9 @@ class Manifest:
 def read_objects(
     documents: Iterable[object], namespace: str, source: str, served: Collection[str] = ()
 ) -> Manifest:
-    """The objects that matter here; of two with the same name the later one counts. Raises Permanent.
+    """The objects that count here; of two with the same name the later one. Raises Permanent.
 
-    `served` are the versions of resource.k8s.io in this cluster, empty where nobody knows.
+    `served` are the versions of resource.k8s.io in this cluster; empty where they are not known.
     """
     last: dict[_Key | int, Given] = {}
     said: dict[str, None] = {}
@@ -84,7 +84,7 @@ def read_objects(
 
 
 def _check_together(objects: Collection[Any], source: str) -> None:
-    """Raises Permanent for what one object says about another one of the file."""
+    """Raises Permanent where a container asks for a request that its claim in the same file does not have."""
     claims: dict[str, dict[tuple[type, str], DeviceClaim]] = {}
     for found in objects:
         if isinstance(found, ResourceClaim | ResourceClaimTemplate):
@@ -102,7 +102,7 @@ def _check_together(objects: Collection[Any], source: str) -> None:
 
 
 def matters(content: object) -> bool:
-    """Whether a document has to be kept at all: most of what is applied beside pods has nothing to do with devices."""
+    """Whether a document has to be kept. Most of what is applied beside pods has nothing to do with devices."""
     if not isinstance(content, dict) or content.get("kind") == "List":
         return True
     return is_understood(content) or bool(kind_refusal(content, ()) or passed_over(content))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would the API server refuse in a manifest? Unknown fields, and what no claim and no pod may say.
+"""What would the API server refuse in a manifest? Unknown fields, and values that no claim and no pod may have.
 
-Not all of its rules: those without which an answer would be about something else than what was meant. What a verdict
-says better (a class that is missing, an expression that does not compile) is left to it. Of pods only a part is known
-here, so a field there is refused only where it is nearly one of those that count.
+Only the rules without which the answer would be about something else than the author meant. A missing class, or an expression
+that does not compile, has a verdict. Only a part of a pod's fields is known here, so an unknown field of a pod is refused only if
+its name is very similar to a known one.
 Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation; the fields of k8s.io/api v0.37.
 """
 
@@ -57,7 +57,7 @@ _PARTLY_KNOWN: Mapping[type, tuple[str, ...]] = {
 
 
 def refusal(document: object, found: ApiValue) -> str:
-    """What the API server would say against an object whose quantities can be read, `document` as it is written; "" where nothing."""
+    """The first rule that the object breaks, "" where none; `document` is the object as written, its quantities are valid."""
     return next(_refusals(document, found), "")
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of what kind is an object that somebody gives in a file? Understood, refused by the API server, or passed over.
+"""Of which kind is an object of a manifest? Understood, refused by the API server, or passed over.
 
-A kind that is passed over is told where it carries pods or devices: an answer that leaves them out is about something else
-than the file.
+The report names an object that is passed over if it carries pods or devices: without it the answer is not about the whole file.
 """
 
 import difflib
@@ -70,14 +69,14 @@ def group_and_version(document: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def is_understood(document: Mapping[str, Any]) -> bool:
-    """Whether the object is one of those that decide here."""
+    """Whether the object is of a kind that is looked at."""
     return UNDERSTOOD.get(str(document.get("kind"))) == group_and_version(document)[0]
 
 
 def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
-    """What speaks against the object's apiVersion and kind, with how it would be right; "" where nothing.
+    """What is wrong with the object's apiVersion and kind, and how to write it; "" where nothing.
 
-    `served` are the versions of resource.k8s.io in this cluster, empty where nobody knows.
+    `served` are the versions of resource.k8s.io in this cluster; empty where they are not known.
     """
     kind, (group, version) = str(document.get("kind") or ""), group_and_version(document)
     if not kind:
@@ -118,7 +117,7 @@ def _best(served: Collection[str]) -> str:
 
 
 def _no_such_kind(kind: str, where: str, known: Collection[str]) -> str:
-    """A kind that is nearly one of those that there are; what else there may be nobody knows here."""
+    """That the kind does not exist, if its name is very similar to one that does. Other kinds may be custom resources."""
     lowered = {name.lower(): name for name in known}
     near = difflib.get_close_matches(kind.lower(), lowered, 1, _VERY_NEAR)
     if not near:
@@ -153,7 +152,7 @@ def _written(document: Mapping[str, Any], version: str, best: str) -> str:
 
 
 def passed_over(document: Mapping[str, Any]) -> str:
-    """What is to be said of an object that is not understood; "" where it has nothing to do with pods and devices."""
+    """What to say of an object that is not understood; "" where it has nothing to do with pods and devices."""
     what = f"{kind_of(document)} {name_of(document)}"
     if group_and_version(document)[0] == CLAIMS_GROUP:
         return f"{what}: what it would change is not looked at"

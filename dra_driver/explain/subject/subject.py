@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked about: a name in the cluster or manifests, and what is found under it: a pod, and the claims that it needs."""
+"""What is asked about, by name or in manifests; and what that means: a pod, and the claims that it needs."""
 
 from dataclasses import dataclass
 
@@ -48,11 +48,11 @@ Subject = PodSubject | ClaimSubject | TemplateSubject | ManifestSubject
 
 @dataclass(frozen=True, slots=True)
 class WantedClaim:
-    """One claim that the subject needs; `claim` is None where nobody can say what it asks for.
+    """One claim that the subject needs; `claim` is None where its spec is not known.
 
-    `origin` is what it is made from where it does not exist (`exists`) in the cluster. `for_this_pod`: the resource claim
-    controller makes it for this pod only. `problems` are reasons against it that were found on the way. `not_made_yet` is
-    none of them: the controller will still make the claim.
+    `origin` is what it is made from, where it does not exist (`exists`) in the cluster. `for_this_pod`: the resource claim
+    controller makes it for this pod alone. `problems` were found while the claim was looked up. `not_made_yet` is no problem:
+    the controller will still make the claim.
     """
 
     name: str

@@ -56,7 +56,7 @@ _TOLERATED_BY_DAEMONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Pods that are alike: `count` of them at a time, or one for each node that takes it."""
+    """Equal pods: `count` of them at a time, or one for each node that takes it."""
 
     kind: str
     pod: Pod
@@ -70,7 +70,7 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """As people name it."""
+        """The workload as messages name it."""
         metadata = self.pod.metadata
         return f"{self.kind.lower()} {metadata.namespace}/{metadata.name}"
 
@@ -156,7 +156,7 @@ def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """A workload has to select the pods that it makes; that of a Job is made for it."""
+    """A workload has to select the pods that it makes. The API server makes the selector of a Job."""
     if kind in _OF_JOBS:
         return
     spec = _spec(workload, kind)
@@ -176,7 +176,7 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Whether a label selector matches. What it says in a form that nobody knows is no mismatch."""
+    """Whether a label selector matches. An operator that is not known here counts as a match."""
     wanted = _inside(selector, "matchLabels")
     expressions = selector.get("matchExpressions")
     found = [one for one in expressions if isinstance(one, dict)] if expressions else []
@@ -226,6 +226,6 @@ def _near(spec: Mapping[str, Any], fields: Sequence[str], path: str) -> Iterator
 
 
 def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """An object in a document; whatever else stands there is none."""
+    """The object in this field of a document; {} where there is none."""
     found = document.get(field)
     return found if isinstance(found, dict) else {}

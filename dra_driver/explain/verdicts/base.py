@@ -5,4 +5,4 @@ import msgspec
 
 
 class Case(msgspec.Struct, frozen=True, tag=True, tag_field="reason", rename="camel"):
-    """A member of the union; equal cases can be counted together."""
+    """A member of the union. Equal cases are counted together."""

@@ -44,7 +44,7 @@ class BindingFailed(Case, frozen=True):
 
 
 class ClaimMissing(OfClaim, frozen=True):
-    """The pod names a claim that is not there, not (yet) made from its template, being deleted, or not its own."""
+    """The claim of the pod does not exist, is not made from its template yet, is being deleted, or is another pod's."""
 
     detail: str
 
@@ -64,7 +64,7 @@ class TemplateMissing(Case, frozen=True):
 
 
 class ClaimReservedForOthers(OfClaim, frozen=True):
-    """As many pods use the claim as can."""
+    """The claim already has as many users as a claim can have."""
 
     consumers: int
     limit: int = 256

@@ -86,7 +86,7 @@ class CapacityConsumed(Case, frozen=True):
 
 
 class CountersUsedUp(Case, frozen=True):
-    """A partition whose counters (or whose compatibility group, then `counter` is empty) others have taken."""
+    """A partition whose counters other partitions use up. `counter` is empty where it is the compatibility group that differs."""
 
     counter_set: str
     counter: str
@@ -126,7 +126,7 @@ class PoolIncomplete(Case, frozen=True):
 
 
 class PoolInvalid(Case, frozen=True):
-    """The pool contradicts itself."""
+    """The slices of the pool contradict each other."""
 
     pool: str
     detail: str
@@ -136,7 +136,7 @@ class PoolInvalid(Case, frozen=True):
 
 
 class FeatureOff(Case, frozen=True):
-    """The cluster, or a node, does not do what is asked for."""
+    """The cluster, or a node, lacks a feature that the claim or the device needs."""
 
     gate: str
     what: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdicts that can be about anything: it fits, or nobody can tell."""
+"""The verdicts that can be about anything: it fits, or something could not be read."""
 
 import msgspec
 

@@ -30,7 +30,7 @@ class NodeUnschedulable(Case, frozen=True):
 
 
 class NodeResources(Case, frozen=True):
-    """The node has not enough left of an ordinary resource; of several nodes, the least and the most that is free."""
+    """The node has too little of a resource left. Of several nodes `least` and `free` are the least and the most free."""
 
     resource: str
     needed: str
@@ -52,7 +52,7 @@ class SchedulingGated(Case, frozen=True):
 
 
 class OtherCondition(Case, frozen=True):
-    """What the scheduler itself says, where none of the above explains it."""
+    """What the scheduler itself says, where no other verdict explains it."""
 
     condition: str
     message: str

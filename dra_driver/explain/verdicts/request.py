@@ -5,10 +5,10 @@ from dra_driver.explain.verdicts.base import Case
 
 
 class SelectorNeverMatches(Case, frozen=True):
-    """`part` is false for every device of the whole cluster, or of the drivers that the selectors mean, whatever its state.
+    """`part` is false for every device of the cluster, or of the drivers that the selectors ask for, whatever its state.
 
-    With `others`, some devices meet `part`, but none meets all of these conditions. `drivers` are those that are meant, where
-    there are devices of more.
+    With `others`, some devices meet `part`, but none meets all of these conditions. `drivers` are those that the selectors ask for,
+    where there are devices of other drivers too.
     """
 
     source: str
@@ -97,7 +97,7 @@ class TooManyDevices(Case, frozen=True):
 
 
 class AllUnsatisfied(Case, frozen=True):
-    """A request for all matching devices gets none while one of them cannot be had."""
+    """A request for all matching devices, of which one cannot be had."""
 
     detail: str
 
@@ -106,7 +106,7 @@ class AllUnsatisfied(Case, frozen=True):
 
 
 class NotEnoughDevices(Case, frozen=True):
-    """On no single node there are as many devices as asked for."""
+    """No single node has as many devices as the request asks for."""
 
     needed: int
     available: int
