@@ -88,6 +88,9 @@ def reallocate(walk: Walk) -> None:
     if not free:
         walk.idle.append(claim)
         return
+    if all(pod.admin for pod in walk.users(claim.uid)):
+        # Forgotten containers with admin access own nothing: the claim may have other devices while they run.
+        walk.running.pop(claim.uid, None)
     walk.place(claim, tuple(sorted(walk.chance.sample(free, min(len(free), 1)))))
 
 

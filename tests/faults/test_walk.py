@@ -10,7 +10,7 @@ import pytest
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.stage import DRIVER, wait_for
-from tests.faults.departures import lose_answer
+from tests.faults.departures import force_delete, lose_answer, reallocate, reconcile
 from tests.faults.still_open import is_named
 from tests.faults.walk import Walk, walk
 from tests.faults.walk_tables import ACTIONS
@@ -107,3 +107,19 @@ def test_the_answer_for_an_older_allocation_is_no_lost_answer(fresh: Walk) -> No
     assert [device.device_name for device in fresh.bed.kubelet.claims[claim.uid].devices] == [
         "gpu-0"
     ]
+
+
+def test_a_claim_may_have_other_devices_while_forgotten_containers_only_watch(fresh: Walk) -> None:
+    claim = fresh.bed.new_claim("c1", ["gpu-6"], pod=None, admin=True)
+    fresh.place(claim, ("gpu-6",), admin=True)
+    (watches,) = fresh.pods.values()
+    fresh.try_to_start(watches)
+    assert watches.runs
+    force_delete(fresh)
+    reconcile(fresh)
+    fresh.bed.deallocate(claim)
+    fresh.idle = [claim]
+    reallocate(fresh)
+    (pod,) = fresh.pods.values()
+    fresh.try_to_start(pod)
+    assert (list(fresh.lingering.values()), pod.runs) == ([watches], True)
