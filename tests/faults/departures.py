@@ -88,8 +88,11 @@ def reallocate(walk: Walk) -> None:
     if not free:
         walk.idle.append(claim)
         return
-    if all(pod.admin for pod in walk.users(claim.uid)):
+    users = walk.users(claim.uid)
+    if all(pod.admin for pod in users):
         # Forgotten containers with admin access own nothing: the claim may have other devices while they run.
+        for pod in users:
+            pod.runs = False
         walk.running.pop(claim.uid, None)
     walk.place(claim, tuple(sorted(walk.chance.sample(free, min(len(free), 1)))))
 

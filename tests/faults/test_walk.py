@@ -123,3 +123,6 @@ def test_a_claim_may_have_other_devices_while_forgotten_containers_only_watch(fr
     (pod,) = fresh.pods.values()
     fresh.try_to_start(pod)
     assert (list(fresh.lingering.values()), pod.runs) == ([watches], True)
+    fresh._check()
+    fresh.end(pod)
+    fresh._check()
