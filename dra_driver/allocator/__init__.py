@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's allocation of devices, with the scheduler's answers."""
+"""Allocates devices as the scheduler does: the same result, or the same error."""

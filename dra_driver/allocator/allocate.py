@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: which devices would the scheduler give to these claims on this node?
+"""Which devices would the scheduler allocate to these claims on this node?
 
-An Allocator is made once for a state of the cluster and asked for one node after the other. What does not depend on the
-node or the claims is prepared once and kept.
+This module is the entry point of the room. The caller makes one Allocator for one state of the cluster. It then calls
+`allocate` for each node. The Allocator prepares slices, pools and selectors once, because they are the same for all nodes
+and claims.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate).
 """
 
@@ -27,10 +28,15 @@ from dra_driver.model.api.resource_claim import AllocationResult, DeviceClass, R
 from dra_driver.model.api.resource_slice import ResourceSlice
 
 NO_SHARE_ID = "00000000-0000-0000-0000-000000000000"
+"""The default share ID. It is fixed, so that two runs on the same objects give equal results."""
 
 
 class Allocator:
-    """Answers as the scheduler does, for one state of the cluster; one thread at a time."""
+    """The scheduler's allocator for one state of the cluster. Not safe for two threads at the same time.
+
+    `slices`, `classes` and `allocated` describe that state. Without `implementation`, the scheduler's own rule chooses
+    one for the enabled `features`. AllocationError if no implementation supports all of them.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class Allocator:
         self.holdings = Holdings(allocated or AllocatedState(), self.rules)
         self.selectors = Selectors(self.rules)
         self.lookup = Lookup(self.selectors, self.rules)
+        # Of two classes with one name, the first one counts.
         self.requests = Requests(
             self.rules, {one.metadata.name: one for one in reversed(list(classes))}
         )
@@ -63,10 +70,11 @@ class Allocator:
         cancelled: Callable[[], bool] = lambda: False,
         prune: bool = True,
     ) -> list[AllocationResult] | None:
-        """A result for each claim, or None if the claims do not fit on the node.
+        """One result for each claim, in the order of the claims. None if the claims do not fit on the node.
 
-        AllocationError says that they fit nowhere, NodeAllocationError that the node's slices are at fault.
-        Without `prune` the search leaves nothing out; the answer is the same.
+        AllocationError: the scheduler gives up the pod on all nodes. NodeAllocationError: it only skips this node.
+        The search stops with AllocationCancelled as soon as `cancelled` returns True.
+        `prune=False` makes the search try every combination. The result is the same; tests compare the two.
         """
         view = self._view(node)
         eligibility = self.eligibility(node)
@@ -74,6 +82,7 @@ class Allocator:
         board = self._board(view, eligibility, cancelled)
         search = Search(board, choices, constraints, prune=prune)
         if not search.run():
+            # The scheduler reports an invalid pool only if the claims do not fit without it.
             if any(pool.invalid_because for pool in view.pools):
                 raise NodeAllocationError("invalid resource pools were encountered")
             return None
@@ -90,24 +99,29 @@ class Allocator:
         ]
 
     def after(self, allocated: AllocatedState) -> "Allocator":
-        """The same cluster when more or less is given away: what was prepared of slices and classes is kept."""
+        """An Allocator for the same slices and classes, but with other allocated devices.
+
+        The new Allocator shares the prepared slices, classes and compiled selectors with this one.
+        """
+        # __init__ would prepare all slices again, and explain calls this method once for each trial.
         other = object.__new__(Allocator)
         holdings = Holdings(allocated, self.rules)
         other.__dict__ = {**self.__dict__, "holdings": holdings, "_ledgers": {}}
         return other
 
     def eligibility(self, node: Node) -> Eligibility:
-        """The checks of single devices for the node."""
+        """The checks that decide about one device alone, for this node."""
         return Eligibility(self.rules, self.selectors, self.holdings, node)
 
     def ledger(self, pool: Pool) -> Ledger:
-        """What is left of the pool's counters before the search."""
+        """The counters of the pool that are available before the search. The caller must not change them."""
         if pool not in self._ledgers:
             self._ledgers[pool] = Ledger(pool, self.holdings.held)
         return self._ledgers[pool]
 
     def _view(self, node: Node) -> "_View":
         view = self._views.get(node.metadata.name)
+        # The caller may try the same node with other labels. That is another object with the same name.
         if view is None or view.node is not node:
             view = self._views[node.metadata.name] = _View(node, self.slices.pools(node))
         return view
@@ -115,7 +129,8 @@ class Allocator:
     def _asked(
         self, claims: Sequence[ResourceClaim], pools: list[Pool], eligibility: Eligibility
     ) -> tuple[list[list[Choice]], list[list[AnyConstraint]]]:
-        """The requests and constraints of the claims; those of the same claims are kept for the next node."""
+        """The requests and the constraints of each claim, validated."""
+        # A caller usually tries the same claims on many nodes. Then only the first node pays for the validation.
         last, choices = self._last
         if len(last) == len(claims) and all(map(is_, last, claims)):
             return choices, [constraints_of(claim, self.rules) for claim in claims]
@@ -135,6 +150,7 @@ class Allocator:
         if ledgers is None:
             own = {pool: self.ledger(pool).copy() for pool in view.usable}
             ledgers = [own[pool] for pool in view.usable for _ in pool.devices]
+            # Without counter sets the search changes no counter, so the next search may use the same objects.
             if not any(pool.counter_sets for pool in view.usable):
                 view.ledgers = ledgers
         return Board(
@@ -149,7 +165,7 @@ class Allocator:
 
 
 class _View:
-    """What one node sees, whatever is given away."""
+    """The pools and devices of one node. They do not depend on what is allocated."""
 
     def __init__(self, node: Node, pools: list[Pool]) -> None:
         self.node = node
@@ -159,21 +175,21 @@ class _View:
             device for pool in self.usable for device in pool.devices
         ]
         self.ledgers: list[Ledger] | None = None
-        """For each device the ledger of its pool, where no pool has counters and so nothing is entered."""
+        """For each device the counters of its pool. None if a pool has counters: then each search makes copies."""
 
 
 class _Asked:
-    """Turns the requests of claims into choices, for the pools of one node."""
+    """Reads and validates the requests of claims, for the pools of one node."""
 
     def __init__(self, requests: Requests, pools: list[Pool], eligibility: Eligibility) -> None:
         self.node_matters = False
-        """Whether a request wants All devices, which are others on another node."""
+        """Whether a request has allocationMode All. Its devices differ from node to node."""
         self._requests = requests
         self._pools = pools
         self._eligibility = eligibility
 
     def choices(self, claim_index: int, claim: ResourceClaim) -> list[Choice]:
-        """The requests of one claim; an error if they want more devices than a claim may have."""
+        """The requests of one claim. AllocationError if they need more devices than one claim may have."""
         name = object_name(claim.metadata)
         found: list[Choice] = []
         fewest = 0
@@ -192,6 +208,7 @@ class _Asked:
                     self._find_all(one)
                 alternatives.append(one)
             wanted = alternatives[0].count
+            # Only one subrequest is allocated, so the smallest one decides whether the claim can fit at all.
             if prioritized:
                 wanted = min(one.count for one in alternatives)
             if wanted > MAX_RESULTS - fewest:
@@ -208,6 +225,7 @@ class _Asked:
         self.node_matters = True
         start = 0
         for pool in self._pools:
+            # "All devices" has no answer while some devices are unknown, so upstream makes this an error.
             if not pool.usable:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise PoolUnusable(
@@ -217,6 +235,7 @@ class _Asked:
             for position, device in enumerate(pool.devices, start):
                 if self._eligibility.unselectable(request, device) is not None:
                     continue
+                # Upstream ignores here what other claims consume. allocateDevice checks that later.
                 if self._eligibility.short_of_capacity(request, device, fresh=True) is None:
                     request.all_devices.append(position)
             start += len(pool.devices)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities to calculate with, and to write down as the scheduler does.
+"""How does the scheduler calculate with quantities, and how does it write them?
 
-The value is exact, in billionths. Beside it stands what is only seen when two quantities are compared field by field or
-written: whether the text is kept as it was published, and the power of ten that was split off. A quantity that does not
-fit into 64 bits, or has a fraction and a binary suffix, is kept as a decimal number: such ones are never "the same
-field by field" (`scale` is None).
+An Amount has the exact value as an integer in billionths (nano units). Go's Quantity has more fields than the value, and
+the scheduler's results depend on them in two places. It writes an unchanged quantity with the original text. It also
+compares some quantities with Go's `==`, which compares all fields. So an Amount keeps the original text and the decimal
+scale. Go stores a quantity in another form if it does not fit into 64 bits, or if it has a fraction and a binary suffix.
+Two such quantities are never equal under `==`; their `scale` is None.
 Source: k8s.io/apimachinery/pkg/api/resource/quantity.go (ParseQuantity).
 """
 
@@ -25,15 +26,19 @@ MAX_INT64 = 2**63 - 1
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_DIGITS = 18  # that surely fit into 64 bits
-_EXPONENT_CHARACTERS = 4  # more would only cost memory
+_DIGITS = 18  # A number with at most 18 digits fits into 64 bits.
+_EXPONENT_CHARACTERS = 4  # "e" and three digits. A larger exponent only costs memory.
 _MOST_DIGITS = 3000
-"""Of more Python makes no integer, or none that it would write down again once an exponent is added."""
+"""Python converts at most 4,300 digits (sys.set_int_max_str_digits). The rest is room for the exponent."""
 _SHOWN = 80
 
 
 class Amount(NamedTuple):
-    """A quantity."""
+    """A parsed quantity. `nanos` is the value in billionths.
+
+    `scale` is the power of ten in Go's 64-bit form, None if Go uses the decimal form. `text` is the published text if Go
+    would write it unchanged, else "".
+    """
 
     nanos: int
     format: Format = "DecimalSI"
@@ -44,11 +49,11 @@ class Amount(NamedTuple):
         return self.text or str(Quantity(self.nanos, self.format))
 
     def whole(self) -> int:
-        """The value without a fraction, rounded away from zero."""
+        """The value rounded away from zero to an integer, as Quantity.Value() does."""
         return _away_from_zero(self.nanos, NANO)
 
     def milli(self) -> int | None:
-        """In thousandths; None where that is not exact."""
+        """The value in thousandths. None if it is not exact or does not fit into 64 bits (safeMilliValue)."""
         value, rest = divmod(self.nanos, MILLI)
         return None if rest or abs(value) > MAX_INT64 else value
 
@@ -58,7 +63,7 @@ ZERO = Amount(0, "DecimalSI", 0, "0")
 
 @lru_cache(maxsize=4096)
 def amount(text: QuantityText) -> Amount:
-    """Read a quantity as it stands in an object."""
+    """Parse a quantity of an API object. AllocationError if the text is no quantity or is too long."""
     match = _SHAPE.fullmatch(str(text).strip())
     if match is None or not (match[2] or match[3]):
         raise AllocationError(

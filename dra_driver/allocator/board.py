@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search plays on: the devices that the node may have, and who judges them."""
+"""What does a search need to know about the node and its devices?"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from dra_driver.allocator.features import Rules
 
 
 class Board(NamedTuple):
-    """The same during the whole search, but for the ledgers."""
+    """The input of one search. Only the counters change during the search; the search undoes its changes."""
 
     rules: Rules
     devices: Sequence[SliceDevice]
     ledgers: Sequence[Ledger]
-    """For each device the ledger of its pool."""
+    """For each device the available counters of its pool."""
     eligibility: Eligibility
     holdings: Holdings
     lookup: Lookup

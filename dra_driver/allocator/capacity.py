@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a device's capacity does a request take, and is there as much left?
 
-Each capacity of a device is taken in part, whether the request names it or not: who asks for nothing gets the default of
-the policy, or all there is. What is asked for is rounded up as the policy says: to the next step from the minimum,
-or to the next valid value. A device that is not shared is checked by the same rule, and records nothing.
+A request consumes a part of every capacity of the device, also of a capacity that the request does not name. For such
+a capacity it consumes the default of the request policy, or the full capacity if there is no default. The policy rounds
+up the requested amount: to the next step above the minimum, or to the next valid value. The same checks apply to a
+device that does not allow multiple allocations, but its result has no consumed capacity.
 
-Rounding is done in integers of 64 bits upstream; a request that leaves them stops the pod rather than the device.
+Upstream rounds with 64-bit integers. If a request does not fit into 64 bits, the error stops the whole pod; the
+allocator does not try the next device.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/consumable_capacity.go.
 """
 
@@ -27,7 +29,7 @@ _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's ran
 
 
 def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity]) -> str | None:
-    """A capacity that the request names and the device does not have."""
+    """The first capacity that the request names and the device does not have, or None."""
     for name in requests:
         if name not in capacity:
             return name
@@ -37,7 +39,7 @@ def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity])
 def consumed_capacity(
     requests: Requests, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> Consumed:
-    """What the request takes from each capacity; AllocationError if that cannot be said."""
+    """The amount of each capacity that the request consumes. AllocationError if an amount cannot be calculated."""
     consumed: Consumed = {}
     for name, offered in capacity.items():
         try:
@@ -53,7 +55,7 @@ def consumed_capacity(
 def forbidden_capacity(
     consumed: Consumed, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> str | None:
-    """A capacity whose policy does not allow to take what the request would."""
+    """The first capacity whose request policy does not allow the consumed amount, or None."""
     return next(
         (
             name
@@ -66,7 +68,7 @@ def forbidden_capacity(
 
 
 def permitted(offered: DeviceCapacity, most: Amount) -> Amount | None:
-    """The largest amount up to `most` that the capacity's policy allows to take; None if there is none."""
+    """The largest amount up to `most` that the request policy of the capacity allows. None if there is none."""
     policy = offered.request_policy
     if policy is None:
         return most
@@ -144,7 +146,10 @@ def _round_up(requested: Amount, valid: CapacityRequestPolicyRange, *, fractiona
 
 
 def _compared(requested: Amount, *others: Amount) -> Amount:
-    """The request after it was compared: comparing with a decimal makes it one, upstream."""
+    """The requested amount after Go compared it with the others.
+
+    Go's `requested.Cmp(other)` changes `requested` to the decimal form if `other` has this form. `_violates` sees that.
+    """
     if any(other.scale is None for other in others):
         return requested._replace(scale=None)
     return requested
@@ -176,6 +181,8 @@ def _next_step(wanted: int, minimum: int, step: int) -> int:
 
 def _violates(taken: Amount, policy: CapacityRequestPolicy, *, fractional: bool) -> bool:
     if policy.default is not None:
+        # Upstream compares the structs here (`*requestedVal == *policy.Default`), so the form counts, too. The default
+        # itself is always allowed, even if it is no valid value.
         default = amount(policy.default)
         if taken == default and default.scale is not None:
             return False

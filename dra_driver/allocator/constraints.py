@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must the devices of a claim have in common, or not?
+"""Do the devices of a claim satisfy its matchAttribute and distinctAttribute constraints?
 
-`matchAttribute` wants one value that all devices have, `distinctAttribute` wants no two to have the same. With list
-attributes a device has a set of values: then all sets must meet in one value, or no two may meet. Without them a device
-has a single value, and one that is a list is of an unknown kind: it may stand alone only.
+`matchAttribute`: all devices have one value in common. `distinctAttribute`: no two devices have a value in common. With
+the feature DRAListTypeAttributes each device has a set of values: all sets must have a common value, or no two sets may
+have one. Without the feature each device has one value. A list is then a value of unknown type, which equals nothing: a
+device with a list satisfies the constraint only if it is the first device.
 
-A constraint that does not hold never holds again when more devices come, so the search may stop there.
+More devices cannot repair a violated constraint. So the search stops at the first violation.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/{allocator_experimental,constraint}.go.
 """
 
@@ -20,10 +21,11 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
 UNKNOWN: Values = ("unknown", frozenset())
+"""The value of an attribute whose type this implementation does not know."""
 
 
 class Lookup:
-    """Finds the values of an attribute: what the request computes goes before what the driver published."""
+    """Finds the values of an attribute. A derived attribute of the request comes before a published one (lookupAttribute)."""
 
     def __init__(self, selectors: Selectors, rules: Rules) -> None:
         self._selectors = selectors
@@ -32,8 +34,9 @@ class Lookup:
         )
 
     def values(self, request: Request, device: SliceDevice, name: str) -> Values | None:
-        """The values, or None if the device does not have the attribute."""
+        """The values of the attribute `name`. None if the device does not have it."""
         if name in request.derived:
+            # Another request may derive the attribute by another expression, so this value is not kept in the device.
             attribute = self._selectors.derived_attribute(name, request.derived[name], device)
             return self.read(attribute)
         known = device.compared
@@ -44,24 +47,25 @@ class Lookup:
 
 
 class _Constraint:
-    """What the two kinds share."""
+    """A constraint on one attribute for some requests of a claim, or for all of them if `requests` is empty."""
 
     def __init__(self, attribute: str, requests: frozenset[str], *, lists: bool) -> None:
         self.attribute = attribute
         self.requests = requests
+        # One entry for each device that the search added. The search removes the last entry when it goes back.
         self.held: list[Values] = []
         self._lists = lists
 
     def applies(self, request: Request) -> bool:
-        """Whether the devices of the request are under it."""
+        """Whether the constraint applies to the devices of the request."""
         return not self.requests or not self.requests.isdisjoint(request.names)
 
 
 class MatchAttribute(_Constraint):
-    """All devices have one value in common."""
+    """All devices have one value in common. `held[-1]` is the set of values that are still possible."""
 
     def admits(self, values: Values) -> Values | None:
-        """The values that are still common to all; None if there would be none."""
+        """The common values if a device with these values is added. None if the device violates the constraint."""
         if values is UNKNOWN and (self._lists or self.held):
             return None
         if not self.held:
@@ -72,10 +76,10 @@ class MatchAttribute(_Constraint):
 
 
 class DistinctAttribute(_Constraint):
-    """No two devices have a value in common."""
+    """No two devices have a value in common. `held` has the values of each device."""
 
     def admits(self, values: Values) -> Values | None:
-        """The device's own values; None if another device has one of them."""
+        """The same values if a device with them can be added. None if another device has one of them."""
         if values is UNKNOWN and (self._lists or self.held):
             return None
         kind, own = values
@@ -88,7 +92,7 @@ AnyConstraint = MatchAttribute | DistinctAttribute
 
 
 def constraints_of(claim: ResourceClaim, rules: Rules) -> list[AnyConstraint]:
-    """The constraints of a claim, of kinds that the rules know."""
+    """The constraints of a claim. AllocationError if the implementation does not know the type of one."""
     found: list[AnyConstraint] = []
     for index, one in enumerate(claim.spec.devices.constraints or ()):
         requests = frozenset(one.requests or ())
@@ -106,7 +110,7 @@ def constraints_of(claim: ResourceClaim, rules: Rules) -> list[AnyConstraint]:
 
 
 def set_of(attribute: DeviceAttribute) -> Values:
-    """The values of an attribute that may be a list."""
+    """The set of values of an attribute: the elements of a list, or the single value (attributeAsSet)."""
     lists: tuple[tuple[Kind, list[int] | list[bool] | list[str] | None], ...] = (
         ("int", attribute.int_values),
         ("bool", attribute.bool_values),
@@ -120,7 +124,7 @@ def set_of(attribute: DeviceAttribute) -> Values:
 
 
 def scalar_of(attribute: DeviceAttribute) -> Values:
-    """The value of an attribute that is no list; versions are compared as text."""
+    """The single value of an attribute, as a set of one. UNKNOWN for a list. Upstream compares versions as strings."""
     if attribute.string_value is not None:
         return "string", frozenset({attribute.string_value})
     if attribute.int_value is not None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the counters of a pool suffice for one more device, and do its compatibility groups allow it?
+"""Does a pool have enough counters for one more device, and do the compatibility groups allow the device?
 
-Partitions of one piece of hardware are separate devices that consume the same counters. Each ledger is what is left
-while the search tries; giving back restores it. A counter that is overdrawn already (the driver shrank it) stops every
-consumer of the pool, not only those of that counter.
+Partitions of one physical device are separate devices in the pool. They consume the same shared counters. This module
+subtracts what allocated devices consume. The search subtracts more for each device that it tries, and adds it again when
+it goes back. A counter can already be negative, for example after the driver published a smaller value. Then upstream
+refuses every device of the pool that consumes any counter, not only devices that consume this one.
 
-Compatibility groups say which devices may consume a counter set side by side: all must have one group in common; a
-device without groups goes only with others without.
+Compatibility groups say which devices may consume one counter set at the same time. All these devices must have one
+group in common. A device without groups is compatible only with other devices without groups.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/allocator_experimental.go
 (checkAvailableCounters, checkAndConsumeCompatibilityGroups).
 """
@@ -18,16 +19,17 @@ from dra_driver.allocator.devices import CounterName, SliceDevice
 from dra_driver.allocator.pools import Pool
 
 Common = frozenset[str] | None
-"""The groups that all consumers of a counter set have in common; None if none of them has any group."""
+"""The groups that all consumers of a counter set have in common. None if no consumer has a group (allEmpty upstream)."""
 
 
 class Ledger:
-    """What is left in one pool."""
+    """The available counters and the compatibility groups of one pool."""
 
     def __init__(self, pool: Pool, is_allocated: Callable[[SliceDevice], bool]) -> None:
         self._left = dict(pool.counters)
         self._groups: dict[str, Common] = {}
-        # A pool without counter sets has no consumers, or the feature is off and they are out of reach.
+        # A pool has no counter sets if no device consumes counters, or if DRAPartitionableDevices is off. In the second
+        # case the counter sets of `consumes` are not in `_left`.
         for device in pool.all_devices if pool.counter_sets else ():
             if device.device.consumes_counters and is_allocated(device):
                 for name, taken in device.consumes.items():
@@ -40,29 +42,31 @@ class Ledger:
 
     @property
     def monotonic(self) -> bool:
-        """Whether giving a device away never makes room for another."""
+        """Whether no device has a negative consumption. A negative one would make room for other devices."""
         return not self._pool.counter_sets or all(
             taken >= 0 for device in self._pool.devices for taken in device.consumes.values()
         )
 
     def left(self, name: CounterName) -> int:
-        """What is left of one counter, in billionths; below 0 if it is overdrawn."""
+        """The available value of one counter, in billionths. It can be negative."""
         return self._left[name]
 
     def exhausted(self, device: SliceDevice) -> CounterName | None:
-        """A counter that does not suffice for the device, or None."""
+        """The first counter that has too little for the device, or None."""
         wanted = device.consumes
+        # Upstream compares all counters of the pool each time, so one negative counter refuses every consumer. Without a
+        # negative counter only the device's own counters can fail, and checking these is much faster.
         names = self._left if self._overdrawn else wanted
         return next((name for name in names if self._left[name] < wanted.get(name, 0)), None)
 
     def never(self, device: SliceDevice) -> bool:
-        """Whether the counters did not suffice for the device even before anybody took from this ledger."""
+        """Whether the counters had too little for the device even before this search began."""
         return self._overdrawn_before or any(
             self._before[name] < taken for name, taken in device.consumes.items()
         )
 
     def copy(self) -> "Ledger":
-        """A ledger for one search."""
+        """A copy that one search may change."""
         if not self._pool.counter_sets:
             return self
         other = copy(self)
@@ -70,19 +74,20 @@ class Ledger:
         return other
 
     def take(self, device: SliceDevice) -> None:
-        """Take what the device consumes, after `exhausted` found nothing."""
+        """Subtract what the device consumes. Call this only after `exhausted` returned None."""
         for name, taken in device.consumes.items():
             self._left[name] -= taken
+        # `exhausted` returned None, so no counter is negative now. A negative consumption may have repaired one.
         self._overdrawn = False
 
     def give_back(self, device: SliceDevice) -> None:
-        """Undo `take`."""
+        """Undo the last `take`. The search undoes in the reverse order."""
         for name, taken in device.consumes.items():
             self._left[name] += taken
         self._overdrawn = any(self._left[name] < 0 for name in device.consumes)
 
     def incompatible(self, device: SliceDevice) -> str | None:
-        """A counter set whose consumers have no group in common with the device, or None."""
+        """The first counter set whose consumers have no compatibility group in common with the device, or None."""
         for counter_set, own in device.groups:
             if counter_set not in self._groups:
                 continue
@@ -92,14 +97,14 @@ class Ledger:
         return None
 
     def join(self, device: SliceDevice) -> dict[str, Common]:
-        """Put the device beside the others; answers what `part` needs to undo it."""
+        """Add the device to the consumers. Returns the value that `part` needs to undo this."""
         before = self._groups
         self._groups = dict(before)
         self._join(device)
         return before
 
     def part(self, before: dict[str, Common]) -> None:
-        """Undo `join`."""
+        """Undo `join`, with the value that `join` returned."""
         self._groups = before
 
     def _join(self, device: SliceDevice) -> None:

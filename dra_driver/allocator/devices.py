@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device as the search meets it: in its slice, with everything prepared that does not depend on who asks.
+"""What does the search know about a device of a slice?
 
-Made once per slice and kept as long as the Allocator, so that a second node or a second claim finds the work done.
+A SliceDevice has the published device and the values that are calculated from it. An Allocator makes each SliceDevice
+once and uses it for all nodes and claims. So each value is calculated at most once.
 """
 
 from collections.abc import Hashable
@@ -16,31 +17,31 @@ from dra_driver.model.api.resource_slice import Device, DeviceAttribute, Resourc
 
 Kind = str
 Values = tuple[Kind, frozenset[Hashable]]
-"""The values that a device has for an attribute, by their kind; values of different kinds are never the same."""
+"""The type and the set of values of one attribute. Values of different types are never equal."""
 
 CounterName = tuple[str, str]
 """The name of the counter set and the name of the counter in it."""
 
 
 class SliceDevice:
-    """One device of one slice."""
+    """One device of one slice (upstream: deviceWithID)."""
 
     def __init__(self, in_slice: "PoolSlice", device: Device) -> None:
         self.slice = in_slice
         self.device = device
         self.id = DeviceID(in_slice.pool_id.driver, in_slice.pool_id.pool, device.name)
         self.selected: dict[object, bool] = {}
-        """What selectors said of the device, by selector."""
+        """Cache: whether the device matches, by CEL expression."""
         self.compared: dict[str, Values | None] = {}
-        """What constraints compare, by attribute."""
+        """Cache: the values for constraints, by attribute name. None if the device lacks the attribute."""
         self.consumed: dict[tuple[tuple[str, Amount], ...], dict[str, Amount]] = {}
-        """What requests would take of its capacity, by what they ask for."""
+        """Cache: the consumed capacity, by the requested capacity (Request.capacity_key)."""
         self.forbidden: dict[tuple[tuple[str, Amount], ...], str | None] = {}
-        """The capacity whose policy does not allow that, by the same."""
+        """Cache: the capacity whose policy forbids the request, by the requested capacity. None if all allow it."""
 
     @lazy
     def value(self) -> DeviceValue:
-        """The variable `device` of selectors."""
+        """The CEL variable `device`."""
         return DeviceValue(
             self.id.driver,
             self.device.attributes,
@@ -50,12 +51,12 @@ class SliceDevice:
 
     @lazy
     def value_of_one_claim(self) -> DeviceValue:
-        """The variable `device` for the stable allocator, which does not know shares."""
+        """The CEL variable `device` in the stable allocator. It does not know allowMultipleAllocations."""
         return DeviceValue(self.id.driver, self.device.attributes, self.device.capacity)
 
     @lazy
     def consumes(self) -> dict[CounterName, int]:
-        """What an allocation takes from the counters of the pool."""
+        """What an allocation of the device consumes from each counter of the pool, in billionths."""
         total: dict[CounterName, int] = {}
         for part in self.device.consumes_counters or ():
             for name, counter in (part.counters or {}).items():
@@ -65,7 +66,7 @@ class SliceDevice:
 
     @lazy
     def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """The compatibility groups by counter set."""
+        """The compatibility groups of the device, with the name of their counter set."""
         return tuple(
             (part.counter_set, frozenset(part.compatibility_groups or ()))
             for part in self.device.consumes_counters or ()
@@ -73,26 +74,30 @@ class SliceDevice:
 
     @lazy
     def capacity(self) -> dict[str, Amount]:
-        """How much there is of each capacity."""
+        """The published value of each capacity."""
         return {name: amount(entry.value) for name, entry in (self.device.capacity or {}).items()}
 
     @lazy
     def simple_capacity(self) -> bool:
-        """Whether who names no capacity takes just all there is, and may."""
+        """Whether a request without capacity always gets the full capacity, without an error.
+
+        This is so if no capacity has a request policy and none is negative. Most devices are like this, and the search
+        skips the calculation for them.
+        """
         return all(
             entry.request_policy is None and self.capacity[name].nanos >= 0
             for name, entry in (self.device.capacity or {}).items()
         )
 
     def is_for(self, node: Node) -> bool:
-        """Whether the device, in a slice that lets each device choose, is there for the node."""
+        """Whether the node can use the device. Only for a slice with perDeviceNodeSelection."""
         device = self.device
         return node_matches(
             node, device.node_name, all_nodes=device.all_nodes, selector=device.node_selector
         )
 
     def attribute(self, name: str) -> DeviceAttribute | None:
-        """The attribute with the full name; one without a domain has the driver's."""
+        """The attribute with this fully qualified name, or None. The default domain is the driver name."""
         attributes = self.device.attributes or {}
         if name in attributes:
             return attributes[name]
@@ -101,7 +106,7 @@ class SliceDevice:
 
 
 class PoolSlice:
-    """One slice."""
+    """One ResourceSlice and its devices."""
 
     def __init__(self, published: ResourceSlice) -> None:
         spec = published.spec
@@ -111,12 +116,12 @@ class PoolSlice:
 
     @lazy
     def devices(self) -> list[SliceDevice]:
-        """Its devices in the order in which they were published."""
+        """The devices in the order of the slice."""
         return [SliceDevice(self, device) for device in self.spec.devices or ()]
 
     @lazy
     def uses_compatibility_groups(self) -> bool:
-        """Whether any device names such groups."""
+        """Whether any device has compatibility groups (sliceUsesCompatibilityGroups)."""
         return any(
             part.compatibility_groups
             for device in self.spec.devices or ()
@@ -125,12 +130,12 @@ class PoolSlice:
 
     @property
     def chooses_nodes(self) -> bool:
-        """Whether the slice as a whole says for which nodes it is."""
+        """Whether the slice itself selects nodes. Otherwise each device does (perDeviceNodeSelection)."""
         spec = self.spec
         return bool(spec.node_name or spec.all_nodes or spec.node_selector is not None)
 
     def is_for(self, node: Node) -> bool:
-        """Whether the slice as a whole is there for the node."""
+        """Whether the node can use the devices of the slice. Only if `chooses_nodes`."""
         spec = self.spec
         return node_matches(
             node, spec.node_name, all_nodes=spec.all_nodes, selector=spec.node_selector

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why may a request not have a device, whatever else is taken?
+"""Can a request have this device, regardless of the other devices that the search selects?
 
-Each function answers None, or the first `Reason` that the scheduler would find. The order is the scheduler's: selectors
-before capacity before taints; it shows only where a selector or a capacity fails with an error, which stops the pod.
+Each method returns None if it can. Otherwise it returns the first `Reason` that the scheduler would find. The order of
+the checks is the scheduler's: selectors, capacity, taints. The order matters because a selector or a capacity
+calculation can end with an error, and an error stops the whole pod. An earlier check can prevent this error.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (isSelectable, allocateDevice).
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ from dra_driver.model.api.core import Node
 
 
 class Reason(NamedTuple):
-    """Why not. `detail` is the number of the selector, the name of the capacity, or the DeviceTaint."""
+    """Why a request cannot have a device. `detail` is a selector's index, a capacity's name, or the DeviceTaint."""
 
     kind: Literal[
         "allocated",
@@ -53,7 +55,7 @@ _PARTITIONABLE = Reason("partitionable off")
 
 
 class Holdings:
-    """What the claims of the cluster hold, prepared for questions about one device."""
+    """AllocatedState, prepared for questions about one device."""
 
     def __init__(self, state: AllocatedState, rules: Rules) -> None:
         self._allocated = state.allocated_devices
@@ -65,43 +67,44 @@ class Holdings:
         }
 
     def allocated(self, device: DeviceID) -> bool:
-        """Whether one claim holds all of the device."""
+        """Whether a claim has the whole device (deviceInUse)."""
         return device in self._allocated
 
     def shared(self, device: DeviceID) -> bool:
-        """Whether claims hold shares of the device."""
+        """Whether claims have shares of the device (deviceCapacityInUse)."""
         return device in self._shared or device in self._capacity
 
     def held(self, device: SliceDevice) -> bool:
-        """Whether the device counts as a consumer of its pool's counters."""
+        """Whether the allocated device consumes counters of its pool (IsDeviceAllocated). Stable ignores shares here."""
         return self.allocated(device.id) or (self.shares_are_known and self.shared(device.id))
 
     def capacity(self, device: DeviceID) -> dict[str, int]:
-        """How much of each capacity is taken, in billionths."""
+        """The amount of each capacity that shares of the device consume, in billionths."""
         return self._capacity.get(device, {})
 
 
 class Eligibility:
-    """The checks for one node."""
+    """The checks of one device for one request, on one node."""
 
     def __init__(self, rules: Rules, selectors: Selectors, holdings: Holdings, node: Node) -> None:
         self._rules = rules
         self._selectors = selectors
         self._holdings = holdings
         self._node = node
+        # Only the experimental allocator reads skipNodeOperations. The others allocate such a device on every node.
         declared = node.status.declared_features or ()
         self._may_skip_operations = not rules.experimental or (
             rules.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
         )
 
     def in_use(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether another claim has it; admin access does not mind."""
+        """Whether another claim has the whole device. A request with admin access can have it all the same."""
         if not request.admin_access and self._holdings.allocated(device.id):
             return _ALLOCATED
         return None
 
     def unselectable(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether selectors or the device's own choice of nodes are against it."""
+        """Whether a selector of the class or the request, or the device's node selection, excludes the device."""
         if device.device.binding_conditions and not self._rules.binding_conditions:
             return _BINDING
         refusing = self._selectors.first_refusing(request, request.class_selectors, device)
@@ -115,7 +118,7 @@ class Eligibility:
         return None
 
     def consumed(self, request: Request, device: SliceDevice, called: object) -> Consumed:
-        """What the request would take of the device's capacity."""
+        """The amount of each capacity that the request would consume. `called` names the device in the error."""
         consumed = device.consumed.get(request.capacity_key)
         if consumed is not None:
             return consumed
@@ -135,7 +138,10 @@ class Eligibility:
     def short_of_capacity(
         self, request: Request, device: SliceDevice, *, fresh: bool = False
     ) -> Reason | None:
-        """Whether the device has not what is asked for; `fresh` if nothing else is taken from it."""
+        """Whether the device has too little capacity for the request, or its policy forbids the request.
+
+        `fresh=True` ignores the capacity that shares of other claims consume.
+        """
         if not self._rules.consumable_capacity:
             return None
         taken = {} if fresh else self._holdings.capacity(device.id)
@@ -165,7 +171,7 @@ class Eligibility:
         return known[key]
 
     def blocked(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether the node, a feature that is off, or a taint is against it."""
+        """Whether the node, a disabled feature, or a taint excludes the device."""
         if device.slice.spec.skip_node_operations and not self._may_skip_operations:
             return _OPERATIONS
         if device.device.consumes_counters and not self._rules.partitionable:
@@ -177,7 +183,7 @@ class Eligibility:
         return None
 
     def ineligible(self, request: Request, device: SliceDevice) -> Reason | None:
-        """All of the above, as a request meets them that wants a number of devices."""
+        """All checks above, in the order for allocationMode ExactCount."""
         return (
             self.in_use(request, device)
             or self.unselectable(request, device)
@@ -187,7 +193,7 @@ class Eligibility:
 
 
 class Verdicts:
-    """What was found out about requests and devices in one search; the devices are known by their position."""
+    """Remembers during one search which devices are eligible for which request. A device is named by its position."""
 
     def __init__(self, eligibility: Eligibility, devices: Sequence[SliceDevice]) -> None:
         self._eligibility = eligibility
@@ -195,11 +201,11 @@ class Verdicts:
         self._found: dict[Request, dict[int, bool]] = {}
 
     def of(self, request: Request) -> dict[int, bool]:
-        """What is known for the request by now."""
+        """The results for the request so far, by position. The search reads it directly, which saves a call per device."""
         return self._found.setdefault(request, {})
 
     def eligible(self, request: Request, position: int) -> bool:
-        """Whether the request may have the device, whatever else is taken."""
+        """Whether the request can have the device, regardless of the devices that the search selected."""
         known = self.of(request)
         verdict = known.get(position)
         if verdict is None:

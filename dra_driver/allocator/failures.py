@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why did an allocation stop? Either nothing else makes sense for the pod, or only this node is out."""
+"""Which errors end an allocation: for the whole pod, or only for one node?"""
 
 from dra_driver.errors import Permanent
 
 
 class AllocationError(Permanent):
-    """The claims or what they refer to are at fault: the scheduler gives the pod up, on all nodes."""
+    """The claims, or objects that they refer to, are wrong. The scheduler stops the pod on all nodes."""
 
 
 class TooManyAsked(AllocationError):
-    """A claim wants more devices (at least `needed`) than a claim can hold."""
+    """A claim needs more devices (at least `needed`) than one claim may have."""
 
     def __init__(self, message: str, needed: int) -> None:
         super().__init__(message)
@@ -17,16 +17,16 @@ class TooManyAsked(AllocationError):
 
 
 class PoolUnusable(AllocationError):
-    """A request for all devices cannot be answered: a pool is incomplete or invalid."""
+    """A request has allocationMode All, and a pool of the node is incomplete or invalid."""
 
 
 class ConstraintBroken(AllocationError):
-    """A device that a request for all of them has to get does not meet a constraint."""
+    """A request has allocationMode All, and one of its devices violates a constraint of the claim."""
 
 
 class NodeAllocationError(Permanent):
-    """This node is out; others may do."""
+    """The pools of this node are invalid. The scheduler skips the node and tries the others."""
 
 
 class AllocationCancelled(AllocationError):
-    """The caller wanted the answer no longer."""
+    """The caller cancelled the search."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rules does a scheduler with certain features follow?
+"""Which rules does the scheduler's allocator follow with these feature gates?
 
-Upstream has three allocators, each a copy of the one before with more in it: stable, incubating, experimental. The
-scheduler takes the first of them that knows every feature that is on. Here there is one search; what differs is in
-`Rules`.
+Upstream has three implementations of the allocator: stable, incubating, experimental. Each is a copy of the one before
+with more features. The scheduler uses the first one that supports all enabled features. This project has one search. It
+asks `Rules` wherever the three implementations differ.
 Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
 """
 
@@ -43,9 +43,9 @@ SUPPORTED: dict[Implementation, frozenset[str]] = {
 }
 ALL = _EXPERIMENTAL
 ENABLED_BY_DEFAULT = _INCUBATING
-"""What a scheduler of 1.37 has on when nobody chose any feature gates."""
+"""The features that a scheduler of release 1.37 enables without any --feature-gates flag."""
 
-# The order and the words of the struct that upstream prints.
+# The field names of upstream's Features struct, in their order. Upstream prints the struct in its error message.
 _STRUCT = {
     "AdminAccess": ADMIN_ACCESS,
     "CompatibilityGroups": COMPATIBILITY_GROUPS,
@@ -62,7 +62,7 @@ _STRUCT = {
 
 
 def choose_implementation(features: frozenset[str]) -> Implementation:
-    """The oldest implementation that knows all features, as the scheduler chooses."""
+    """The first implementation that supports all `features`. AllocationError if none does."""
     for implementation, supported in SUPPORTED.items():
         if features <= supported:
             return implementation
@@ -79,7 +79,7 @@ def _nobody(features: frozenset[str], enabled: str) -> AllocationError:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is on, and what the three implementations do differently."""
+    """The enabled features, and the differences between the three implementations."""
 
     admin_access: bool
     compatibility_groups: bool
@@ -94,16 +94,17 @@ class Rules:
     prioritized_list: bool
 
     newer_than_stable: bool
-    """Distinct attributes, requests for capacity, shares, binds_to_node; combinations of devices rather than
-    permutations; pools in order; slices with counters only where they are needed."""
+    """The implementation is incubating or experimental. Only these know distinctAttribute, capacity requests, shares of
+    a device and bindsToNode. They try combinations of devices; stable tries permutations. They sort the pools. They read
+    only the slices with counters that belong to a pool of the node."""
 
     experimental: bool
-    """Looks at skipNodeOperations."""
+    """The implementation is experimental. Only this one reads skipNodeOperations."""
 
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, features: frozenset[str], implementation: Implementation | None) -> "Rules":
-        """The rules of one implementation, or of the one that the scheduler would choose."""
+        """The rules of `implementation`. If it is None: those of the implementation that the scheduler would choose."""
         chosen = implementation or choose_implementation(features)
         if not features <= SUPPORTED[chosen]:
             raise _nobody(features, chosen)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds what, and which taints do admins add? What the scheduler knows of a cluster before it allocates.
+"""Which devices are allocated to which claims, and which taints do DeviceTaintRules add?
 
-The allocator needs to know only that a device is taken; people want to know by whom.
+The scheduler collects both before it allocates. The allocator only needs to know that a device is allocated. `explain`
+also names the claim and its pods.
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/allocateddevices.go,
 k8s.io/dynamic-resource-allocation/resourceslice/tracker.
 """
@@ -25,7 +26,7 @@ from dra_driver.model.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim ("namespace/name") that holds a device, and the pods that it is reserved for."""
+    """A claim ("namespace/name") that has a device, and the pods that the claim is reserved for."""
 
     claim: str
     pods: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ class Holder:
 
 @dataclass(slots=True)
 class Held:
-    """Devices and shares of devices that claims hold; admin access holds nothing."""
+    """The allocated devices and shares. A result with admin access does not count, because it blocks nobody."""
 
     devices: dict[DeviceID, Holder] = field(default_factory=dict)
     shares: dict[DeviceID, list[Holder]] = field(default_factory=dict)
@@ -42,14 +43,14 @@ class Held:
 
     @classmethod
     def of(cls, claims: Iterable[ResourceClaim], *, consumable_capacity: bool) -> "Held":
-        """What all claims of a cluster hold."""
+        """The devices and shares that are allocated to `claims`."""
         held = cls()
         for claim in claims:
             held.take(claim, consumable_capacity=consumable_capacity)
         return held
 
     def take(self, claim: ResourceClaim, *, consumable_capacity: bool) -> None:
-        """What one more claim holds."""
+        """Add the devices and shares of one more claim."""
         allocation = claim.status.allocation
         results = (allocation.devices.results or ()) if allocation else ()
         for result in results:
@@ -69,11 +70,11 @@ class Held:
             consumed[name] = consumed.get(name, 0) + amount(quantity).nanos
 
     def consumed(self, device: DeviceID) -> dict[str, int]:
-        """What shares have taken of the device's capacity, in billionths."""
+        """The amount of each capacity that the shares of the device consume, in billionths."""
         return self._consumed.get(device, {})
 
     def state(self) -> AllocatedState:
-        """The same as the allocator wants it."""
+        """The same as the input of an Allocator."""
         capacity: dict[DeviceID, dict[str, QuantityText]] = {
             device: {name: str(Quantity(nanos)) for name, nanos in consumed.items()}
             for device, consumed in self._consumed.items()
@@ -82,7 +83,7 @@ class Held:
 
 
 def holder_of(claim: ResourceClaim) -> Holder:
-    """The claim by name, with its pods."""
+    """The claim's namespace and name, with the pods of status.reservedFor."""
     metadata = claim.metadata
     pods = tuple(
         f"{metadata.namespace}/{reference.name}" for reference in claim.status.reserved_for or ()
@@ -91,13 +92,13 @@ def holder_of(claim: ResourceClaim) -> Holder:
 
 
 RuleNames = dict[tuple[DeviceID, int], str]
-"""The DeviceTaintRule that a taint comes from, by device and place in its list of taints."""
+"""The name of the DeviceTaintRule that added a taint, by device and index in its list of taints."""
 
 
 def with_taint_rules(
     slices: Sequence[ResourceSlice], rules: Sequence[DeviceTaintRule]
 ) -> tuple[tuple[ResourceSlice, ...], RuleNames]:
-    """The slices with the taints that rules add to their devices, behind their own."""
+    """The slices with the taints of `rules`, which follow the published taints of each device."""
     names: RuleNames = {}
     return tuple(_tainted(published, rules, names) for published in slices), names
 

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices need not be tried, because others failed in their place?
+"""Which devices can the search skip, because trying them cannot change the result?
 
-Two rules, both only used once the search has had to go back, so that an easy claim pays nothing for them.
+Upstream tries all combinations of devices. With many equal devices this takes too long. This module has two rules that
+skip combinations. The search uses them only after its first backtracking, so a simple claim has no extra cost.
 
-*Interchangeable devices.* Two devices are alike if every request of the pod judges them alike, every constraint sees the
-same values, and they take the same from the same counters and have the same capacity left. Whatever contains one of
-them has a twin that contains the other. So when everything with device A in a place has failed, then everything with an
-alike device B in this place fails too, and so does everything with B in a later place of the same request: its twin,
-put in order, has A first. B is barred there. The same if A was rejected at once: what is taken later frees nothing.
+*Equal devices.* Two devices A and B are equal if every request of the pod accepts both or none, every constraint sees the
+same values, they consume the same from the same counters, and they have the same capacity left. In every solution with B
+we can replace B by A. Now assume that every combination with A in one place of a request failed. Then every combination
+with B in this place fails, too. B also fails in all later places of the request: after the replacement and sorting, the
+combination has A in the first place, and these were all tried. So B is skipped in all these places. The same is true if
+A was rejected at once, because the devices that the search adds later never free anything.
 
-*Too few left.* A request that lacks five devices fails if fewer than five of those still to come are eligible. Under
-matchAttribute all five must carry one value: a device fails of which no value is carried by five.
+*Too few devices left.* A request needs five more devices. If fewer than five eligible devices follow in the order, the
+request fails. Under matchAttribute, five devices must have one value in common. So the search skips a device if each of
+its values occurs in fewer than five of the devices that follow.
 
-Both hold only if nothing depends on the order in which devices are added, and only if nothing is left out that
-would have ended the search with an error. So neither is used (`possible` is False)
-- when a request wants All devices under a constraint: the first device that violates it is an error, not a failure;
-- when a single value is wanted and an attribute is a list, which may come first but not second;
-- when a counter's consumption is negative, so that one device makes room for another.
-A selector that fails on a device makes this device like no other, and ends the second rule for its request; attributes
-computed by the request end it too.
+Both rules need two conditions: the order of the devices does not matter, and no skipped device would have ended the
+search with an error. `possible` is False, and no rule is used,
+- if a request has allocationMode All and a constraint: the first device that violates the constraint is an error;
+- if list attributes are disabled and an attribute is a list: such a device is accepted only as the first one;
+- if a device consumes a negative amount of a counter: one device then makes room for another.
+If a selector ends with an error on a device, this device equals no other device, and the second rule does not apply to
+the request. The second rule also does not apply to a request with derived attributes.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,7 +38,7 @@ from dra_driver.allocator.requests import Choice, Request
 
 
 class Taken(NamedTuple):
-    """The state of the search, as far as it is read here."""
+    """The part of the search's state that the rules read. The search changes these objects."""
 
     verdicts: Verdicts
     in_use: Mapping[int, set[int]]
@@ -43,7 +46,7 @@ class Taken(NamedTuple):
 
 
 class Interchange:
-    """Answers for one search."""
+    """The two rules, for one search."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Interchange:
 
     @cached_property
     def possible(self) -> bool:
-        """Whether the rules may be used for these claims."""
+        """Whether the rules can be used for these claims. The three conditions are in the module docstring."""
         return (
             not any(one.wants_all and self._under(one) for one in self._requests)
             and all(ledger.monotonic for ledger in set(self._board.ledgers))
@@ -79,9 +82,10 @@ class Interchange:
         )
 
     def key(self, position: int) -> Hashable:
-        """Equal for positions whose devices are alike, in the present state of the search."""
+        """A key that two positions share if their devices are equal in the current state of the search."""
         alike = self._alike.get(position)
         if alike is None:
+            # The search hashes keys very often. A small number hashes faster than the long description.
             description = self._describe(position)
             alike = self._numbers.setdefault(description, len(self._numbers))
             self._alike[position] = alike
@@ -93,10 +97,13 @@ class Interchange:
         return alike, frozenset(claims or ()), taken
 
     def to_come(self, request: Request) -> Sequence[int]:
-        """For each position how many devices the request can take from it on if it takes this one, at best.
+        """For each position: the largest number of devices that the request can get from this position on.
 
-        Nothing if that is not certain.
+        Position p counts only the combinations that include device p. The sequence is empty if the second rule does not
+        apply to the request.
         """
+        # The stable allocator starts each search for a device at the first position, so "from this position on" has no
+        # meaning there.
         if not self._board.rules.newer_than_stable or request.derived:
             return ()
         to_come = self._to_come.get(request)
@@ -118,7 +125,7 @@ class Interchange:
     def _matching(
         self, constraint: MatchAttribute, request: Request, verdicts: Sequence[bool | None]
     ) -> Sequence[int]:
-        """For each position how many eligible devices from it on carry one and the same of the device's values."""
+        """For each position: how many eligible devices from there on have one value in common with this device."""
         carriers: dict[Hashable, int] = {}
         found = [0] * len(verdicts)
         for position in reversed(range(len(verdicts))):
@@ -133,7 +140,7 @@ class Interchange:
         return found
 
     def _judgements(self, request: Request) -> Sequence[bool | None]:
-        """What `_verdict` says, for all positions."""
+        """The results of `_verdict` for all positions."""
         known = self._verdicts_of.get(request)
         if known is None:
             known = [self._verdict(request, at) for at in range(len(self._board.devices))]
@@ -141,13 +148,15 @@ class Interchange:
         return known
 
     def _verdict(self, request: Request, position: int) -> bool | None:
-        """Whether the device is eligible; None if asking is an error, which is not ours to raise."""
+        """Whether the request can have the device. None if the check ends with an error."""
         device, ledger = self._board.devices[position], self._board.ledgers[position]
         try:
             if not self._verdicts.eligible(request, position):
                 return False
         except AllocationError:
+            # The search may find a solution before it comes to this device. Only then must the error be raised.
             return None
+        # A second share of a device consumes no counters, so too few counters now do not exclude the device.
         if not device.device.consumes_counters or device.device.allow_multiple_allocations:
             return True
         return not ledger.never(device)
@@ -168,7 +177,7 @@ class Interchange:
         )
 
     def _judged(self, request: Request, position: int) -> Hashable:
-        """All that the request can tell of the device; None if asking is an error."""
+        """Everything about the device that the request can observe. None if a check ends with an error."""
         device = self._board.devices[position]
         verdict = (
             position in request.all_devices
@@ -197,7 +206,7 @@ class Interchange:
         )
 
     def _any_list(self) -> bool:
-        """Whether some attribute under a constraint is of a kind that a single value cannot have."""
+        """Whether a constraint may see a value of unknown type, which is accepted only for the first device."""
         if any(request.derived for request in self._requests):
             return True
         values, devices = self._board.lookup.values, self._board.devices

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A value that is made when somebody asks for it first, and kept in the object.
+"""How does an object calculate an attribute on first use and then keep it?
 
-As functools.cached_property, without its lock, which costs more than most of what is kept here. Two threads that ask
-at the same time may both make the value; they make the same.
+Like functools.cached_property, but without its lock. Python 3.11 takes this lock on each first use, and the lock costs
+more than most of the values here. Two threads may calculate the value at the same time; both get an equal value.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class lazy(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
-    """Decorates a method that makes the value."""
+    """Decorator for a method without arguments. Its result becomes an attribute of the object."""
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
         self._make = make
@@ -25,7 +25,7 @@ class lazy(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
     @overload
     def __get__(self, owner: Owner, kind: type[Owner]) -> Value: ...
     def __get__(self, owner: Owner | None, kind: type[Owner]) -> "lazy[Owner, Value] | Value":
-        """The value; from now on Python finds it in the object and does not come here."""
+        """Calculate the value and store it in the object. Python finds it there next time and does not call this again."""
         if owner is None:
             return self
         value = owner.__dict__[self._name] = self._make(owner)

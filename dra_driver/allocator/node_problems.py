@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a node selector? In the words of Kubernetes.
+"""Why is a node selector invalid? The messages are those of Kubernetes, byte for byte.
 
-An API server lets none of it pass into a ResourceSlice, so whoever sees these texts has objects from elsewhere.
+An API server refuses a ResourceSlice with such a selector. So the messages only appear for objects from another source,
+for example from a file.
 Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity, k8s.io/apimachinery pkg/labels (NewRequirement).
 """
 
@@ -35,7 +36,7 @@ _SUBDOMAIN = (
 
 
 def selector_problems(selector: NodeSelector) -> Iterator[str]:
-    """What makes the selector malformed; an API server lets none of it pass."""
+    """Yield one message for each invalid requirement of the selector."""
     for number, term in enumerate(selector.node_selector_terms or ()):
         path = f"nodeSelectorTerms[{number}]"
         for index, part in enumerate(term.match_expressions or ()):
@@ -133,12 +134,12 @@ def _unsupported(operator: str, known: tuple[str, ...], path: str) -> str:
 
 
 def integer(text: str) -> int | None:
-    """The integer of 64 bits that the text is, or None."""
+    """The text as a 64-bit integer (strconv.ParseInt). None if it is not one."""
     if _INTEGER.fullmatch(text) and int(text) in _LIMITS:
         return int(text)
     return None
 
 
 def quoted(text: str) -> str:
-    """The text in quotes."""
+    """The text in double quotes. Backslashes and double quotes in it are escaped."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

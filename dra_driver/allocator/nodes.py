@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a device meant for this node?
+"""Can this node use a device or a slice?
 
-A slice, or each of its devices, names one node, or selects nodes by their labels and fields, or is there for all.
-A selector is a list of terms of which one must hold; all requirements of a term must hold; an empty term selects nothing.
+A slice, or each device in it, has nodeName, nodeSelector or allNodes. A node selector has a list of terms; a node
+matches if it matches one of them. A node matches a term if it matches all requirements. A term without requirements
+matches no node.
 Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity and k8s.io/apimachinery pkg/labels.
 """
 
@@ -16,7 +17,7 @@ from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequiremen
 def node_matches(
     node: Node, node_name: str | None, *, all_nodes: bool | None, selector: NodeSelector | None
 ) -> bool:
-    """Whether what has these three fields is there for the node; an error if the selector is malformed."""
+    """Whether the node can use an object with these three fields. AllocationError if the selector is invalid."""
     if node_name:
         return node.metadata.name == node_name
     if all_nodes:
@@ -25,7 +26,7 @@ def node_matches(
 
 
 def selector_matches(node: Node, selector: NodeSelector) -> bool:
-    """Whether the selector has the node; an error if it is malformed."""
+    """Whether the node matches the selector. AllocationError if the selector is invalid."""
     problems = list(selector_problems(selector))
     if problems:
         unique = list(dict.fromkeys(problems))

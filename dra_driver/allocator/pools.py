@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools does a node see, and may anything be taken from them?
+"""Which pools have devices for a node, and can the scheduler allocate from them?
 
-A driver publishes a pool as several slices and replaces them one by one, under a new generation. So what is seen may be
-an old generation (then it does not count), a part of a generation (incomplete: nothing can be taken from it), or
-nonsense (invalid: two devices with one name, counters that nobody declared). Slices for other nodes matter in two ways:
-the number of slices says whether all have arrived, and their devices consume the same counters.
-Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go.
+A driver publishes a pool as one or more slices. To change the pool, it writes each slice with a new generation. The
+scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
+if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
+device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. Slices for other
+nodes matter for two reasons: they count for completeness, and their devices consume the same counters.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
 
 
 class Pool:
-    """What one node sees of a pool."""
+    """A pool, as far as it matters for one node. `invalid_because` is "" for a valid pool."""
 
     def __init__(
         self,
@@ -42,22 +43,22 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """Whether devices can be taken from it."""
+        """Whether the scheduler allocates devices from the pool."""
         return not self.incomplete and not self.invalid_because
 
     @lazy
     def devices(self) -> list[SliceDevice]:
-        """The devices that the node may have, in the order in which they are tried."""
+        """The devices for the node, in the order in which the search tries them."""
         return [device for part in self.slices for device in part.devices]
 
     @lazy
     def all_devices(self) -> list[SliceDevice]:
-        """Also those for other nodes, which consume the same counters."""
+        """The devices for all nodes. Those for other nodes consume the same counters."""
         return self.devices + [device for part in self.for_others for device in part.devices]
 
     @lazy
     def counters(self) -> dict[CounterName, int]:
-        """The counters before anybody took anything."""
+        """The published value of each counter, in billionths."""
         return {
             (name, counter): amount(value.value).nanos
             for name, counter_set in self.counter_sets.items()
@@ -66,12 +67,12 @@ class Pool:
 
     @lazy
     def binds(self) -> bool:
-        """Whether any device has binding conditions; such pools are tried last."""
+        """Whether any device has binding conditions. The search tries such a pool after the others."""
         return any(device.device.binding_conditions is not None for device in self.devices)
 
 
 class Slices:
-    """All slices of the cluster, filed so that a node finds its own quickly."""
+    """All slices of the cluster, with an index by node and by pool."""
 
     def __init__(self, published: Iterable[ResourceSlice], rules: Rules) -> None:
         self._rules = rules
@@ -88,9 +89,10 @@ class Slices:
         self._with_counters = [part for part in self._all if part.spec.shared_counters]
 
     def pools(self, node: Node) -> list[Pool]:
-        """The pools with devices for the node, in the order in which they are tried.
+        """The pools with devices for the node, in the order in which the search tries them (GatherPools).
 
-        The stable allocator takes slices as they come, and pools in the order of a Go map, that is starting anywhere.
+        AllocationError if a node selector is invalid. The stable allocator does not sort: it keeps the order of the
+        slices, and uses the random order of a Go map for pools.
         """
         seen: dict[PoolID, list[PoolSlice]] = {}
         for part in self._candidates(node):
@@ -105,12 +107,15 @@ class Slices:
         own = self._of_node.get(node.metadata.name, [])
         if self._rules.newer_than_stable:
             return own + self._shared
-        # The stable allocator sees counters whichever node they are for, and slices as they were published.
+        # The stable allocator also reads slices with counters for other nodes. It keeps the order of publication.
         wanted = {id(part) for part in (*own, *self._shared, *self._with_counters)}
         return [part for part in self._all if id(part) in wanted]
 
     def _known(self, part: PoolSlice) -> bool:
-        """Whether the features that are on understand the slice; else it is as if it were not there."""
+        """Whether the enabled features support the slice. The scheduler ignores other slices.
+
+        Their pool is then incomplete, so the scheduler does not allocate its other devices either.
+        """
         spec, rules = part.spec, self._rules
         if not rules.partitionable and (
             spec.per_device_node_selection is not None or spec.shared_counters
@@ -133,11 +138,12 @@ class Slices:
     def _pool(self, slices: list[PoolSlice]) -> Pool | None:
         pool = slices[0].spec.pool
         pool_id = slices[0].pool_id
+        # If all slices are for this node, there is no need to look at the rest of the cluster.
         if len(slices) == pool.resource_slice_count:
             return self._complete_pool(pool_id, slices, [])
         others = self._of_pool[pool_id]
         if any(part.spec.pool.generation > pool.generation for part in others):
-            return None  # The driver is replacing what the node sees.
+            return None  # The node's slices are outdated. The new generation has no slice for this node yet.
         everything = [
             part
             for part in others
@@ -162,6 +168,7 @@ class Slices:
         own = [part for part in slices if not part.spec.shared_counters]
         for_others = [part for part in others if not part.spec.shared_counters]
         counter_sets, problem = counter_sets_of(with_counters)
+        # The stable allocator also checks devices in slices with counters. The API allows no devices there.
         checked = own if self._rules.newer_than_stable else slices
         problem = (
             device_named_twice(own)
@@ -196,7 +203,7 @@ def _any_device_is_for(part: PoolSlice, node: Node) -> bool:
 
 
 def device_named_twice(slices: Iterable[PoolSlice]) -> str:
-    """A device name that stands twice, as a sentence; "" where there is none."""
+    """The message for a device name that occurs twice in a pool (validateDeviceNames), or ""."""
     names: set[str] = set()
     for part in slices:
         for device in part.spec.devices or ():
@@ -207,7 +214,7 @@ def device_named_twice(slices: Iterable[PoolSlice]) -> str:
 
 
 def counter_sets_of(slices: Iterable[PoolSlice]) -> tuple[dict[str, CounterSet], str]:
-    """The counter sets by name, and a sentence about one that is declared twice."""
+    """The counter sets by name, and the message if one name occurs twice, or "" (getAndValidateCounterSets)."""
     found: dict[str, CounterSet] = {}
     for part in slices:
         for counter_set in part.spec.shared_counters or ():
@@ -218,7 +225,7 @@ def counter_sets_of(slices: Iterable[PoolSlice]) -> tuple[dict[str, CounterSet],
 
 
 def unknown_counter(counter_sets: dict[str, CounterSet], slices: Iterable[PoolSlice]) -> str:
-    """A counter that a device consumes and nobody declared, as a sentence; "" where there is none."""
+    """The message for a consumed counter that no slice declares (validateDeviceCounterConsumption), or ""."""
     for part in slices:
         for device in part.spec.devices or ():
             for consumed in device.consumes_counters or ():

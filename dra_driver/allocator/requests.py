@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exactly is asked for? The requests of the claims, checked as far as that needs no device.
+"""What does a claim request, and is each request valid?
 
-A request is exact, or offers alternatives of which the first that fits is taken; every alternative is a `Request`.
-What the features that are on do not cover is refused here rather than passed over.
+A request has either `exactly`, or `firstAvailable` with a list of subrequests. The scheduler allocates the first
+subrequest that fits. Here a `Request` is one `exactly` or one subrequest. The checks of this module need no device. A
+request that uses a disabled feature is an error: to ignore the feature would allocate the wrong devices.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate, validateDeviceRequest).
 """
 
@@ -27,12 +28,12 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def object_name(meta: ObjectMeta) -> str:
-    """The name of an object with its namespace, if it has one."""
+    """The object as "namespace/name", or "name" if it has no namespace (klog.KObj)."""
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 class Request:
-    """One exact request, or one alternative."""
+    """One `exactly` of a request, or one of its subrequests (upstream: requestData)."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value
         self,
@@ -57,7 +58,7 @@ class Request:
         self.wants_all = spec.allocation_mode == "All"
         self.count = spec.count
         self.all_devices: list[int] = []
-        """With All: the positions of the devices that it must get."""
+        """For allocationMode All: the positions of the devices that the request must get."""
         self.selectors: Sequence[DeviceSelector] = spec.selectors or ()
         self.class_selectors: Sequence[DeviceSelector] = device_class.spec.selectors or ()
         self.tolerations: Sequence[DeviceToleration] = spec.tolerations or ()
@@ -72,7 +73,7 @@ class Request:
 
     @lazy
     def names(self) -> frozenset[str]:
-        """By which names constraints mean it."""
+        """The names by which constraints refer to this request. A subrequest also has the name of its parent."""
         return frozenset({self.parent, self.full_name} if self.parent else {self.name})
 
     def __str__(self) -> str:
@@ -80,7 +81,7 @@ class Request:
 
 
 class Choice:
-    """A request of a claim: its alternatives in order, and which one was taken."""
+    """One entry of spec.devices.requests. `taken` is the index of the alternative that the search selected."""
 
     def __init__(self, name: str, alternatives: list[Request], *, prioritized: bool) -> None:
         self.name = name
@@ -90,12 +91,12 @@ class Choice:
 
     @property
     def request(self) -> Request:
-        """The alternative that was taken."""
+        """The selected alternative."""
         return self.alternatives[self.taken]
 
 
 class Requests:
-    """Makes requests of claims, in the order and with the errors of the scheduler."""
+    """Validates requests, with the errors of the scheduler and in its order (validateDeviceRequest)."""
 
     def __init__(self, rules: Rules, classes: Mapping[str, DeviceClass]) -> None:
         self._rules = rules
@@ -104,7 +105,7 @@ class Requests:
     def specs(
         self, claim: str, request: DeviceRequest
     ) -> list[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
-        """The alternatives with their names, of which `request` checks each."""
+        """The name and spec of each alternative. The caller passes each one to `request`."""
         alternatives = request.first_available or ()
         if alternatives and not self._rules.prioritized_list:
             raise AllocationError(
@@ -131,7 +132,7 @@ class Requests:
         name: str,
         parent: str,
     ) -> Request:
-        """One alternative, checked."""
+        """Validate one alternative. `place` is the index of the claim and of the request in the claim."""
         where = f"claim {claim}, request {name}"
         if spec.derived_attributes and not self._rules.derived_attributes:
             raise AllocationError(

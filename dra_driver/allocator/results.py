@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written into the claim's status? Devices, configuration, and from which nodes they can be used.
+"""What does the scheduler write into status.allocation of a claim?
 
+The result has the devices, their configuration, and a node selector for the nodes that can use the devices.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate, createNodeSelector).
 """
 
@@ -33,7 +34,7 @@ def allocation_result(
     node_name: str,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """The result for one claim."""
+    """The allocation result for one claim. AllocationError if its node selector cannot be built."""
     try:
         node_selector = _node_selector(given, rules, node_name)
     except AllocationError as error:
@@ -79,13 +80,13 @@ def _device_result(
 
 @lru_cache(maxsize=4096)
 def _text(taken: Amount) -> str:
-    return str(taken)
+    return str(taken)  # The search tries the same amounts many times, and formatting is slow.
 
 
 def _configuration(
     claim: ResourceClaim, choices: Sequence[Choice]
 ) -> list[DeviceAllocationConfiguration]:
-    """The classes' configurations in the order of the requests, then the claim's."""
+    """The configurations of the classes, in the order of the requests, then those of the claim."""
     found = _of_classes(choices) + _of_claim(claim, choices)
     return [
         DeviceAllocationConfiguration(
@@ -144,12 +145,14 @@ def _node_selector(given: Sequence[Given], rules: Rules, node_name: str) -> Node
     for one in given:
         spec, device = one.device.slice.spec, one.device.device
         chooses = device if spec.per_device_node_selection else spec
+        # One device that exists on one node binds the whole claim to this node.
         if chooses.node_name is not None or (rules.newer_than_stable and device.binds_to_node):
             name = node_name if rules.newer_than_stable else chooses.node_name
             return _only(name or "")
         if chooses.node_selector is None:
             continue
         terms = chooses.node_selector.node_selector_terms or []
+        # A term is an AND of requirements, so the terms of several devices can be merged only if each has one term.
         if len(terms) > 1:
             raise AllocationError(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
         for term in terms:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices together satisfy all claims? The first answer in a fixed order.
+"""Which devices together satisfy all claims? The search returns the first solution in the scheduler's order.
 
-Claim by claim, request by request, device by device, each device in the order of the pools; when nothing is left to
-try, one step back. The first full answer is the scheduler's, so the order must be the scheduler's. Within a request
-only combinations are tried, no permutations (the stable implementation tries permutations, and finds the same).
+This is a depth-first search: it takes the claims in order, in each claim the requests, and in each request the devices in
+the order of the pools. If no device fits, it goes back to the device before. The order must be the scheduler's, because
+another order could find another solution first. Inside a request the search tries combinations of devices. The stable
+implementation tries permutations, and its first solution is the same.
 
-The steps are generators that hand each other to `run`: a pod may have many claims of 32 devices, and Python's own stack
-would not hold as many calls.
+Upstream is a recursive function. A pod may have many claims with 32 devices each, and Python limits the depth of calls. So
+each function here is a generator. It yields the function that it wants to call, and `run` keeps the stack in a list.
 
-What is left out because it cannot succeed, and why that changes no answer, is said in `interchange`.
+The module `interchange` says which combinations the search skips, and why this does not change the result.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (allocateOne, allocateDevice).
 """
 
@@ -28,29 +29,30 @@ from dra_driver.allocator.interchange import Interchange, Taken
 from dra_driver.allocator.requests import Choice, Request
 
 MAX_RESULTS = 32
-"""Devices that an allocation of one claim may have."""
+"""The largest number of devices for one claim (AllocationResultsMaxSize in the API)."""
 
 
 class Outcome(Enum):
-    """How a step ended."""
+    """The result of one function of the search."""
 
     DONE = "done"
     FAILED = "failed"
     TOO_MANY = "too many"
-    """A claim would get more devices than it may have. Which devices came before makes no difference to that, so
-    everything is taken back to where fewer could be asked for."""
+    """The claim would get more than MAX_RESULTS devices. Other devices do not help, only a subrequest with fewer devices.
+    So the search goes back to the last request with subrequests (upstream: errAllocationResultMaxSizeExceeded)."""
 
 
 Step = Generator["Step", Outcome, Outcome] | Outcome
-"""What is to be done, or how it ended."""
+"""A function that has not finished yet, or its result. A result saves the cost of a generator."""
 
 Undo = list[Callable[[], object]]
+"""What the search must call, last entry first, to go back."""
 
 _is_prioritized = attrgetter("prioritized")
 
 
 class Given(NamedTuple):
-    """A device that was given to a request, or a share of it."""
+    """A device, or a share of a device, that the search selected for a request. `consumed` is None for a whole device."""
 
     request: Request
     device: SliceDevice
@@ -58,7 +60,7 @@ class Given(NamedTuple):
 
 
 class Search:
-    """One search for one node."""
+    """One search for devices on one node. An object can run only once."""
 
     def __init__(
         self,
@@ -72,17 +74,17 @@ class Search:
         self._claims = claims
         self._constraints = constraints
         self.given: list[list[Given]] = [[] for _ in claims]
-        self._in_use: dict[int, set[int]] = {}  # by position: the claims that have the device
+        self._in_use: dict[int, set[int]] = {}  # device position -> indices of its claims
         self._shares: dict[int, list[Consumed]] = {}
         self._applying: dict[Request, list[AnyConstraint]] = {}
         self._verdicts = Verdicts(board.eligibility, board.devices)
         self._prune = prune
         self._went_back = False
         self._interchange: Interchange | None = None
-        """What need not be tried; made when the search goes back first."""
+        """The rules for skipping devices. None until the search goes back for the first time."""
 
     def run(self) -> bool:
-        """Whether there is an answer; it is in `given`."""
+        """Whether there is a solution. It is then in `given`, one list for each claim."""
         cancelled = self._board.cancelled
         steps: list[Generator[Step, Outcome, Outcome]] = []
         step = self._claim(0)
@@ -91,7 +93,7 @@ class Search:
                 answer = step
             else:
                 steps.append(step)
-                answer = None  # what a generator is started with
+                answer = None  # send(None) starts a generator
             if not steps:
                 return answer is Outcome.DONE
             if cancelled():
@@ -106,7 +108,8 @@ class Search:
         if index == len(self._claims):
             return Outcome.DONE
         choices = self._claims[index]
-        # Only alternatives can add up to too many devices; else that was refused before.
+        # TOO_MANY must not leave the claim, because another solution for the claim before can select smaller subrequests.
+        # Without subrequests TOO_MANY cannot happen here: the validation of the claim has counted the devices.
         if not choices or any(map(_is_prioritized, choices)):
             return self._whole_claim(index)
         return self._choice(index, 0)
@@ -125,6 +128,8 @@ class Search:
         return self._claim(claim + 1)
 
     def _alternatives(self, choice: Choice) -> Generator[Step, Outcome, Outcome]:
+        # TOO_MANY goes further back only if every subrequest has too many devices. If one of them failed for another
+        # reason, other devices for an earlier request may help.
         always_too_many = True
         for number, alternative in enumerate(choice.alternatives):
             outcome = yield self._request(alternative, 0, 0, frozenset())
@@ -135,7 +140,7 @@ class Search:
         return Outcome.TOO_MANY if always_too_many else Outcome.FAILED
 
     def _request(self, request: Request, have: int, start: int, barred: frozenset[object]) -> Step:
-        """Get the devices that the request still lacks, and then all that comes after it."""
+        """Select the devices that the request still needs, then continue with the next request."""
         if request.wants_all and not request.all_devices:
             return Outcome.FAILED
         lacking = request.count - have
@@ -148,6 +153,7 @@ class Search:
         return self._any(request, have, start, barred)
 
     def _particular(self, request: Request, have: int) -> Generator[Step, Outcome, Outcome]:
+        # The order of "all" devices does not matter. So if the request cannot have one of them, there is no solution.
         undo: Undo = []
         if not self._take(request, request.all_devices[have], undo):
             return Outcome.FAILED
@@ -170,15 +176,19 @@ class Search:
                 position in in_use and not self._free(request, position)
             ):
                 continue
+            # The same as EligibilityCache.eligible, without the call. Most of the time of a search is spent here.
             verdict = known.get(position)
             if verdict is None:
                 verdict = known[position] = not ineligible(request, devices[position])
             if not verdict:
                 continue
+            # An equal device has failed in this place or an earlier one. This check comes after the eligibility, because
+            # an error of a selector must still stop the search.
             if interchange and barred and interchange.key(position) in barred:
                 continue
             undo: Undo = []
             if self._take(request, position, undo):
+                # The stable allocator starts at the first device again.
                 following = position + 1 if combinations else 0
                 step = self._request(request, have + 1, following, barred)
                 outcome = step if isinstance(step, Outcome) else (yield step)
@@ -194,7 +204,7 @@ class Search:
         return Outcome.FAILED
 
     def _after_failure(self) -> Interchange | None:
-        """What need not be tried from now on, if that is allowed."""
+        """The rules for skipping devices, from the first backtracking on. None if they cannot be used."""
         if self._prune and not self._went_back:
             self._went_back = True
             taken = Taken(self._verdicts, self._in_use, self._shares)
@@ -203,14 +213,14 @@ class Search:
         return self._interchange
 
     def _free(self, request: Request, position: int) -> bool:
-        """Whether this search has not given the device away."""
+        """Whether this search has not selected the device. With admin access, several claims can have the same device."""
         claims = self._in_use.get(position)
         if request.admin_access:
             return not claims or request.claim_index not in claims
         return not claims
 
     def _take(self, request: Request, position: int, undo: Undo) -> bool:
-        """Give the device to the request unless something that was taken before is against it."""
+        """Select the device for the request if the devices selected so far allow it (allocateDevice)."""
         if self._take_parts(request, position, undo):
             return True
         _take_back(undo)
@@ -220,13 +230,14 @@ class Search:
         rules, device = self._board.rules, self._board.devices[position]
         shareable = rules.consumable_capacity and bool(device.device.allow_multiple_allocations)
         if request.wants_all:
-            # With All it is known only that selectors and the whole of the capacity allow it.
+            # For allocationMode All only the selectors and the full capacity were checked before, so check the rest now.
             eligibility = self._board.eligibility
             possible = self._free(request, position) and not (
                 eligibility.in_use(request, device) or eligibility.blocked(request, device)
             )
         else:
             possible = not shareable or not self._short_beside_shares(request, position)
+        # A second share of a device consumes no counters: the first share has consumed them.
         if possible and device.device.consumes_counters:
             possible = (shareable and self._is_shared(position)) or self._take_counters(
                 position, undo
@@ -245,7 +256,7 @@ class Search:
         )
 
     def _short_beside_shares(self, request: Request, position: int) -> bool:
-        """Whether the capacity does not suffice because of shares that this search gave away."""
+        """Whether too little capacity is left beside the shares that this search selected."""
         shares = self._shares.get(position)
         if not shares:
             return False
@@ -287,7 +298,7 @@ class Search:
         return True
 
     def _under(self, request: Request) -> Sequence[AnyConstraint]:
-        """The constraints that apply to the request."""
+        """The constraints of the claim that apply to the request."""
         constraints = self._constraints[request.claim_index]
         if not constraints:
             return ()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What do the CEL expressions of classes and requests say of a device?
+"""Does a device match the CEL selectors of a class or a request?
 
-The scheduler compiles them as stored expressions. An expression that does not compile, or fails on one device, stops
-the pod everywhere: `AllocationError`. Each expression is compiled once and asked once about each device.
+The scheduler compiles the expressions in the mode for stored objects. If one does not compile, or its evaluation ends
+with an error on one device, the scheduler stops the pod on all nodes: `AllocationError`. Each expression is compiled
+once, and evaluated once for each device.
+Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (selectorsMatch, lookupAttribute).
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ _ADVICE = (
 )
 
 
-# As many as a cluster's classes and claims have between them; compiling costs more than a small allocation.
+# Large enough for the expressions of a whole cluster. To compile one takes longer than a small allocation.
 _compiled = lru_cache(maxsize=1024)(compile_selector)
 _compiled_attribute = lru_cache(maxsize=1024)(compile_attribute)
 
@@ -39,7 +41,7 @@ def _environment(consumable_capacity: bool, list_attributes: bool) -> Environmen
 
 
 class Selectors:
-    """The compiled expressions."""
+    """Compiles expressions and evaluates them on devices. The results are kept."""
 
     def __init__(self, rules: Rules) -> None:
         self._environment = _environment(rules.consumable_capacity, rules.list_attributes)
@@ -51,7 +53,7 @@ class Selectors:
     def first_refusing(
         self, request: Request, selectors: Sequence[DeviceSelector], device: SliceDevice
     ) -> int | None:
-        """Which selector of the request, or of its class, does not want the device; None if all do."""
+        """The index of the first selector that does not match the device. None if all match."""
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
             wanted = device.selected.get(expression)
@@ -69,7 +71,7 @@ class Selectors:
         return None
 
     def derived_attribute(self, name: str, expression: str, device: SliceDevice) -> DeviceAttribute:
-        """The attribute that a request computes for the device."""
+        """The value of the derived attribute `name` of a request, for this device."""
         key = (device, expression)
         if key not in self._attributes:
             try:

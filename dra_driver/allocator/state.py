@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is already given away? Collected from the claims that are allocated, before the search begins.
+"""Which devices are already allocated, and how does the allocator name a device?
 
-A device is given to one claim, or, if it allows that, in shares to many. Shares may record what they take of the
-device's capacity.
+A device is allocated to one claim. With allowMultipleAllocations it can be allocated in shares to many claims. Each share
+can record how much capacity it consumes. The caller collects this from the claims before the search.
 Source: k8s.io/dynamic-resource-allocation/structured/schedulerapi.
 """
 
@@ -15,7 +15,7 @@ from dra_driver.model.api.meta import QuantityText
 
 
 class DeviceID(NamedTuple):
-    """A device in the cluster."""
+    """The driver, pool and name of a device. Unique in the cluster."""
 
     driver: str
     pool: str
@@ -26,7 +26,7 @@ class DeviceID(NamedTuple):
 
 
 class SharedDeviceID(NamedTuple):
-    """A share of a device in the cluster."""
+    """A device and the ID of one of its shares. Unique in the cluster."""
 
     driver: str
     pool: str
@@ -35,12 +35,12 @@ class SharedDeviceID(NamedTuple):
 
     @property
     def device_id(self) -> DeviceID:
-        """The device that is shared."""
+        """The device without the share ID."""
         return DeviceID(self.driver, self.pool, self.device)
 
 
 class PoolID(NamedTuple):
-    """A pool in the cluster."""
+    """The driver and name of a pool. Unique in the cluster."""
 
     driver: str
     pool: str
@@ -50,7 +50,7 @@ class PoolID(NamedTuple):
 
 
 class AllocatedState(NamedTuple):
-    """What the claims of the cluster hold."""
+    """The allocated devices and shares, and the consumed capacity of each shared device."""
 
     allocated_devices: AbstractSet[DeviceID] = frozenset()
     allocated_shared_device_ids: AbstractSet[SharedDeviceID] = frozenset()

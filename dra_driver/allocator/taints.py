@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a taint keep a request away from a device?
+"""Does a device have a taint that a request does not tolerate?
 
 Source: k8s.io/dynamic-resource-allocation/resourceclaim (ToleratesTaint).
 """
@@ -15,7 +15,7 @@ _EFFECTIVE = ("NoSchedule", "NoExecute")
 def untolerated_taint(
     device: Device, tolerations: Iterable[DeviceToleration] | None
 ) -> DeviceTaint | None:
-    """The first taint that keeps the request away; effects that nobody knows keep nobody away."""
+    """The first taint that the request does not tolerate, or None. A taint with an unknown effect is ignored."""
     for taint in device.taints or ():
         if taint.effect in _EFFECTIVE and not any(
             tolerates(toleration, taint) for toleration in tolerations or ()
@@ -25,7 +25,7 @@ def untolerated_taint(
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """An empty effect or key is any; the operator Exists is any value."""
+    """Whether the toleration matches the taint. An empty effect or key matches any; Exists matches any value."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):
