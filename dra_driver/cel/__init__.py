@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CEL as Kubernetes evaluates it over `device`."""
+"""Compiles and evaluates CEL expressions about the variable `device`, as Kubernetes does."""

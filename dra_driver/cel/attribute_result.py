@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does the result of an expression become an attribute?
+"""How does the result of a derived attribute's expression become a DeviceAttribute?
 
-A derived attribute is compared like a published one, so it must be a bool, an int, a string, a version, or a list of one
-of these. An empty list says nothing of its kind and counts as a list of strings.
+Constraints compare a derived attribute like a published one. So the result must be a bool, an int, a string, a version, or
+a list of values of one of these types. An empty list has no element type; it becomes a list of strings, as upstream.
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go (valToDeviceAttribute).
 """
 
@@ -35,7 +35,7 @@ _GO_NAMES = {
 
 
 def attribute_of(value: object) -> DeviceAttribute:
-    """The attribute with this value; raises EvaluationError where there is none."""
+    """The attribute with this value. EvaluationError if an attribute cannot have a value of this type."""
     if isinstance(value, list):
         return _list(value)
     found = _plain(value)
@@ -78,14 +78,17 @@ _LISTS: tuple[tuple[type, str, str], ...] = (
 
 
 def _plain(value: object) -> object:
-    """What Go finds inside: of an optional its value, of a type its name."""
+    """The value without its CEL wrapper: the value of an optional, the name of a type.
+
+    Upstream calls ref.Val.Value(), which returns these.
+    """
     while isinstance(value, Optional) and value.present:
         value = value.value
     return value.name if isinstance(value, TypeValue) else value
 
 
 def _go_name(value: object) -> str:
-    """The Go type of what is inside."""
+    """The name of the Go type that upstream writes into the error message."""
     plain = _plain(value)
     kind = values.kind(plain)
     return _GO_NAMES.get(kind, kind)

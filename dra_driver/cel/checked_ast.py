@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an expression that makes sense."""
+"""Result of type checking: the type of each node, and the overloads of each call (cel-go: common/ast, ReferenceInfo)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from dra_driver.cel.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a node refers to: a variable or type by its full name, or the overloads of a call that fit."""
+    """What a node refers to: a variable or a type by its full name, or the overloads that a call may run."""
 
     name: str = ""
     overload_ids: tuple[str, ...] = ()
     value: int | None = None
-    """Of a name that stands for a constant."""
+    """The value, if the name is that of an enum constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An expression that makes sense: its tree as it is to be evaluated, and by node the types and references."""
+    """An expression without type errors: the tree to evaluate, with types and references by node ID."""
 
     parsed: Parsed
     types: Mapping[int, Type]
@@ -28,5 +28,5 @@ class Checked:
 
     @property
     def result_type(self) -> Type:
-        """What the expression as a whole is."""
+        """The type of the whole expression."""
         return self.types[self.parsed.root.id]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: from the text of an expression to an answer for each device.
+"""How does the text of an expression become a function that answers for a device?
 
-Compiling is parse, check, estimate the cost, and make a program. The program has two halves that give the same answers:
-one is generated as Python for the usual case, the other evaluates exactly and runs again whenever the first stumbles.
-An expression has no side effects, so nobody can tell that it ran twice.
+This module is the entry point of the room. It parses the expression, checks its types, estimates its cost and makes a
+program. The program has two implementations with the same results. The fast one is generated Python code for the common
+case. If it meets anything else, for example an error, the exact one evaluates the expression from the start. That is
+allowed because an expression has no side effects.
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
@@ -25,8 +26,9 @@ from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import MAX_COST, MAX_LENGTH, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
-# The estimate forgets things (what string(x) writes, that `device` itself can be gone over), but not twenty times as much
-# as it finds. Up to here the cost need not be counted, and generated functions do not count it.
+# An evaluation ends with an error if its actual cost exceeds MAX_COST. The estimate is sometimes below the actual cost: it
+# ignores the length of string(x), for example. But the actual cost is never twenty times the estimate. So an expression
+# with an estimate up to this value cannot reach the limit, and its generated function does not count the cost.
 _CHEAP = MAX_COST // 20
 _SCHEDULER = Environment()
 _SEMVER = "kubernetes.Semver"
@@ -35,10 +37,10 @@ _DERIVED = frozenset({Kind.BOOL, Kind.INT, Kind.STRING, Kind.ANY, Kind.DYN})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selector:
-    """An expression that says whether a device is wanted.
+    """A compiled selector.
 
-    `matches` raises EvaluationError where the expression fails on the device; `cost` is the most that the API server
-    expects it to cost.
+    `matches` returns whether it selects the device, and raises EvaluationError if the evaluation fails. `cost` is the
+    highest cost in the API server's estimate.
     """
 
     expression: str
@@ -50,7 +52,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DerivedAttribute:
-    """An expression that computes an attribute of a device."""
+    """A compiled derived attribute. `value` raises EvaluationError if the evaluation fails."""
 
     expression: str
     environment: Environment
@@ -59,7 +61,7 @@ class DerivedAttribute:
 
 
 def compile_selector(expression: str, environment: Environment = _SCHEDULER) -> Selector:
-    """An expression ready to be asked about devices. Raises CompileError."""
+    """Compile a selector. CompileError if the API server would refuse it; the cost is not checked (`over_limit`)."""
     checked = _checked(expression, environment)
     result = checked.result_type
     if result != types.BOOL and result.kind not in _unknown_types(environment):
@@ -74,7 +76,7 @@ def compile_selector(expression: str, environment: Environment = _SCHEDULER) -> 
 
 
 def compile_attribute(expression: str, environment: Environment = _SCHEDULER) -> DerivedAttribute:
-    """An expression ready to compute an attribute. Raises CompileError."""
+    """Compile a derived attribute. CompileError if the API server would refuse it; the cost is not checked."""
     checked = _checked(expression, environment)
     lists = environment.stored or environment.features.list_type_attributes
     if not _is_derived(checked.result_type, lists=lists):
@@ -90,12 +92,12 @@ def compile_attribute(expression: str, environment: Environment = _SCHEDULER) ->
 
 
 def over_limit(selector: Selector | DerivedAttribute) -> bool:
-    """Whether the API server refuses the object that has this expression: "too complex, exceeds cost limit"."""
+    """Whether the API server refuses an object with this expression: "too complex, exceeds cost limit"."""
     return selector.cost > MAX_COST
 
 
 def too_long(expression: str) -> bool:
-    """Whether the API server refuses the object before it compiles the expression."""
+    """Whether the expression exceeds the API's length limit. The API server then does not even compile it."""
     return len(expression.encode()) > MAX_LENGTH
 
 
@@ -113,6 +115,7 @@ def _program(
         raise _refused(PROGRAM + error.message) from error
 
     def exact(device: DeviceValue) -> object:
+        # Upstream converts all attributes before it evaluates, so one invalid attribute fails every expression.
         device.convert()
         return run(device)
 
@@ -124,7 +127,7 @@ def _refused(detail: str) -> CompileError:
 
 
 def _unknown_types(environment: Environment) -> frozenset[Kind]:
-    """The types that an attribute alone can have; 1.36 took both."""
+    """The unknown types that a selector's result may have, depending on the release. 1.36 accepts both."""
     if environment.list_attributes:
         return _BOTH if environment.minor == _TOOK_BOTH else _DYN
     return _ANY

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions, names, macros and messages does an expression see?
+"""Which functions, variables, macros and message types can an expression use in one environment?
 
-The tables say it for all releases as text; here it is for one environment, as types. Overloads keep their order: the
-first that fits decides the result, and all that fit may run.
+The generated tables (tables/declarations.py) list the declarations of all releases, as text. This module selects those of
+one environment and parses their types. The order of overloads stays, because the checker takes the result type from the
+first overload that matches.
 """
 
 from collections.abc import Mapping
@@ -19,37 +20,37 @@ from dra_driver.cel.versions import Environment
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function; a member's target is its first argument."""
+    """One signature of a function (cel-go: OverloadDecl). The target of a member function is its first argument."""
 
     id: str
     arguments: tuple[Type, ...]
     result: Type
     member: bool
     parameters: tuple[str, ...]
-    """The names that stand for any type."""
+    """The names of the type parameters in the signature."""
 
 
-# Before this release the lists of Kubernetes are declared before strings, and what can be both is taken for a list.
+# Before this release, Kubernetes declares its list functions before those for strings. A dyn target then means a list.
 _LISTS_DECLARED_LAST = 37
 
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """All that an expression can name, by name."""
+    """The declarations of one environment, by name."""
 
     functions: Mapping[str, tuple[Overload, ...]]
     identifiers: Mapping[str, Type]
     messages: Mapping[str, Type]
-    """What `name{…}` is."""
+    """The type of the literal `name{…}`."""
     fields: Mapping[str, Mapping[str, Type]]
-    """Of messages and of what `device` is."""
+    """The fields of each message type, including the type of `device`."""
     macros: frozenset[tuple[str, int, bool]]
-    """Function, number of arguments, whether it is a member."""
+    """Function name, number of arguments, and whether it is called on a target."""
 
 
 @lru_cache(maxsize=64)
 def declarations(environment: Environment) -> Declarations:
-    """What an expression sees there."""
+    """The declarations of the environment. They are kept: to build them takes longer than to check an expression."""
     functions: dict[str, list[Overload]] = {}
     for row in OVERLOADS:
         if _holds(row.since, environment):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does an expression see of a device?
+"""What is the variable `device` for a given device?
 
-The variable `device`: driver, attributes, capacity, allowMultipleAllocations. Attributes and capacities are filed under
-their domain, which is the part of the name before the slash or else the driver's name; a domain that the device does
-not have is an empty map, not an error. A fleet has many devices and few distinct values, so a DeviceValue converts its
-maps when they are first looked at, and texts of versions and quantities are read once each.
+It has the fields driver, attributes, capacity and allowMultipleAllocations. Attributes and capacities are grouped by
+domain: the part of the name before the slash, or the driver name. An unknown domain is an empty map, not an error. A
+cluster has many devices, and most expressions read few fields. So a DeviceValue converts each of its two maps only when
+an expression reads it. Versions and quantities repeat on many devices, so the parsers remember their results.
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
 """
 
@@ -26,18 +26,18 @@ _NONE: dict[str, Any] = {}
 
 
 class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
-    """Values by domain and name; an unknown domain is empty when it is looked up, and still not contained."""
+    """Values by domain and name. To read an unknown domain gives an empty map, but `in` is false for it (cel.mapper)."""
 
     __slots__ = ()
 
     def __missing__(self, domain: str) -> dict[str, Value]:
-        return _NONE  # nobody writes into the values of a device
+        return _NONE  # One shared map is safe, because no expression can change it.
 
 
 class DeviceValue:
-    """The variable `device` for one device; make it once and evaluate as many expressions as you like.
+    """The variable `device` for one device. One object serves any number of expressions.
 
-    `list_values` says whether the release knows attributes that are lists (`Environment.list_values`).
+    `list_values` says whether the release supports list attributes (`Environment.list_values`).
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class DeviceValue:
         self._list_values = list_values
 
     def __getattr__(self, name: str) -> object:
-        """Fill a slot that nobody has looked at before; afterwards Python finds it without asking here."""
+        """Convert `attributes` or `capacity` on first use. Python calls this only while the slot is empty."""
         if name == "attributes":
             self.attributes = self._convert_attributes()
             return self.attributes
@@ -78,11 +78,11 @@ class DeviceValue:
         raise AttributeError(name)
 
     def convert(self) -> None:
-        """Raise EvaluationError if an attribute cannot be converted, which fails every expression."""
+        """Convert the attributes now. EvaluationError if one of them is invalid; upstream then fails every expression."""
         _ = self.attributes
 
     def as_map(self) -> dict[str, object]:
-        """The device as the map that it is to dyn(device)."""
+        """The device as a map, for expressions that hide its type: dyn(device)."""
         return {
             "driver": self.driver,
             "allowMultipleAllocations": self.allow_multiple_allocations,
@@ -91,7 +91,8 @@ class DeviceValue:
         }
 
     def _convert_attributes(self) -> DomainMap[Attribute]:
-        """All of them, at once: this runs for every attribute of every device, so the usual kind is read in place."""
+        """All attributes by domain and name."""
+        # This loop runs for every attribute of every device, so the most common type (string) is read without a call.
         domains: DomainMap[Attribute] = DomainMap()
         own: dict[str, Attribute] = {}
         for name, attribute in (self._published_attributes or {}).items():

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does the API server say of an expression that it refuses, and what should its author write instead?
+"""What message does the API server give for an invalid expression, and what should its author write instead?
 
-An issue is one message at one place. All issues of an expression are shown together, sorted by place, in the API
-server's own words: `ERROR: <input>:1:8: …`, below it the line of the expression, below that a caret. The hint is ours.
+An issue is one message at one position. The error has all issues of the expression, sorted by position, in the format of
+the API server: `ERROR: <input>:1:8: …`, then the line of the expression, then a caret. The API server has no hints; this
+project adds them.
 Source: cel-go common/error.go, common/errors.go.
 """
 
@@ -17,10 +18,10 @@ PROGRAM = "program instantiation failed: "
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong, and at which character (from 0) it is; None for the expression as a whole.
+    """One error in an expression. `offset` is the index of the character, None for the expression as a whole.
 
-    `noticed` is where that was found out; the API server does not say.
-    The hint may be a function, as finding the word that somebody meant takes longer than all the rest.
+    `noticed` is the index where the parser stopped; the API server does not report it. `hint` may be a function, because
+    the search for a similar name takes longer than the rest of the check, and not every caller shows hints.
     """
 
     message: str
@@ -29,7 +30,7 @@ class Issue:
     noticed: int | None = None
 
     def advice(self) -> str:
-        """The hint as text."""
+        """The hint as text, "" if there is none."""
         return self.hint if isinstance(self.hint, str) else self.hint()
 
 
@@ -68,7 +69,7 @@ class CompileError(Exception):
 
 
 def error_of(expression: str, issues: Sequence[Issue]) -> CompileError:
-    """The error for these issues; there is at least one."""
+    """The error for `issues`, which has at least one entry."""
     ordered = sorted(
         issues[:MAX_ISSUES], key=lambda issue: -1 if issue.offset is None else issue.offset
     )
@@ -112,5 +113,5 @@ def _display(expression: str, issue: Issue) -> str:
 
 
 def _wide(character: str, narrow: str, wide: str) -> str:
-    """Beyond ASCII the marks are as wide as the characters of East Asian scripts."""
+    """The narrow mark under an ASCII character, else the wide one. cel-go does this for East Asian characters."""
     return narrow if character.isascii() else wide

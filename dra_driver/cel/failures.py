@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong when an expression runs.
+"""Which errors can the evaluation of an expression have?
 
-CEL treats an error as a value: `error || true` is true, and an error in one turn of `exists` is forgotten if another
-turn is true. So the evaluator passes an `EvaluationError` around as a result and only raises it at the end. Functions
-of the libraries raise it, as is usual in Python. `Aborted` is never absorbed: it ends the evaluation at once, as the
-cost limit does.
+In CEL an error is a value: `error || true` is true, and `exists` ignores an error for one element if another element is
+true. So the evaluator passes an `EvaluationError` as a result and raises it only at the end. Library functions raise it,
+as usual in Python. No operator ignores `Aborted`: it ends the evaluation at once, for example at the cost limit.
 """
 
 
 class EvaluationError(Exception):
-    """An error of CEL's run time, with the text that the scheduler reports."""
+    """An error of an evaluation. Its text is the one that the scheduler reports."""
 
     @property
     def message(self) -> str:
-        """The text."""
+        """The text that the scheduler reports."""
         return str(self)
 
 
 class Aborted(EvaluationError):
-    """An error that `||` and `&&` do not absorb."""
+    """An error that `||`, `&&` and macros do not ignore."""
 
 
 class PlanError(EvaluationError):
-    """An error that shows already when the program is made: a constant that cannot be converted, for example."""
+    """An error while the program is made, for example a constant that cannot be converted."""
 
 
 def no_such_overload(*description: str) -> EvaluationError:
-    """Nothing is defined for values of these kinds."""
+    """The error for a function that has no overload for these arguments."""
     return EvaluationError(": ".join(("no such overload", *description)))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All functions of the environment by name, with the target first among the arguments.
+"""Which Python function implements a CEL function?
 
-A function is called with values and answers with a value or raises EvaluationError. What the checker left to one
-overload is called by that (`FUNCTIONS["add"].overload("quantity_add")`), else the kinds of the values decide. Not here is
-what does not evaluate all of its arguments: `&&`, `||`, `?:`, `or`, `orValue`, and what looks into a value: `.`, `[]`.
+FUNCTIONS has all functions of all releases by name. A function takes values, with the target as the first argument. It
+returns a value or raises EvaluationError. If the checker left one overload, the caller asks for it:
+`FUNCTIONS["add"].overload("quantity_add")`. Otherwise the types of the values select the overload. FUNCTIONS does not have
+the operators that evaluate only some of their arguments (`&&`, `||`, `?:`, `or`, `orValue`), nor `.` and `[]`.
 """
 
 from itertools import chain

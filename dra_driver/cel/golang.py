@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Go writes values: in texts of errors, in string(1.5), in format().
+"""How does Go format values? CEL results show it: in error messages, in string(1.5), in format().
 
-Strings may hold bytes that are no UTF-8 (`url("/?a=%ff").getQuery()`); they are kept as Python keeps them, as surrogate
-escapes, so that each counts as one character, as in Go.
+A string can contain bytes that are not UTF-8, for example after `url("/?a=%ff").getQuery()`. Python's `surrogateescape`
+keeps each such byte as one character. Go also counts it as one character.
 Source: Go's packages strconv and fmt.
 """
 
@@ -28,20 +28,20 @@ _LOWEST_EXPONENT = -4
 _DELETE = "\x7f"
 _BEYOND_BMP = 0x10000
 _ESCAPED_BYTES = range(0xDC80, 0xDD00)
-_ENOUGH_DIGITS = 21  # one more than the largest number of 64 bits has
+_ENOUGH_DIGITS = 21  # One more than the largest 64-bit number has.
 
 
 def integer(text: str) -> int:
-    """The number that a sign and digits write; of one that 64 bits do not hold only how it begins counts.
+    """Parse a sign and digits. If the number exceeds 64 bits, the result is another number that also exceeds them.
 
-    Python itself refuses to read more than 4,300 digits, leading zeros included.
+    int() would raise ValueError for more than 4,300 digits, leading zeros included.
     """
     digits = text.lstrip("+-").lstrip("0")[:_ENOUGH_DIGITS] or "0"
     return -int(digits) if text.startswith("-") else int(digits)
 
 
 def double(value: float) -> str:
-    """%g and %v of a double: the shortest digits that give the same number back."""
+    """The double as %g and %v write it: with the fewest digits that parse to the same number."""
     if not math.isfinite(value):
         return _not_finite(value)
     sign, digits, exponent = _shortest(value)
@@ -53,7 +53,7 @@ def double(value: float) -> str:
 
 
 def double_in_full(value: float) -> str:
-    """The shortest digits without an exponent."""
+    """The double with the fewest digits that parse to the same number, and without an exponent."""
     if not math.isfinite(value):
         return _not_finite(value)
     sign, digits, exponent = _shortest(value)
@@ -71,7 +71,7 @@ def _not_finite(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits without zeros at the end, and the power of ten of the last of them."""
+    """The sign, the significant digits without trailing zeros, and the power of ten of the last digit."""
     negative, digits, exponent = Decimal(repr(value)).as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     stripped = text.rstrip("0")
@@ -88,14 +88,17 @@ _ERA = (400 * 365 + 97) * 24 * 3600
 
 
 def civil(seconds: int) -> tuple[int, datetime]:
-    """Year, and a moment with the same month, day, weekday and time: the calendar repeats itself after 400 years."""
+    """The year of a Unix time, and a datetime with the same month, day, weekday and time.
+
+    Python's datetime ends with the year 9999. The calendar repeats after 400 years, so another year has the same days.
+    """
     eras, rest = divmod(seconds - _FIRST_SECONDS, _ERA)
     moment = _FIRST + timedelta(seconds=rest)
     return moment.year + 400 * eras, moment
 
 
 def moment(seconds: int, nanos: int, offset: int) -> str:
-    """%v of a time: "2023-01-02 03:04:05.5 +0200 +0200"."""
+    """The time as %v writes it: "2023-01-02 03:04:05.5 +0200 +0200". `offset` is in seconds."""
     year, local = civil(seconds + offset)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     minutes = abs(offset) // 60
@@ -105,7 +108,7 @@ def moment(seconds: int, nanos: int, offset: int) -> str:
 
 
 def duration(nanos: int) -> str:
-    """%v of a duration: "1h0m5.5s", "15ms"."""
+    """The duration as %v writes it: "1h0m5.5s", "15ms"."""
     sign, size = "-" if nanos < 0 else "", abs(nanos)
     if size < _SECOND:
         unit, power = next(
@@ -128,7 +131,7 @@ def _fraction(value: int, digits: int) -> str:
 
 
 def quote(text: str) -> str:
-    """%q: in double quotes, with what is not printable escaped."""
+    """The text as %q writes it: in double quotes, with escapes for characters that are not printable."""
     return '"' + "".join(map(_quoted, text)) + '"'
 
 
@@ -146,15 +149,15 @@ def _quoted(character: str) -> str:
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a string, those that are no UTF-8 as they were."""
+    """The bytes of a string. Bytes that are not UTF-8 come back as they were."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def from_utf8(content: bytes) -> str:
-    """The string of these bytes; what is no UTF-8 is kept."""
+    """The string of these bytes. Bytes that are not UTF-8 are kept as surrogates."""
     return content.decode("utf-8", "surrogateescape")
 
 
 def valid(text: str) -> str:
-    """The text with U+FFFD for bytes that are no UTF-8."""
+    """The text with U+FFFD in place of bytes that are not UTF-8."""
     return utf8(text).decode("utf-8", "replace")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which implementation of a function runs, decided by the kinds of the arguments.
+"""Which implementation of a function runs for these values?
 
-The checker picks overloads by static types; where those are dyn, more than one is left and the values decide. cel-go
-has two ways, and their errors differ: a function with one implementation for all overloads looks at what its first
-argument can do (`Function.traits`); a function with one implementation per overload compares the kinds of all arguments
-with the declaration. Of a list only the first element is looked at.
+The checker selects overloads by static types. If a type is dyn, several overloads remain, and the types of the values
+select one at run time. cel-go has two ways to do this, with different error messages. A *singleton* has one implementation
+for all overloads; it only checks the type of the first argument (its traits). Other functions have one implementation for
+each overload; a dispatcher compares the types of all arguments with the declarations. For a list it checks only the first
+element.
 Source: cel-go common/decls/decls.go, interpreter/interpretable.go.
 """
 
@@ -23,19 +24,19 @@ _RECEIVERS = frozenset({values.STRING, values.DURATION, values.TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What an argument must be: a kind, and for a list the kind of its first element."""
+    """The type that an argument must have at run time. `element` is the type of a list's first element."""
 
     kind: str
     element: "Parameter | None" = None
 
     @classmethod
     def parse(cls, text: str) -> "Parameter":
-        """Read "dyn", "string", "list(int)"."""
+        """Parse "dyn", "string" or "list(int)"."""
         name, _, rest = text.partition("(")
         return cls(name, cls.parse(rest.removesuffix(")")) if rest else None)
 
     def accepts(self, value: object) -> bool:
-        """Whether the value may be passed."""
+        """Whether the value has this type."""
         if self.kind == DYN:
             return True
         if values.kind(value) != self.kind:
@@ -47,7 +48,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Overload:
-    """One declaration of a function; `signature` names the arguments' kinds, the target first."""
+    """One overload and its implementation. `signature` has the argument types, target first. cel-go checks it if `guarded`."""
 
     function: str
     id: str
@@ -57,11 +58,11 @@ class Overload:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The signature, parsed."""
+        """The parsed signature."""
         return tuple(map(Parameter.parse, self.signature.split()))
 
     def accepts(self, arguments: tuple[object, ...]) -> bool:
-        """Whether this overload is meant."""
+        """Whether the arguments match the signature."""
         if len(arguments) != len(self.parameters):
             return False
         if not self.guarded:
@@ -79,7 +80,7 @@ class Overload:
 
 @dataclass(frozen=True)
 class Singleton:
-    """One implementation for all overloads; `traits` are the kinds that the first argument may have."""
+    """A function with one implementation for all overloads. `traits` are the types that its first argument may have."""
 
     name: str
     implementation: Implementation
@@ -92,13 +93,13 @@ class Singleton:
         raise no_such_overload() if kind in _RECEIVERS else no_such_overload(self.name)
 
     def overload(self, _id: str) -> Implementation:
-        """The implementation is the same for all."""
+        """The implementation, which is the same for all overloads."""
         return self
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """A function with one implementation per overload."""
+    """A function with one implementation for each overload."""
 
     name: str
     overloads: tuple[Overload, ...]
@@ -116,7 +117,7 @@ class Dispatcher:
         raise mismatch(self.name, arguments)
 
     def overload(self, id_: str) -> Implementation:
-        """What runs where the checker left one overload only."""
+        """The implementation of one overload. The dispatcher itself if this overload has none."""
         return self.by_id.get(id_, self)
 
 
@@ -124,5 +125,5 @@ Function = Singleton | Dispatcher
 
 
 def mismatch(function: str, arguments: tuple[object, ...]) -> EvaluationError:
-    """No overload takes values of these kinds."""
+    """The error if no overload accepts these values."""
     return no_such_overload(f"{function}({', '.join(map(values.kind, arguments))})")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions as Go's package regexp has them.
+"""How does a regular expression give the same matches and errors as in Go's package regexp?
 
-google-re2 runs them, so that the time is linear in the text whatever the pattern is; Python's `re` is never used for a
-pattern of an expression. It and Go are two implementations of one language and differ in little: `\\C` is refused here,
-classes of characters have Go's names and Go's members (but `(?i)` brings U+0345 into `\\p{LC}`), matches that are empty are
-counted as Go counts them, and errors get Go's words. Go has no limit of memory or time: what needs too much of them is
-refused here, which is said in words of our own.
+google-re2 runs the patterns. Its time is linear in the length of the text for every pattern. Python's `re` can take
+exponential time, so this project never uses it for a pattern of an expression. RE2 and Go implement the same syntax with few
+differences. This module removes them: it refuses `\\C`, translates character classes to Go's names and members, counts
+empty matches as Go does, and changes the error messages to Go's. One difference stays: with `(?i)`, `\\p{LC}` matches U+0345.
+Go has no limit of memory or time. This module has both, with messages of its own.
 Source: Go's packages regexp and regexp/syntax.
 """
 
@@ -20,27 +20,31 @@ import re2
 from dra_driver.cel import golang, unicode_classes
 from dra_driver.cel.failures import EvaluationError
 
-_MEMORY = 64 << 20  # bytes that a pattern may take
+_MEMORY = 64 << 20  # The most bytes for one pattern.
 _USUAL_MEMORY = 8 << 20
-"""Enough for most patterns; more makes the search slow where it does not suffice either."""
+"""Enough for most patterns. RE2 uses all memory that it may have, and a search with more memory can be slower."""
 _TOO_LARGE = "pattern too large"
-_MOST_STEPS = 10**8  # bytes of a text times instructions of a pattern: at worst some seconds
-_ALWAYS_SEARCHED = 64  # bytes: the longest string of a device
+_MOST_STEPS = (
+    10**8
+)  # Bytes of the text times instructions of the pattern: a few seconds in the worst case.
+_ALWAYS_SEARCHED = (
+    64  # Bytes. No string of a device is longer, so every pattern works on every device.
+)
 _NO_MATCH = -1
 
 
 class PatternTooLargeError(EvaluationError):
-    """Go takes the pattern, but it needs more memory than one may take here."""
+    """The pattern needs more memory than this module allows. Go would accept it."""
 
 
 class _Match(Protocol):
     def span(self) -> tuple[int, int]:
-        """Where the match is, in bytes."""
+        """Start and end of the match, in bytes."""
         ...
 
 
 class Pattern:
-    """A compiled pattern."""
+    """A compiled pattern. Its methods raise EvaluationError if pattern and text together are too large."""
 
     __slots__ = ("_longest", "_search_bytes")
 
@@ -49,7 +53,7 @@ class Pattern:
         self._longest = max(_MOST_STEPS // size, _ALWAYS_SEARCHED)
 
     def _search(self, content: bytes, position: int) -> _Match | None:
-        """The next match; RE2 may find an empty one between the bytes of a character, which is none for Go."""
+        """The next match from `position` on. RE2 finds empty matches inside a character; Go does not, so they are skipped."""
         if len(content) > self._longest:
             raise EvaluationError(
                 f"the pattern is too large to be searched in {len(content)} bytes: "
@@ -61,11 +65,11 @@ class Pattern:
         return match
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern is found anywhere."""
+        """Whether the pattern matches any part of the text."""
         return self._search(golang.utf8(text), 0) is not None
 
     def find(self, text: str) -> str:
-        """The first match, "" if there is none."""
+        """The first match, or ""."""
         content = golang.utf8(text)
         match = self._search(content, 0)
         if match is None:
@@ -76,7 +80,7 @@ class Pattern:
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """All matches that do not overlap, at most `limit` unless it is negative.
 
-        An empty match that touches the one before does not count.
+        As in Go, an empty match right behind another match does not count.
         """
         content = golang.utf8(text)
         found: list[str] = []
@@ -98,7 +102,7 @@ def _inside_character(content: bytes, start: int, end: int) -> bool:
 
 
 def _width(content: bytes, position: int) -> int:
-    """Bytes of the character there; a byte that is no UTF-8 counts as one."""
+    """The length in bytes of the character at `position`; 1 for a byte that is not UTF-8."""
     for width in range(1, 5):
         try:
             content[position : position + width].decode()
@@ -110,7 +114,7 @@ def _width(content: bytes, position: int) -> int:
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Pattern:
-    """Read a pattern; raises EvaluationError with Go's text."""
+    """Compile a pattern. EvaluationError with Go's message if it is invalid."""
     translated = golang.utf8(_TOKENS.sub(_translated, pattern))
     try:
         compiled = _in_little_memory(translated)
@@ -129,7 +133,9 @@ def compile_pattern(pattern: str) -> Pattern:
 def _in_little_memory(pattern: bytes) -> Pattern:
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True  # the search is faster, and groups are not asked for
+    options.never_capture = (
+        True  # No CEL function returns groups, and the search is faster without them.
+    )
     options.max_mem = _USUAL_MEMORY
     try:
         compiled = re2.compile(pattern, options)
@@ -147,12 +153,12 @@ def _text(error: re2.error) -> str:
 
 
 def check(pattern: str) -> None:
-    """Raise EvaluationError if Go refuses the pattern; one that is too large is refused where the program is made."""
+    """EvaluationError if Go refuses the pattern. A pattern that is too large passes; the planner refuses it later."""
     with suppress(PatternTooLargeError):
         compile_pattern(pattern)
 
 
-# --- what RE2 and Go write differently --------------------------------------------------------------------------------
+# --- differences between RE2 and Go -----------------------------------------------------------------------------------
 
 _UNICODE = r"\\[pP](?:\{\^?[^}]*\}|[A-Za-z])"
 # Within brackets: [:alpha:], a class, or a character with or without the end of a range.
@@ -175,11 +181,11 @@ def _translated(token: re.Match[str]) -> str:
 
 
 _UNKNOWN = "{\0"
-"""Begins the name of a class that Go has not, so that RE2 has it neither."""
+"""Marks the name of a class that Go does not know, so that RE2 refuses it, too. `_in_go` removes the mark again."""
 
 
 def _class(token: str) -> str | None:
-    """What stands between brackets for \\p{...}; None for what is no class."""
+    """The members of the class \\p{...}, to write between brackets. None if the token is no class."""
     if not re.fullmatch(_UNICODE, token, re.DOTALL):
         return None
     is_single = token[2] != "{"
@@ -207,7 +213,7 @@ _IN_GO = (
 
 
 def _in_go(error: re2.error, pattern: str) -> str:
-    """The text of an error in Go's words; RE2 quotes the same part of the pattern."""
+    """RE2's error message in Go's words. Both quote the same part of the pattern, with the exceptions below."""
     text = _text(error).replace(_UNKNOWN, "{")
     if text.startswith("trailing "):
         return "trailing backslash at end of expression: ``"
@@ -225,7 +231,7 @@ def _in_go(error: re2.error, pattern: str) -> str:
 
 
 def _unclosed(pattern: str) -> str:
-    """The brackets that are not closed, to the end."""
+    """The pattern from the bracket that is not closed."""
     return next(
         pattern[token.start() :]
         for token in _TOKENS.finditer(pattern)

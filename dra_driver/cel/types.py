@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is a type, when the checker looks at an expression?
+"""What is a static type in CEL?
 
-A type has a kind, the name that it has at run time, and parameters: list(int), map(string, dyn). A type parameter
-(`T` in a declaration, `_var3` while checking) stands for a type that is not known yet; an open type has one inside.
-`dyn` and `any` are types of values that are known only when the expression runs. A wrapper is a protobuf message
-around a primitive: the primitive, or null.
+A type has a kind, a name (the same at run time), and parameters: list(int), map(string, dyn). A type parameter (`T` in a
+declaration, `_var3` during the check) stands for a type that is not known yet. A type is `open` if it contains a type
+parameter. For `dyn` and `any` the type is known only at run time. A wrapper type is a primitive type or null (in protobuf:
+a message around the primitive).
 Source: cel-go common/types/types.go, checker/format.go.
 """
 
@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """The general category of a type."""
+    """The category of a type (cel-go: types.Kind)."""
 
     ANY = auto()
     BOOL = auto()
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; equal to another if kind, name and parameters are, wrapper or not."""
+    """A static type. Equality ignores `wrapper`, as cel-go's does."""
 
     kind: Kind
     name: str
@@ -49,7 +49,7 @@ class Type:
     open: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """How large the type is when written out, and whether something in it is unknown."""
+        """Calculate `size`, the number of types in this type, and `open`."""
         size = 1
         unknown = self.kind is Kind.PARAMETER
         for parameter in self.parameters:
@@ -59,12 +59,12 @@ class Type:
         object.__setattr__(self, "open", unknown)
 
     def __str__(self) -> str:
-        """As the API server's messages about overloads and mismatches write it."""
+        """The type as in messages about overloads and mismatches (FormatCELType in checker/format.go)."""
         return _IN_MESSAGES.get(self.kind) or self._written(str)
 
     @property
     def declared(self) -> str:
-        """As the API server's messages about results write it, and declarations do."""
+        """The type as in declarations and in messages about the result type (Type.String in common/types)."""
         if self.kind is Kind.PARAMETER:
             return f"<{self.name}>"
         return self._written(lambda parameter: parameter.declared)
@@ -107,37 +107,37 @@ _OPAQUE = frozenset({"net.IP", "net.CIDR", "optional_type"})
 
 
 def list_of(element: Type) -> Type:
-    """list(element)."""
+    """The type list(element)."""
     return Type(Kind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """map(key, value)."""
+    """The type map(key, value)."""
     return Type(Kind.MAP, "map", (key, value))
 
 
 def type_of(instance: Type) -> Type:
-    """The type of a type."""
+    """The type of the type `instance`: type(instance)."""
     return Type(Kind.TYPE, "type", (instance,))
 
 
 def optional_of(value: Type) -> Type:
-    """optional_type(value)."""
+    """The type optional_type(value)."""
     return Type(Kind.OPAQUE, "optional_type", (value,))
 
 
 def parameter(name: str) -> Type:
-    """A type not known yet."""
+    """The type parameter with this name."""
     return Type(Kind.PARAMETER, name)
 
 
 def wrapper_of(primitive: Type) -> Type:
-    """The primitive, or null."""
+    """The wrapper type of a primitive type."""
     return Type(primitive.kind, primitive.name, primitive.parameters, wrapper=True)
 
 
 def renamed(checked: Type, names: Mapping[str, Type]) -> Type:
-    """The type with other types in place of parameters."""
+    """The type with its type parameters replaced by `names`."""
     if not checked.open:
         return checked
     if checked.kind is Kind.PARAMETER:
@@ -147,17 +147,17 @@ def renamed(checked: Type, names: Mapping[str, Type]) -> Type:
 
 
 def is_dyn(checked: Type) -> bool:
-    """Whether values of the type are known only when the expression runs."""
+    """Whether the type is known only at run time: dyn or any."""
     return checked.kind in (Kind.DYN, Kind.ANY)
 
 
 def is_optional(checked: Type) -> bool:
-    """Whether it is some optional_type."""
+    """Whether the type is optional_type(T) for any T."""
     return checked.kind is Kind.OPAQUE and checked.name == "optional_type"
 
 
 def parse(text: str) -> Type:
-    """The type that a declaration writes: `map(K, list(int))`; one capital letter stands for any type."""
+    """Parse a type of a declaration, such as `map(K, list(int))`. One capital letter is a type parameter."""
     found, rest = _parse(text)
     if rest:
         message = f"a type is expected, found {text!r}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of characters and their names, as the Go that Kubernetes is built with knows them.
+"""Which characters does a class like \\p{Latin} have, in the Go version that Kubernetes is built with?
 
-RE2 follows another version of Unicode, Python a third: the tables are generated from Go.
+Go, RE2 and Python follow different versions of Unicode. So the tables are generated from Go.
 Source: Go's packages unicode and regexp/syntax.
 """
 
@@ -18,19 +18,19 @@ _Spans = tuple[tuple[int, int], ...]
 
 
 def canonical(name: str) -> str:
-    """A name as Go looks it up: `latin`, `LATIN` and `La-Tin` are Latin, `Old_Italic` is nothing that it has."""
+    """The name in the form of Go's lookup: `latin`, `LATIN` and `La-Tin` are Latin. Go does not know `Old_Italic`."""
     return name.translate(_SEPARATORS).capitalize() if name.isascii() else ""
 
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, str]:
-    """All canonical names with the class that each means."""
+    """The class of each canonical name."""
     aliases = dict(entry.split("=") for entry in unicode.ALIASES.split())
     return aliases | {name: name for name in (*unicode.CLASSES.split(), "Any", "Ascii", "Assigned")}
 
 
 def members(name: str, *, negated: bool) -> str | None:
-    """What stands for a class between the brackets of an RE2 pattern; None if Go knows no such name."""
+    """The members of a class, to write between brackets in an RE2 pattern. None if Go does not know the name."""
     known = _names().get(canonical(name))
     if known == "Ascii":
         return "[:^ascii:]" if negated else "[:ascii:]"
@@ -46,12 +46,12 @@ def members(name: str, *, negated: bool) -> str | None:
 
 
 _NOT_IN_RE2 = frozenset({"C", "Cn", "Lc"})
-"""Classes that are there without a name, or much smaller."""
+"""RE2 does not know these classes, or knows much smaller ones. So it cannot negate them."""
 
 
 @lru_cache(maxsize=32)
 def _spans(table: str) -> _Spans:
-    """First and last of each range."""
+    """The first and the last code point of each range."""
     return tuple(
         (int(first, 16), int(last or first, 16))
         for first, _, last in (entry.partition("-") for entry in table.split())
@@ -73,12 +73,12 @@ def _written(spans: _Spans) -> str:
 
 
 def _character(code: int) -> str:
-    """Letters beyond ASCII stand for themselves, which is short; surrogates cannot."""
+    """The character for a pattern. Outside ASCII it is written as it is, which is shorter; a surrogate needs an escape."""
     return chr(code) if code >= _ASCII and code not in _SURROGATES else rf"\x{{{code:x}}}"
 
 
 def is_printable(character: str) -> bool:
-    """Whether %q leaves it as it is."""
+    """Whether Go's %q writes the character without an escape."""
     code = ord(character)
     spans = _spans(unicode.PRINTABLE)
     index = bisect_right(spans, (code, _END)) - 1

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a CEL expression computes with.
+"""Which Python values represent CEL values, and how are they compared?
 
-| CEL | here |
+| CEL | Python |
 | --- | --- |
 | bool, int, double, string, bytes, null | bool, int, float, str, bytes, None |
-| uint | Uint, which is never mixed up with an int |
-| list, map | any list, any dict; keys of maps are encoded by `key_of` |
+| uint | Uint, a subclass of int that never equals an int as a map key |
+| list, map | any list, any dict; `key_of` encodes the keys of a map |
 | duration, timestamp, type, optional | the classes below |
-| Quantity, Semver, IP, … | an `Opaque` of the library that makes it |
+| Quantity, Semver, IP, … | an `Opaque` of its library |
 
-Which operations are defined is decided by the kind of the values at run time, as the static type may be dyn.
+The static type can be dyn, so each operation checks the types of its values at run time.
 Source: cel-go common/types.
 """
 
@@ -32,7 +32,7 @@ DURATION, TIMESTAMP = "google.protobuf.Duration", "google.protobuf.Timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A span of time."""
+    """A duration in nanoseconds."""
 
     nanos: int
 
@@ -42,7 +42,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A point in time; the offset from UTC only matters when it is written."""
+    """A Unix time with nanoseconds. `offset` from UTC, in seconds, only matters for the text form."""
 
     seconds: int
     nanos: int
@@ -61,7 +61,7 @@ class TypeValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optional:
-    """A value or none."""
+    """An optional value: `value` if `present`, else optional.none()."""
 
     value: object = None
     present: bool = True
@@ -71,7 +71,7 @@ NONE = Optional(present=False)
 
 
 class Opaque:
-    """A value of a Kubernetes library, compared by `equals`."""
+    """A value of a Kubernetes library. `hashable` is False if Go panics when the value is a map key."""
 
     __slots__ = ()
     type_name = ""
@@ -79,43 +79,43 @@ class Opaque:
     hashable = True
 
     def go_type(self) -> str:
-        """What cel-go calls the type in texts of errors."""
+        """The type name in cel-go's error messages."""
         return self.go_name
 
     def equals(self, other: object) -> bool:
-        """Whether both are the same; values of other kinds raise `no such overload`."""
+        """Whether both values are equal. EvaluationError ("no such overload") if `other` has another type."""
         raise NotImplementedError
 
 
 @runtime_checkable
 class WithSize(Protocol):
-    """An opaque value whose size counts in costs, though size() is not defined for it."""
+    """An opaque value with a size for the cost. CEL's size() does not accept it."""
 
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         ...
 
 
 class ConcatenatedList(list[object]):
-    """The sum of two lists, which compares more strictly than others: errors of its elements are not forgotten."""
+    """The result of `list + list`. Comparing it with `==` does not ignore errors of its elements (concatList)."""
 
     __slots__ = ()
 
 
 class MutableList(list[object]):
-    """The list that a comprehension builds; `+` extends it in place."""
+    """The list that a comprehension builds. `+` extends it in place, so that a long loop stays linear."""
 
     __slots__ = ()
 
 
 class LiteralMap(dict[object, object]):
-    """A map that the expression made itself: it may have keys of all kinds, and refuses what cannot be hashed."""
+    """A map that an expression made. Its keys can have any type; a lookup with an unhashable key ends the evaluation."""
 
     __slots__ = ()
 
 
 class MutableMap(LiteralMap):
-    """The map that a comprehension builds; an insertion changes it in place."""
+    """The map that a comprehension builds. An insertion changes it in place."""
 
     __slots__ = ()
 
@@ -153,12 +153,12 @@ def _names(value: object) -> tuple[str, str]:
 
 
 def kind(value: object) -> str:
-    """The name of the run-time type: "int", "list", "kubernetes.Quantity", …"""
+    """The name of the type at run time: "int", "list", "kubernetes.Quantity", …"""
     return _names(value)[0]
 
 
 def go_type(value: object) -> str:
-    """What cel-go calls the value's type in texts of errors."""
+    """The name of the value's type in cel-go's error messages."""
     return _names(value)[1]
 
 
@@ -166,7 +166,7 @@ _PARAMETERS = {LIST: "(dyn)", MAP: "(dyn, dyn)", OPTIONAL: "(dyn)"}
 
 
 def type_text(value: object) -> str:
-    """The run-time type with its parameters, which are all dyn."""
+    """The type at run time with its parameters, which are always dyn: "list(dyn)"."""
     name = kind(value)
     return name + _PARAMETERS.get(name, "")
 
@@ -176,7 +176,7 @@ def type_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unequal:
-    """A key that no other is equal to: two lists with the same elements are two keys."""
+    """A key that equals no other key. In Go, two lists with the same elements are two keys, because they are pointers."""
 
     value: object
 
@@ -186,14 +186,14 @@ _MISSING = object()
 
 
 def hashable(value: object) -> object:
-    """The value, if Go could use it as the key of a map; cel-go ends the evaluation otherwise."""
+    """The value itself. Aborted if Go would panic because the value cannot be a map key."""
     if type(value) is bytes or (isinstance(value, Opaque) and not value.hashable):
         raise Aborted(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
     return value
 
 
 def key_of(value: object) -> object:
-    """How a key is kept in a dict: a string is itself; 1, 1u, 1.0 and true are four keys."""
+    """The dict key for a CEL map key. In Python 1 == 1.0 == True; in a CEL map these are different keys."""
     if type(value) is str:
         return value
     if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124  NaN is never found again
@@ -202,7 +202,7 @@ def key_of(value: object) -> object:
 
 
 def key_value(key: object) -> object:
-    """The value that `key_of` encoded."""
+    """The CEL map key for a dict key: the inverse of `key_of`."""
     if isinstance(key, tuple):
         value: object = key[1]
         return value
@@ -210,7 +210,7 @@ def key_value(key: object) -> object:
 
 
 def numeric_twins(value: object) -> Iterator[object]:
-    """The same number as values of the other integer types, in the order in which a map is asked."""
+    """The same number in the other integer types, in cel-go's order. A map lookup tries them all: {1: 2}[1u] is 2."""
     if type(value) is float and math.isfinite(value) and value == int(value):
         if INT_MIN <= value < INT_MAX:
             yield int(value)
@@ -234,7 +234,7 @@ def _lookup(mapping: Mapping[object, object], value: object) -> object:
 
 
 def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]:
-    """The value at a key and whether there is one; a map with a default has every key."""
+    """The value at a key, and whether the map has the key. A map with a default has every key."""
     found = _lookup(mapping, value)
     if found is not _MISSING:
         return found, True
@@ -243,7 +243,7 @@ def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]
 
 
 def contains_key(mapping: Mapping[object, object], value: object) -> bool:
-    """Whether `value in mapping`."""
+    """Whether the map has the key: `value in mapping`. The default of a map does not count."""
     return _lookup(mapping, value) is not _MISSING
 
 
@@ -254,14 +254,14 @@ _PLAIN = frozenset({bool, int, Uint, float, str, bytes, Duration, TypeValue})
 
 
 def equal(left: object, right: object) -> bool:
-    """`left == right`; kinds that differ are unequal, but a Quantity, Semver, … can only be compared with its own."""
+    """`left == right`. Values of different types are unequal. But an Opaque raises EvaluationError for another type."""
     if left is None or right is None:
         return left is right
     return equal_values(left, right)
 
 
 def equal_values(left: object, right: object) -> bool:
-    """The same as methods of the left value decide it."""
+    """The Equal method of the left value, without the check for null before it."""
     kind_left, kind_right = type(left), type(right)
     if kind_left is kind_right and kind_left in _PLAIN:
         return left == right
@@ -295,10 +295,10 @@ def _is_nan(value: object) -> bool:
 
 
 class Work:
-    """How many elements an evaluation may still compare or write.
+    """Counts the elements that an evaluation may still compare or format.
 
-    A list of a list of … that each hold the one before twice has few parts, but 2^40 elements. Its static cost is small, and the
-    time of cel-go without bounds; here the evaluation ends with an error.
+    If each list contains the list before it twice, 40 short lists have 2^40 elements. The estimated cost is small, but
+    cel-go would run almost forever. Here the evaluation ends with Aborted.
     """
 
     def __init__(self) -> None:
@@ -306,11 +306,11 @@ class Work:
         self.begin()
 
     def begin(self) -> None:
-        """Another evaluation."""
+        """Start to count for a new evaluation."""
         self.left = MOST_ELEMENTS
 
     def spend(self, elements: int) -> None:
-        """Note that so many are looked at."""
+        """Count `elements` more. Aborted if the limit is exceeded."""
         self.left -= elements
         if self.left < 0:
             raise Aborted(f"more than {MOST_ELEMENTS} elements would have to be looked at")
@@ -318,7 +318,7 @@ class Work:
 
 MOST_ELEMENTS = 2_000_000
 work = Work()
-"""Shared: threads that evaluate at the same time may only stop each other's evaluations of this kind earlier."""
+"""One counter for all threads. Parallel evaluations of such huge values may end a bit earlier; others never notice."""
 
 
 def _equal_lists(left: list[object], right: list[object]) -> bool:
@@ -343,7 +343,7 @@ def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool
 
 
 def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
-    """Elements that cannot be compared count as equal (cel-go looks for "false" only), unless it is strict."""
+    """Whether all pairs are equal. Unless `strict`, a pair with an error counts as equal: cel-go only looks for false."""
     error: EvaluationError | None = None
     for left, right in pairs:
         try:
@@ -359,7 +359,7 @@ def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
 
 
 def is_true(left: object, right: object) -> bool:
-    """Whether the left value's method says that both are equal; what cannot be compared is not."""
+    """Whether the left value's Equal method returns true. An error counts as false."""
     try:
         return equal_values(left, right)
     except Aborted:
@@ -369,7 +369,7 @@ def is_true(left: object, right: object) -> bool:
 
 
 def contains(values: list[object], element: object) -> bool:
-    """Whether `element in values`."""
+    """Whether the list has the element: `element in values`."""
     return any(is_true(element, value) for value in values)
 
 
@@ -379,7 +379,7 @@ _ORDERED = frozenset({bool, str, bytes})
 
 
 def compare(left: object, right: object) -> int:
-    """-1, 0 or 1; raises where the values have no order."""
+    """-1, 0 or 1, as cel-go's Compare. EvaluationError if the values have no order."""
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return _compare_numbers(left, right)
     if _is_nan(left):
@@ -416,11 +416,11 @@ def _compare_numbers(left: object, right: object) -> int:
     return _sign((left,), (right,))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def text(value: object) -> str:
-    """How Go prints the value in texts of errors (%v)."""
+    """The value as Go's %v writes it in error messages."""
     if type(value) is str:
         return value
     if isinstance(value, bool):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CEL does a cluster speak?
+"""Which CEL environment does a Kubernetes release have?
 
-Kubernetes grows its CEL environment release by release, and decides in two ways what an expression may use. A *new*
-expression (an object is created or changed) may use what the release before already knew, so that a rollback leaves no
-object that cannot be read; what a feature gate brings follows the gate alone. A *stored* expression (the scheduler's
-view of objects that exist) may use everything that the release knows, whatever the gates say.
-Which names and functions that gives, the tables know (tables/declarations.py); here is what else depends on it.
+Each release adds functions to its CEL environment. Kubernetes has two modes. A *new* expression, in an object that somebody
+creates or changes, can only use what the release before already knew. So after a rollback the API server still understands
+all objects. A feature gate also adds fields, without this delay. A *stored* expression, in an object that the scheduler
+reads, can use everything that the release knows, regardless of feature gates.
+The tables (tables/declarations.py) have the names and functions of each environment. This module has the other differences.
 Source: k8s.io/apiserver pkg/cel/environment, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
@@ -15,7 +15,9 @@ from typing import Literal
 Kind = Literal["NewExpressions", "StoredExpressions"]
 
 OLDEST, NEWEST = 32, 37
-MAX_COST = 1_000_000  # CELSelectorExpressionMaxCost: statically when an object is written, counted when it runs
+MAX_COST = (
+    1_000_000  # CELSelectorExpressionMaxCost: limits the estimated cost and also the actual cost.
+)
 MAX_LENGTH = 10 * 1024  # CELSelectorExpressionMaxLength, in bytes
 
 _LIST_ATTRIBUTES = 36
@@ -23,7 +25,7 @@ _LIST_ATTRIBUTES = 36
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The gates DRAConsumableCapacity and DRAListTypeAttributes."""
+    """The feature gates DRAConsumableCapacity and DRAListTypeAttributes."""
 
     consumable_capacity: bool = True
     list_type_attributes: bool = True
@@ -31,7 +33,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The CEL of Kubernetes 1.`minor` for one kind of expression; by default what the newest scheduler runs."""
+    """The CEL environment of Kubernetes 1.`minor` for one mode. The default is that of the newest scheduler."""
 
     minor: int = NEWEST
     kind: Kind = "StoredExpressions"
@@ -39,16 +41,16 @@ class Environment:
 
     @property
     def stored(self) -> bool:
-        """Whether everything is on that the release knows."""
+        """Whether the mode is that for stored expressions."""
         return self.kind == "StoredExpressions"
 
     @property
     def list_attributes(self) -> bool:
-        """Whether attributes have the type dyn, as they may be lists; else any. 1.36 heeds the gate always."""
+        """Whether attributes have the type dyn, because they can be lists; else any. 1.36 obeys the gate in both modes."""
         everything = self.stored and self.minor > _LIST_ATTRIBUTES
         return self.minor >= _LIST_ATTRIBUTES and (everything or self.features.list_type_attributes)
 
     @property
     def list_values(self) -> bool:
-        """Whether attributes that are lists can be evaluated; else they stop every expression."""
+        """Whether list attributes can be evaluated. Otherwise a device with one fails every expression."""
         return self.minor > _LIST_ATTRIBUTES or self.list_attributes

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is each name declared, does each function take what it is given, and what comes out?"""
+"""Type checking: each name must be declared, and each call needs an overload that accepts its arguments."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does an expression make sense: is each name declared, does each function take what it is given, and what comes out?
+"""Does an expression have type errors, and what is the type of each node?
 
-Each node gets a type; a call gets the overloads that fit it, of which the values choose one when the expression runs. A
-name with dots may be a variable with fields or one long name: the tree that comes out has the latter as one `Identifier`,
-and `optional.none()` as a call without target. What is wrong is noted and checking goes on, so that all is shown.
+Each node gets a type. Each call gets a list of overloads that match its arguments; the values select one of them at run
+time. In `a.b.c`, `a` can be a variable with fields, or `a.b.c` can be one qualified name. The checker finds out which. The
+checked tree has one `Identifier` for a qualified name, and `optional.none()` becomes a call without a target. After an
+error the checker continues, so that the author sees all errors at once.
 Source: cel-go checker/checker.go, checker/env.go.
 """
 
@@ -35,8 +36,10 @@ from dra_driver.cel.syntax.ast import (
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import Environment
 
-_NAMES_RESOLVED_ANEW = 37  # the minor version with .name behind a loop's name, and list{}
-_SECOND_VARIABLES = 33  # the one that knows the second variable of a loop over dyn
+_NAMES_RESOLVED_ANEW = (
+    37  # From 1.37 on, `.name` skips the variables of comprehensions, and `list{}` is a literal.
+)
+_SECOND_VARIABLES = 33  # From 1.33 on, the second variable of a comprehension over dyn has a type.
 
 
 __all__ = ["Checked", "Reference", "check"]
@@ -45,7 +48,7 @@ Hint = str | Callable[[], str]
 
 
 def check(parsed: Parsed, environment: Environment) -> Checked:
-    """Types and references of an expression. Raises CompileError."""
+    """Check the types of an expression. CompileError lists all issues."""
     checker = _Checker(parsed, environment)
     try:
         return checker.checked()
@@ -55,24 +58,25 @@ def check(parsed: Parsed, environment: Environment) -> Checked:
 
 
 class _Checker:
-    """One check of one expression."""
+    """Checks one expression. An object can run only once."""
 
     def __init__(self, parsed: Parsed, environment: Environment) -> None:
         self.issues: list[Issue] = []
         self._parsed = parsed
         self._environment = environment
         self._declared: Declarations = declarations(environment)
-        self._known = Substitutions()
+        self._known = Substitutions()  # What the check has found out about type parameters so far.
         self._types: dict[int, Type] = {}
         self._references: dict[int, Reference] = {}
-        self._scopes: list[dict[str, Type]] = []
-        self._parameters = 0
+        self._scopes: list[dict[str, Type]] = []  # The variables of comprehensions, innermost last.
+        self._parameters = 0  # Error messages show the names of type parameters (_var3), so cel-go's counter is kept.
 
     def checked(self) -> Checked:
-        """The whole expression."""
+        """Check the whole expression. CompileError if there are issues."""
         root = self._check(self._parsed.root)
         if self.issues:
             raise error_of(self._parsed.expression, self.issues)
+        # cel-go runs the validators only on an expression without type errors.
         checked = Checked(replace(self._parsed, root=root), self._final(), self._references)
         issues = validate.literals(checked)
         if issues:
@@ -80,7 +84,8 @@ class _Checker:
         return checked
 
     def _final(self) -> dict[int, Type]:
-        """The types with all put in that is known now; many nodes share one type."""
+        """The type of each node, with every type parameter replaced. A parameter that is still unknown becomes dyn."""
+        # Many nodes share one Type object. The cache by identity keeps this linear.
         resolved: dict[int, Type] = {}
         final: dict[int, Type] = {}
         for node, found in self._types.items():
@@ -89,7 +94,7 @@ class _Checker:
             final[node] = resolved[id(found)]
         return final
 
-    # --- notes
+    # --- issues
 
     def _issue(self, node: int, message: str, hint: Hint = "") -> None:
         self.issues.append(Issue(message, self._parsed.offsets[node], hint))
@@ -109,7 +114,7 @@ class _Checker:
     # --- nodes
 
     def _check(self, node: Expr) -> Expr:
-        """Note the node's type; the node as it is to be evaluated."""
+        """Find the type of the node. Returns the node of the checked tree."""
         checked: Expr = node
         match node:
             case Constant():
@@ -145,7 +150,11 @@ class _Checker:
         return None
 
     def _named(self, name: str, first: str) -> tuple[str, Type] | None:
-        """What a name stands for, and how it is written without doubt; `first` is what comes before its first dot."""
+        """The full name and the type of `name`, or None if it is not declared.
+
+        `name` may be qualified (a.b.c); `first` is its first part. The full name starts with a dot if a variable of a
+        comprehension has the same name, so that the evaluator does not take that variable (env.go, resolveSimpleIdent).
+        """
         bare = name.removeprefix(".")
         local = self._local(first.removeprefix("."))
         reachable = self._environment.minor >= _NAMES_RESOLVED_ANEW
@@ -179,6 +188,7 @@ class _Checker:
         return [*names, *self._declared.identifiers]
 
     def _check_select(self, node: Select) -> Expr:
+        # The longest name wins: a declared `a.b.c` comes before a field c of `a.b`. But has(a.b.c) always tests a field.
         qualified = None if node.test_only else _qualified(node)
         if qualified is not None:
             found = self._named(".".join(qualified), qualified[0])
@@ -193,6 +203,7 @@ class _Checker:
 
     def _field_type(self, node: int, operand: Expr, field: str, *, optional: bool) -> Type:
         target = self._known.resolved(self._types[operand.id])
+        # A field of an optional is an optional: CEL passes "none" through a chain of selections.
         if types.is_optional(target):
             target, optional = target.parameters[0], True
         found = types.DYN
@@ -202,6 +213,7 @@ class _Checker:
             case Kind.STRUCT:
                 found = self._message_field(node, target.name, field)
             case Kind.PARAMETER:
+                # The element of an empty list, for example. After the selection it can only be dyn.
                 self._known.assignable(types.DYN, target)
             case Kind.DYN | Kind.ANY | Kind.ERROR:
                 pass
@@ -232,6 +244,7 @@ class _Checker:
         args = self._check_all(node.args)
         if node.target is None:
             return self._resolve(node, node.function.removeprefix("."), None, args)
+        # `a.b.f(x)` is a member function f on the value a.b, or a function with the qualified name a.b.f.
         path = _qualified(node.target)
         if path is not None:
             name = ".".join([*path, node.function]).removeprefix(".")
@@ -259,6 +272,7 @@ class _Checker:
             return checked
         operands = args if target is None else (target, *args)
         given = [self._types[operand.id] for operand in operands]
+        # cel-go checks the operands of && and || one by one, so that the issue names the wrong one (resolveOverload).
         if function in ("_&&_", "_||_"):
             self._check_logic(node.id, overloads[0], operands, given)
             return checked
@@ -285,13 +299,14 @@ class _Checker:
     def _fitting(
         self, overloads: Sequence[Overload], given: Sequence[Type], *, member: bool
     ) -> tuple[list[str], Type | None]:
-        """The overloads that fit, and what the call is: if they disagree, dyn."""
+        """The IDs of the matching overloads and the type of the call: dyn if their result types differ, None if none matches."""
         fitting: list[str] = []
         result: Type | None = None
         for overload in overloads:
             if overload.member is not member:
                 continue
             if len(overload.arguments) != len(given):
+                # cel-go also numbers the parameters of overloads that do not match. Messages show these numbers.
                 self._parameters += len(overload.parameters)
                 continue
             arguments, returned = self._instance(overload)
@@ -306,7 +321,7 @@ class _Checker:
         return fitting, result
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """The overload with parameters of its own."""
+        """The argument and result types with fresh type parameters, so that two calls do not share what is found out."""
         if not overload.parameters:
             return overload.arguments, overload.result
         fresh = {name: self._new_parameter() for name in overload.parameters}
@@ -324,7 +339,7 @@ class _Checker:
     # --- literals
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """The type of elements so far and one more; if they differ, dyn, which `validate` refuses."""
+        """The common type of the elements so far and one more. dyn if they differ; `validate` reports this later."""
         if before is None:
             return found
         if self._known.assignable(before, found):
@@ -332,7 +347,7 @@ class _Checker:
         return types.DYN
 
     def _optional_element(self, node: Expr) -> Type:
-        """What an element marked with ? adds: the optional's value."""
+        """The type of an element with the mark ?: the type of the optional's value."""
         found = self._types[node.id]
         if types.is_optional(found):
             return found.parameters[0]
@@ -390,6 +405,7 @@ class _Checker:
         made = found.parameters[0]
         plain_names = self._environment.minor >= _NAMES_RESOLVED_ANEW
         is_json = made in _JSON and (plain_names or "." in name)
+        # cel-go accepts every well-known protobuf type here, although most of them are plain values for an expression.
         if made.kind in _MESSAGE_KINDS or made.wrapper or is_json:
             return made
         self._issue(node.id, f"'{made.name}' is not a message type")
@@ -407,13 +423,14 @@ class _Checker:
                 f" '{found}'",
             )
 
-    # --- loops
+    # --- comprehensions
 
     def _check_loop(self, node: Comprehension) -> Expr:
         over = self._check(node.iter_range)
         start = self._check(node.accu_init)
         accumulator = self._types[node.accu_init.id]
         variables = self._loop_variables(node)
+        # The result sees the accumulator but not the variables. So there are two scopes.
         self._scopes += [{node.accu_var: accumulator}, variables]
         condition = self._check(node.loop_condition)
         self._assert_type(node.loop_condition, types.BOOL)
@@ -440,6 +457,7 @@ class _Checker:
             case Kind.MAP:
                 first, second = over.parameters
             case Kind.DYN | Kind.ERROR | Kind.PARAMETER:
+                # cel-go's own remedy for a range of unknown type: treat it as dyn, and the variables, too.
                 self._known.assignable(types.DYN, over)
                 first, second = types.DYN, self._second(types.DYN)
             case _:
@@ -454,7 +472,7 @@ class _Checker:
         return {node.iter_var: over.parameters[0] if over.kind is Kind.LIST else first}
 
     def _second(self, same: Type) -> Type:
-        """What a loop's second variable is if the first is dyn: the same, which 1.32 forgot to say."""
+        """The type of the second variable of a comprehension over dyn. In 1.32 cel-go does not set it, which is a bug."""
         return same if self._environment.minor >= _SECOND_VARIABLES else types.UNSPECIFIED
 
     def _assert_type(self, node: Expr, wanted: Type) -> None:
@@ -464,7 +482,7 @@ class _Checker:
 
 
 def _qualified(node: Expr) -> list[str] | None:
-    """The parts of a name with dots, if the node is nothing else."""
+    """The parts of a qualified name a.b.c. None if the node is anything else."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         parts.append(node.field)
@@ -484,7 +502,7 @@ _CONSTANTS: dict[type, Type] = {
     bytes: types.BYTES,
     type(None): types.NULL,
 }
-# Kubernetes declares its own names of simple types as if they were messages; nothing can be made of them.
+# Kubernetes declares names of its own for two simple types. `duration{}` is still an error: they are not messages.
 _KUBERNETES_SCALARS = {"duration": types.DURATION, "timestamp": types.TIMESTAMP}
 _MESSAGE_KINDS = frozenset(
     {Kind.STRUCT, Kind.ANY, Kind.TIMESTAMP, Kind.DURATION, Kind.DYN, Kind.NULL}

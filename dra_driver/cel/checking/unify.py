@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May a value of one type stand where another is expected, and what do we learn of types that were unknown?
+"""Is one type assignable to another, and which types do the type parameters get?
 
-Checking gives each type not known yet a name (a type parameter). Whether a type is assignable to another may decide what a
-parameter is: `substitutions` remembers it, and of two types that fit, the more general one. If an attempt fails, what it
-learned is forgotten. dyn fits everything; null fits messages and wrappers.
+The checker gives a name (a type parameter) to each type that it does not know yet. If a type is assigned to a parameter,
+`Substitutions` remembers it. If the parameter already has a type, the more general of the two types stays. A failed
+attempt leaves no trace. dyn is assignable to every type. null is assignable to messages and wrappers.
 
-The rules are cel-go's to the letter, odd ones too: overloads are chosen by them, and with them costs and errors. Types in
-types can grow beyond all bounds (x = {y: y}, y = {z: z}, …), where cel-go runs on; here a type has so many parts and a
-check so many steps and no more.
+The rules are exactly cel-go's, including the surprising ones, because they decide which overloads match, and overloads
+decide costs and errors. Types can grow exponentially (x = {y: y}, y = {z: z}, …). cel-go then runs without end. Here the
+size of a type and the number of steps have a limit; the check ends with TooManyStepsError.
 Source: cel-go checker/types.go, checker/mapping.go.
 """
 
@@ -35,11 +35,11 @@ _PLAIN = frozenset(
 
 
 class TooManyStepsError(Exception):
-    """The types of an expression are too large to be compared."""
+    """The types of the expression are too large, or comparing them takes too many steps."""
 
 
 class Substitutions:
-    """What is known of type parameters."""
+    """The types of the type parameters found so far (cel-go: mapping)."""
 
     def __init__(self) -> None:
         self._known: dict[str, Type] = {}
@@ -47,11 +47,11 @@ class Substitutions:
         self._steps = 0
 
     def assignable(self, given: Type, wanted: Type) -> bool:
-        """Whether `given` may stand where `wanted` is expected; if so, what that says of parameters is kept."""
+        """Whether `given` is assignable to `wanted`. If so, the types found for parameters are kept."""
         return self.all_assignable((given,), (wanted,))
 
     def all_assignable(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
-        """The same for several at once: all, or nothing is learned."""
+        """The same for a list of types. If one is not assignable, nothing is kept."""
         self._undo.clear()
         if self._all_fit(given, wanted):
             return True
@@ -63,7 +63,7 @@ class Substitutions:
         return False
 
     def resolved(self, checked: Type, *, finally_: bool = False) -> Type:
-        """The type with all that is known put in; what stays unknown becomes dyn in the end."""
+        """The type with parameters replaced by their types. With `finally_`, an unknown parameter becomes dyn."""
         return self._resolved(checked, {}, finally_=finally_) if checked.open else checked
 
     def _resolved(self, checked: Type, done: dict[str, Type], *, finally_: bool) -> Type:
@@ -130,7 +130,7 @@ class Substitutions:
         )
 
     def _stands_for(self, found: Type, unknown: Type) -> tuple[bool, bool]:
-        """Whether the parameter may be `found`, and whether something was known of it."""
+        """Whether the parameter can be `found`, and whether the parameter already had a type."""
         if found.kind is Kind.PARAMETER and found.name == unknown.name:
             return True, True
         known = self._known.get(unknown.name)
@@ -143,13 +143,14 @@ class Substitutions:
             return True, True
         if not self._fits(found, known):
             return False, True
+        # cel-go keeps the more general type: after [1, dyn(x)] the element is dyn (isAssignable in types.go).
         general = more_general(found, known)
         if self._free_of(unknown, general):
             self._learn(unknown.name, general)
         return True, True
 
     def _free_of(self, unknown: Type, within: Type) -> bool:
-        """Whether the parameter does not occur in the other type, which otherwise would contain itself."""
+        """Whether the parameter does not occur in the other type. Otherwise the type would contain itself."""
         if not within.open:
             return True
         seen: set[str] = set()
@@ -169,7 +170,7 @@ class Substitutions:
 
 
 def bounded(checked: Type) -> Type:
-    """The type, if it is of a size that can be compared."""
+    """The type itself. TooManyStepsError if it exceeds MAX_SIZE."""
     if checked.size > MAX_SIZE:
         raise TooManyStepsError
     return checked
@@ -184,12 +185,12 @@ def _takes_null(checked: Type) -> bool:
 
 
 def more_general(one: Type, other: Type) -> Type:
-    """Of two types that fit each other the one that says less."""
+    """The more general of two assignable types (mostGeneral in types.go)."""
     return one if one is other or _less_specific(one, other) else other
 
 
 def _less_specific(one: Type, other: Type) -> bool:
-    """Whether the first is the other, or has dyn or a parameter where the other has more."""
+    """Whether the first type is equal, or has dyn or a parameter in place of a more specific type."""
     if _is_vague(one):
         return True
     if _is_vague(other) or one.kind is not other.kind:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the literals in an expression make sense where they stand?
+"""Are the literals of an expression valid?
 
-What can be seen without a device: that all elements of a list or map written out have one type, that a duration, a
-timestamp, a regular expression and the template of format() are well-formed. Lists inside of format() may be mixed.
+This check needs no device. All elements of a list or map literal must have one type; only inside the arguments of format()
+may they differ. A literal duration, timestamp, regular expression or format string must have valid syntax.
 Source: cel-go cel/validator.go, ext/formatting.go.
 """
 
@@ -21,7 +21,7 @@ from dra_driver.cel.values import Timestamp
 
 
 def literals(checked: Checked) -> list[Issue]:
-    """What is wrong with them."""
+    """The issues of all literals, in the order of cel-go's validators."""
     calls: dict[str, list[Call]] = {}
     found: list[_Problem] = []
     for node, in_format in _nodes(checked.parsed.root):
@@ -42,7 +42,7 @@ _Found = Iterator[_Problem]
 
 
 def _nodes(root: Expr) -> Iterator[tuple[Expr, bool]]:
-    """All nodes, and whether they are part of a call of format()."""
+    """All nodes, and whether each is inside a call of format()."""
     todo = [(root, False)]
     while todo:
         node, in_format = todo.pop()
@@ -91,7 +91,7 @@ def _mismatch(node: Expr, wanted: Type, found: Type) -> tuple[int, str, str]:
 
 
 def _unknown_optional(node: Expr) -> tuple[int, str, str]:
-    """cel-go itself falls over this one."""
+    """The issue for an optional element of type dyn. cel-go panics here, so the message is this project's."""
     message = "an element marked with ? must have the type optional_type, not dyn"
     return node.id, message, "Without dyn(…) the element's type is known."
 
@@ -120,7 +120,7 @@ def _is_timestamp(value: object) -> bool:
 
 
 def _is_pattern(value: object) -> bool:
-    """Of matches(text, pattern) it is the text that cel-go looks at, and so do we."""
+    """Whether the first argument is a valid pattern. In matches(text, pattern) that is the text: a bug of cel-go, kept."""
     try:
         regex.check(str(value))
     except EvaluationError:
@@ -144,7 +144,7 @@ _SHAPES = {
 
 
 class _TemplateError(Exception):
-    """A clause that cannot be, or that does not take its argument (then `node` is that)."""
+    """An invalid clause of a format string, or one with a wrong argument (`node` is its ID)."""
 
     def __init__(self, message: str, node: int | None = None) -> None:
         super().__init__(message)
@@ -195,7 +195,7 @@ def _check_clause(
         raise _TemplateError(
             f"could not parse formatting clause: error while parsing precision: {problem}"
         )
-    # cel-go looks at bytes, so that a letter beyond ASCII is shown by its first byte.
+    # cel-go reads bytes, so its message shows only the first byte of a letter outside ASCII.
     verb = chr(golang.utf8(clause["verb"])[0])
     if verb not in _VERBS:
         raise _TemplateError(
@@ -223,7 +223,7 @@ def _precision_problem(clause: re.Match[str]) -> str:
 def _wrong_argument(
     checked: Checked, node: Expr, kinds: frozenset[Kind], *, deep: bool
 ) -> Expr | None:
-    """The argument, or if it is written out a part of it, that the verb does not take."""
+    """The argument of the wrong type, or an element of it if it is a literal. None if the verb accepts all."""
     todo = [node]
     while todo:
         part = todo.pop()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would an expression cost at most? The API server refuses one whose estimate exceeds its limit."""
+"""The API server's cost estimate. It refuses an expression whose estimate exceeds the limit."""

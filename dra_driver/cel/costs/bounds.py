@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much at least, how much at most?
+"""How does the API server calculate with sizes and costs that it knows only as a range?
 
-Sizes (characters, bytes, entries) and costs are both ranges of uint64. Their arithmetic never overflows: what is more
-than the largest uint64 is the largest uint64. Products with a factor go through float64 and are rounded up, each
-one for itself; that is part of the number that the API server computes, so it is done the same way here.
+A size (characters, bytes, entries) or a cost is a range of uint64. A result above the largest uint64 becomes the largest
+uint64. A product with a fraction is calculated in float64 and rounded up, each time. This rounding is part of the API
+server's result, so this module rounds at the same places.
 Source: cel-go checker/cost.go.
 """
 
@@ -13,12 +13,12 @@ from functools import reduce
 
 LARGEST = 2**64 - 1
 _BEYOND = 2.0**64
-_OUT_OF_RANGE = 2**63  # what Go's conversion of a float64 beyond uint64 gives on amd64
+_OUT_OF_RANGE = 2**63  # Go on amd64 converts a float64 above the largest uint64 to this number.
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A range, both ends included."""
+    """A range with both ends included (cel-go: SizeEstimate, CostEstimate)."""
 
     low: int
     high: int
@@ -33,17 +33,17 @@ class Bounds:
         return Bounds(min(self.low, other.low), max(self.high, other.high))
 
     def scaled(self, factor: float) -> "Bounds":
-        """Both ends times the factor, rounded up."""
+        """Both ends times `factor`, rounded up."""
         return Bounds(_scaled(self.low, factor), _scaled(self.high, factor))
 
 
 def fixed(value: int) -> Bounds:
-    """Exactly so much."""
+    """The range with one value."""
     return Bounds(value, value)
 
 
 def total(bounds: list[Bounds]) -> Bounds:
-    """The sum of all."""
+    """The sum of the ranges, ZERO for none."""
     return reduce(Bounds.__add__, bounds, ZERO)
 
 
@@ -53,17 +53,17 @@ def _scaled(value: int, factor: float) -> int:
 
 
 def quotient(value: int, divisor: int) -> int:
-    """How often, rounded up, by way of float64."""
+    """`value / divisor` in float64, rounded up."""
     found = float(value) / float(divisor)
     return _OUT_OF_RANGE if found >= _BEYOND else math.ceil(found)
 
 
 def wrapped(value: int) -> int:
-    """The value as a uint64 that overflows: where the API server takes no care, neither is care taken here."""
+    """The value after an overflow of uint64. The API server does not prevent an overflow in these places."""
     return value & LARGEST
 
 
 ZERO = fixed(0)
 ONE = fixed(1)
 UNKNOWN = Bounds(0, LARGEST)
-EMPTY = Bounds(LARGEST, 0)  # what united with a range is that range
+EMPTY = Bounds(LARGEST, 0)  # The neutral element of |.

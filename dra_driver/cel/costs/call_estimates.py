@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a call of a function of cel-go cost at most?
+"""How much does a call of a cel-go function cost at most?
 
-A rule gives the cost of the call alone (its arguments are added by whoever asks) and, where it can, the size of the
-result. The rules of the list extensions go by overload and come before everything else; those of the standard library come
-last, and what no rule knows costs 1. Between them stand the rules of Kubernetes, in kubernetes_costs.py.
+A rule returns the cost of the call without its arguments, and the size of the result if it is known. The rules of the list
+and set extensions come first. The rules of Kubernetes come second; they are in kubernetes_estimates.py. The rules of the
+standard library come last. A call without a rule costs 1.
 Sources: cel-go checker/cost.go, ext/lists.go, ext/sets.go.
 """
 
@@ -15,14 +15,14 @@ from dra_driver.cel.costs.sizes import Path, size_at
 from dra_driver.cel.syntax.ast import Constant, Expr
 from dra_driver.cel.types import Type
 
-TRAVERSAL = 0.1  # of one character or byte
+TRAVERSAL = 0.1  # The cost of one character or byte.
 NEW_LIST = 10
-_REGEX = 0.25  # of one character of a pattern
+_REGEX = 0.25  # The cost of one character of a pattern.
 
 
 @dataclass(slots=True)
 class Operand:
-    """A target or an argument; `size` is what is known of it from the expression and the declarations."""
+    """The target or an argument of a call (cel-go: AstNode). `path` and `size` are None if they are unknown."""
 
     expr: Expr | None
     type: Type
@@ -31,13 +31,13 @@ class Operand:
 
     @property
     def known_size(self) -> Bounds:
-        """The size, or that nothing is known."""
+        """The size: from the expression, else from the declared limits, else UNKNOWN."""
         return self.size or size_at(self.path) or UNKNOWN
 
 
 @dataclass(slots=True)
 class Site:
-    """A call, and what its operands are."""
+    """A call, with one of its overloads and its operands."""
 
     function: str
     overload: str
@@ -46,13 +46,13 @@ class Site:
 
     @property
     def first(self) -> Operand:
-        """What is worked on: the target of a member, else the first argument."""
+        """The target, or the first argument if there is no target."""
         return self.target or self.args[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a call costs, and how large its result is, if that is known."""
+    """The cost of a call and the size of its result (cel-go: CallEstimate). `size` is None if it is unknown."""
 
     cost: Bounds
     size: Bounds | None = None
@@ -65,7 +65,7 @@ Rule = Callable[[Site], Estimate | None]
 
 
 def extension(site: Site) -> Estimate | None:
-    """By the rules of the list and set extensions, if one holds."""
+    """The estimate by the rules of the list and set extensions. None if no rule applies."""
     name = site.overload
     if name in _SETS:
         both = site.args[0].known_size * site.args[1].known_size
@@ -99,7 +99,7 @@ def _distinct(site: Site) -> Estimate:
 
 
 def _literal(operand: Operand, *, otherwise: int) -> int:
-    """The value of an int literal, but no less than 0."""
+    """The value of an int literal, at least 0. `otherwise` if the operand is no literal."""
     expr = operand.expr
     if isinstance(expr, Constant) and type(expr.value) is int:
         return max(expr.value, 0)
@@ -125,13 +125,13 @@ _LISTS: dict[str, Rule] = {
 
 
 def standard(site: Site, size: Callable[[Operand], Bounds]) -> Estimate:
-    """By the rules of the standard library, with what `size` says of the operands."""
+    """The estimate by the rules of the standard library. `size` returns the size of an operand."""
     rule = _STANDARD.get(site.overload)
     return Estimate(ONE) if rule is None else rule(site, size)
 
 
 def search(text: Bounds, pattern: Bounds) -> Bounds:
-    """Searching for a pattern, also in an empty text."""
+    """The cost of searching for a pattern. The + ONE makes a search in an empty text cost something."""
     return (text + ONE).scaled(TRAVERSAL) * pattern.scaled(_REGEX)
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How expensive can an expression become?
+"""How much can the evaluation of an expression cost?
 
-The API server refuses an expression whose cost may exceed a limit, whatever the devices are. The estimate walks the
-tree from the leaves: each node costs something, loops multiply by the size of what they run over, and sizes come from the
-literals, the declarations of `device` (by the path that led to a value) and the rules for functions. The unit is about
-50 ns of a slow processor; what counts is that the number is the API server's, so its order of evaluation is kept as well.
-Source: cel-go checker/cost.go (0.23 and later; what 0.22 did differently is in `_FirstWalk`).
+The API server refuses an expression if its estimated cost exceeds a limit. It knows no devices yet. The estimate visits
+the nodes of the tree from the leaves up. Each node has a cost. A comprehension multiplies the cost of one iteration by the
+size of its range. Sizes come from literals, from the declared limits of `device` (see `sizes`), and from rules for
+functions. The result must be exactly the API server's number. So this module visits the nodes in the same order and keeps
+the surprising parts of the original.
+Source: cel-go checker/cost.go, version 0.23 and later. `_FirstWalk` has the differences of version 0.22.
 """
 
 from collections.abc import Sequence
@@ -37,19 +38,21 @@ _WITH_FIELDS = frozenset({Kind.MAP, Kind.STRUCT, Kind.PARAMETER})
 _INDEX = {"index_list": "@items", "index_map": "@values"}
 _TURNS = {Kind.LIST: "@items", Kind.MAP: "@keys"}
 _CONCATENATIONS = frozenset({"add_string", "add_bytes", "add_list"})
-_FIRST_RELEASE = 32  # cel-go 0.22
-_GLOBAL_MATCHES = 37  # since cel-go 0.29 it costs what the member costs
+_FIRST_RELEASE = 32  # Kubernetes 1.32 has cel-go 0.22.
+_GLOBAL_MATCHES = (
+    37  # From cel-go 0.29 on, matches(text, pattern) costs the same as text.matches(pattern).
+)
 
 
 def cost(checked: Checked, environment: Environment) -> Bounds:
-    """What evaluating the expression costs at least and at most."""
+    """The lowest and the highest cost of an evaluation of the expression."""
     walk = _FirstWalk if environment.minor <= _FIRST_RELEASE else _Walk
     return walk(checked, environment).cost(checked.parsed.root)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """What is known of the keys (of a list: 1) and the values of a literal."""
+    """The sizes of the keys and the values in a list or map (cel-go: entrySizeEstimate). A list has keys of size 1."""
 
     of_list: bool
     key: Bounds
@@ -58,7 +61,7 @@ class _Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """A variable of cel.bind or of a comprehension."""
+    """A variable of cel.bind or of a comprehension (cel-go: localVar). Each part is None if it is unknown."""
 
     path: Path | None
     size: Bounds | None
@@ -67,6 +70,8 @@ class _Local:
 
 @dataclass(slots=True)
 class _Walk:
+    """One estimate (cel-go: coster). The dicts keep what is known about nodes that were visited, by node ID."""
+
     checked: Checked
     environment: Environment
     paths: dict[int, Path | None] = field(default_factory=dict)
@@ -104,6 +109,7 @@ class _Walk:
 
     def _select(self, expr: Select) -> Bounds:
         cost = self.cost(expr.operand)
+        # has(a.b) costs nothing beyond its operand (costSelect), although the evaluation does a lookup.
         if expr.test_only:
             return cost
         if self._type(expr.operand).kind in _WITH_FIELDS:
@@ -113,6 +119,7 @@ class _Walk:
 
     def _list(self, expr: ListLiteral) -> Bounds:
         cost, item = ZERO, EMPTY if expr.elements else ZERO
+        # The element sizes are needed for a comprehension over this literal: its variable has the size of an element.
         for element in expr.elements:
             cost += self.cost(element)
             item |= self.size(element) or UNKNOWN
@@ -130,6 +137,7 @@ class _Walk:
         return cost + _MAP
 
     def _bind(self, expr: Comprehension) -> Bounds:
+        # The loop of cel.bind never runs, so its condition and its step cost nothing (costBind).
         cost = self.cost(expr.iter_range) + self.cost(expr.accu_init)
         self._open(expr.accu_var, self._bound_to(expr.accu_init))
         cost += self.cost(expr.result)
@@ -154,6 +162,8 @@ class _Walk:
         cost += self.cost(expr.result)
         self._close(expr.accu_var)
         turns = self.size(expr.iter_range) or UNKNOWN
+        # The size of the result follows from the start value of the accumulator: all and exists start with a constant; map
+        # and filter start with an empty literal and add at most one element in each iteration.
         if isinstance(expr.accu_init, Constant):
             self._keep(expr, self.size(expr.accu_init))
         elif isinstance(expr.accu_init, ListLiteral | MapLiteral):
@@ -174,19 +184,20 @@ class _Walk:
         return cost + self._overloads(expr, Site(expr.function, "", target, args), costs)
 
     def _dyn(self, expr: Call) -> Bounds:
-        """Only tells the checker to look away: what is known of the argument stays known."""
+        """dyn(x) only changes the static type, so the result has the size and the entries of x."""
         cost = self.cost(expr.args[0])
         self._keep(expr, self.size(expr.args[0]), self._entries(expr.args[0]))
         return cost + ONE
 
     def _overloads(self, expr: Call, site: Site, costs: list[Bounds]) -> Bounds:
-        """Which overload it will be the types may leave open; the estimate covers all that are left."""
+        """The range over all overloads that the checker left, because any of them may run."""
         cost, size = EMPTY, None
         for overload in self.checked.references[expr.id].overload_ids:
             found = self._overload(expr, replace(site, overload=overload), costs)
             cost |= found.cost
             if found.size is not None:
                 size = found.size if size is None else size | found.size
+            # cost.go computes the path of an index here, inside the loop, so the last index overload decides.
             if overload in _INDEX:
                 size = self._index(expr, _INDEX[overload])
             if size is None:
@@ -195,9 +206,11 @@ class _Walk:
         return cost
 
     def _overload(self, expr: Call, site: Site, costs: list[Bounds]) -> Estimate:
+        # Kubernetes' estimator comes before cel-go's standard rules, so it decides for a function that both know.
         found = extension(site) or kubernetes(site, self.environment)
         if found is not None:
             return Estimate(found.cost + total(costs), found.size)
+        # The right operand of && and || may not be evaluated, so it only counts for the highest cost.
         if site.overload in {"logical_and", "logical_or"}:
             return Estimate(Bounds(costs[0].low, total(costs).high))
         if site.overload == "conditional":
@@ -222,7 +235,7 @@ class _Walk:
     # --- sizes
 
     def size(self, expr: Expr) -> Bounds | None:
-        """What is known of the size of a node that was visited."""
+        """The size of a visited node. None if it is unknown."""
         if expr.id in self.sizes:
             return self.sizes[expr.id]
         written = _written_size(expr)
@@ -260,6 +273,7 @@ class _Walk:
 
     def _operand(self, expr: Expr) -> Operand:
         path = self._path(expr)
+        # cel-go hides accumulators from the estimator of Kubernetes, because their names are not part of `device`.
         if path is not None and path.names[0] in _ACCUMULATORS:
             path = None
         return Operand(expr, self._type(expr), path, self.size(expr))
@@ -305,7 +319,7 @@ class _Walk:
 
 @dataclass(slots=True)
 class _FirstWalk(_Walk):
-    """As cel-go 0.22 estimates: nothing is known of entries of literals, nor of variables but those of loops."""
+    """The estimate of cel-go 0.22. It does not know the elements of literals, and no variables except those of loops."""
 
     ranges: dict[str, list[Expr]] = field(default_factory=dict)
 
@@ -344,7 +358,7 @@ class _FirstWalk(_Walk):
 
 
 def _binds(expr: Comprehension) -> bool:
-    """Whether it is what cel.bind is expanded to: a loop over nothing."""
+    """Whether the comprehension is an expanded cel.bind: its range is empty and its condition is false (isBind)."""
     return (
         isinstance(expr.iter_range, ListLiteral)
         and not expr.iter_range.elements

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a call of a function cost at most, in the book of Kubernetes?
+"""How much does a call of a Kubernetes library function cost at most?
 
-The rules go by the name of the function alone, so that a function of cel-go with the same name as one of Kubernetes follows
-them as well. Any change of a rule changes what the API server accepts, which is why there are so few between releases.
+The rules depend only on the name of the function. So they also apply to a function of cel-go with the same name. A changed
+rule would change what the API server accepts, so Kubernetes rarely changes one between releases.
 Source: k8s.io/apiserver pkg/cel/library/cost.go.
 """
 
@@ -22,8 +22,10 @@ from dra_driver.cel.types import Kind
 from dra_driver.cel.versions import Environment
 
 _AUTHORIZATION_CHECK = 350_000
-_MOST_INCLUDED = 48  # entries of a list attribute
-_FORMAT_PATTERN = 32.0  # of the longest pattern, 128 characters
+_MOST_INCLUDED = 48  # The API allows this many entries in a list attribute.
+_FORMAT_PATTERN = (
+    32.0  # The cost factor of the longest pattern of a named format, which has 128 characters.
+)
 _LONGEST_FORMAT = 64
 _IP_BYTES = Bounds(4, 16)
 _AUTHORIZATION_TYPES = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
@@ -45,7 +47,7 @@ _URLS_AND_FORMATS = (
 
 
 def kubernetes(site: Site, environment: Environment) -> Estimate | None:
-    """By the rules of Kubernetes at this release, if one holds."""
+    """The estimate by the rules of this Kubernetes release. None if no rule applies."""
     if environment.minor < _RULE_SINCE.get(site.function, 0):
         return None
     if site.overload == _OWN_INCLUDES:
@@ -54,12 +56,12 @@ def kubernetes(site: Site, environment: Environment) -> Estimate | None:
     return rule(site) if rule is not None else None
 
 
-def _nominal(site: Site) -> Estimate:  # noqa: ARG001  a rule like the others
+def _nominal(site: Site) -> Estimate:  # noqa: ARG001  the same signature as the other rules
     return Estimate(ONE)
 
 
 def _read(site: Site) -> Estimate:
-    """Parsing a text."""
+    """The function parses its argument."""
     return Estimate(site.args[0].known_size.scaled(TRAVERSAL))
 
 
@@ -77,7 +79,7 @@ def _transformed(site: Site) -> Estimate:
 
 
 def _over_elements(site: Site) -> Estimate:
-    """Each element once, and texts character by character; a text instead of a list is read once."""
+    """The function compares each element once; strings cost extra by length. A string target is read once."""
     target = site.first
     element = _element(target)
     if element is not None:
@@ -91,7 +93,7 @@ def _over_elements(site: Site) -> Estimate:
 
 
 def _element(operand: Operand) -> Operand | None:
-    """What stands for each element of a list."""
+    """An operand that represents any element of the list. None if the element type is unknown."""
     if not operand.type.parameters:
         return None
     path = None if operand.path is None else Path(*operand.path.names, "@items")
@@ -101,7 +103,7 @@ def _element(operand: Operand) -> Operand | None:
 def _replace(site: Site) -> Estimate:
     size, old, new = (operand.known_size for operand in (site.first, *site.args[:2]))
     retained_most = most = retained_least = least = 0
-    if old.low == 0:  # the new text may stand around every character
+    if old.low == 0:  # Replacing "" inserts the new text before, between and after all characters.
         most, retained_most = min(size.high + 1, LARGEST), size.high
     elif new.high <= old.low:
         retained_most = size.high
@@ -170,13 +172,13 @@ def _equals(site: Site) -> Estimate | None:
 
 
 def _selector(site: Site) -> Estimate:
-    """fieldSelector and labelSelector of the authorizer."""
+    """The authorizer's fieldSelector and labelSelector. They are parsed into one requirement per two characters."""
     length = site.args[0].known_size
     requirements = length.scaled(0.5).scaled(NEW_LIST + 40.0)
     return Estimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)
 
 
-_OWN_INCLUDES = "dra_includes_dyn_dyn"  # of 1.36
+_OWN_INCLUDES = "dra_includes_dyn_dyn"  # Only 1.36 has this overload.
 _RULE_SINCE = dict.fromkeys(("semver", "isSemver", "major", "minor", "patch"), 33) | {
     "includes": 36
 }

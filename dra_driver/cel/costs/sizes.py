@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large can a part of `device` be?
+"""How large can a value inside `device` be?
 
-The API limits how long names and values are and how many there are, so the cost of an expression has a bound before
-any device exists. A part is named by its path from the variable: fields by their name, the rest "@keys", "@values" and "@items".
+The API limits the length of names and values and their number. So the API server can estimate the cost before any device
+exists. A path says where the value is: "device", then field names, "@keys", "@values" and "@items".
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go (sizeEstimator), k8s.io/api/resource/v1 (limits).
 """
 
@@ -14,15 +14,15 @@ from dra_driver.cel.costs.bounds import Bounds
 _DRIVER_LENGTH = _DOMAIN_LENGTH = 63
 _NAME_LENGTH = 32
 _ATTRIBUTES_AND_CAPACITIES = 32
-_VALUE_LENGTH = 64  # of a text; a list has at most 48 entries, and which of the two it is nobody knows beforehand
+_VALUE_LENGTH = 64  # A string has at most 64 characters, a list at most 48 entries. The larger limit counts for both.
 
 
 class Path:
-    """Names on the way from a variable, in an array that may be shared.
+    """The names from a variable to a value, in an array that several paths may share.
 
-    A variable of cel.bind or of a comprehension stands for one path, and what its uses append is written behind it: as in
-    Go, into the same array while there is room, so the use that comes last decides what an earlier one reads. That is an
-    accident of the estimate, but it shows in the number, and the number decides what the API server takes.
+    In Go, `append` writes into the same array while it has room. cel-go appends to the path of a cel.bind or comprehension
+    variable each time that an expression uses this variable. So a later use can overwrite the name that an earlier use
+    appended. That is a bug in cel-go. But it changes the estimate, and the estimate decides what the API server accepts.
     """
 
     __slots__ = ("_length", "_names", "_room")
@@ -32,7 +32,7 @@ class Path:
         self._length = self._room = len(names)
 
     def then(self, name: str) -> "Path":
-        """This path and one more name."""
+        """The path with `name` appended, as Go's append does it."""
         longer = Path()
         longer._length = self._length + 1
         if longer._length <= self._room:
@@ -45,7 +45,7 @@ class Path:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it reads now."""
+        """The names of the path at this moment. A later `then` on a shared array can change them."""
         return tuple(self._names[: self._length])
 
 
@@ -75,7 +75,7 @@ _DEVICE = _Declared(
 
 
 def size_at(path: Path | None) -> Bounds | None:
-    """The size of what the path leads to; None where it leads out of the declared."""
+    """The size of the value at the path. None if the path does not start at `device` or is not declared."""
     if path is None or path.names[0] != "device":
         return None
     place: _Declared | None = _DEVICE
@@ -93,5 +93,5 @@ def _step(place: _Declared, name: str) -> _Declared | None:
         return place.key
     if name in place.fields:
         return place.fields[name]
-    # By its own name only an attribute is found, not a domain and not a capacity.
+    # By a field name, upstream finds only an attribute (device.attributes["d"].model), no domain and no capacity.
     return _ATTRIBUTE if place.element is _ATTRIBUTE else None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate as the scheduler does, down to its errors and its cost."""
+"""The exact evaluator: it has the results, the error messages and the actual cost of the scheduler's cel-go."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call costs when it runs, by the sizes of its arguments; what has no rule here costs 1.
+"""How much does a call cost at run time?
 
-Most rules are per character (0.1), some per character of a pattern (0.25) or per element. `==` of values of Kubernetes'
-libraries costs 1 whatever they hold.
+The cost depends on the sizes of the arguments. Most rules charge 0.1 for each character; some charge 0.25 for each
+character of a pattern, or 1 for each element. `==` between values of Kubernetes' libraries costs 1. A call without a rule
+costs 1.
 Source: cel-go interpreter/runtimecost.go, ext/{lists,sets}.go, k8s.io/apiserver pkg/cel/library/cost.go.
 """
 
@@ -17,14 +18,14 @@ from dra_driver.cel.values import Opaque, Optional, WithSize
 Arguments = list[object]
 Rule = Callable[[Arguments, object], int]
 
-_TRAVERSAL = 0.1  # per character or byte that is looked at
-_REGEX = 0.25  # per character of a pattern
-_LIST = 10  # a new list
-_COMPARISONS = 2.0  # of each two elements
+_TRAVERSAL = 0.1  # The cost of one character or byte.
+_REGEX = 0.25  # The cost of one character of a pattern.
+_LIST = 10  # The cost of a new list.
+_COMPARISONS = 2.0  # The cost of comparing two elements.
 
 
 def call_cost(step: CallStep, arguments: Arguments, result: object) -> int:
-    """What the call cost, given what it was called with and what came out."""
+    """The actual cost of a call with these arguments and this result."""
     rule = _BY_OVERLOAD_FIRST.get(step.overload) or _BY_FUNCTION.get(step.function)
     if rule is None and step.function == "_==_" and _is_opaque(arguments[0]):
         return 1
@@ -124,7 +125,7 @@ def _validating(arguments: Arguments, _result: object) -> int:
 
 
 def _selecting(arguments: Arguments, _result: object) -> int:
-    """A text is parsed to at most one requirement, of a struct and a list, for every two characters."""
+    """The cost of parsing a selector: at most one requirement (a struct and a list) for every two characters."""
     length = _size(arguments[1])
     return 10 + _per_character(length) + math.ceil(math.ceil(length * 0.5) * 50.0)
 
@@ -204,7 +205,7 @@ _BY_FUNCTION: dict[str, Rule] = (
         "validate": _validating,
         "check": _constant(
             350_000
-        ),  # two checks of an authorizer are as much as one expression may do
+        ),  # So that one expression can make at most two authorization checks.
         "fieldSelector": _selecting,
         "labelSelector": _selecting,
     }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count what an evaluation costs, and end it where the limit is exceeded.
+"""What is the actual cost of an evaluation, and when does it exceed the limit?
 
-Every step reports when it is done, with its value. The counter keeps the values of steps on a stack, and a call finds its
-arguments there to know how large they are; a call whose arguments are not on the stack any more costs nothing. All of
-that is as cel-go does it, because the sum decides whether a selector fails.
+Each step reports its value to the tracker when it is done. The tracker keeps these values on a stack. The cost of a call
+depends on the sizes of its arguments, so the tracker looks for them on the stack. A call costs nothing if an argument is not
+on the stack any more. The tracker is an exact copy of cel-go's, because the sum decides whether a selector fails.
 Source: cel-go interpreter/runtimecost.go.
 """
 
@@ -28,7 +28,7 @@ _STEP = 1
 
 
 class Tracker:
-    """The sum so far, and the values of the steps that were done."""
+    """The cost so far, and the stack of values (cel-go: CostTracker)."""
 
     __slots__ = ("_limit", "_places", "_stack", "cost")
 
@@ -36,11 +36,11 @@ class Tracker:
         self.cost = 0
         self._limit = limit
         self._stack: list[tuple[int, object]] = []
-        # Where on the stack each node is: in a loop the stack grows long, and most searches find nothing.
+        # Positions on the stack by node. The stack grows long in a comprehension, so a search from its end would be slow.
         self._places: dict[int, list[int]] = {}
 
     def done(self, node: int, value: object, cost: int) -> None:
-        """A step is done."""
+        """Push the value of a step and add its cost. Aborted if the limit is exceeded."""
         self._places.setdefault(node, []).append(len(self._stack))
         self._stack.append((node, value))
         self.cost += cost
@@ -48,14 +48,14 @@ class Tracker:
             raise Aborted("operation cancelled: actual cost limit exceeded")
 
     def drop(self, *nodes: int) -> None:
-        """Forget these steps and all that were done after them."""
+        """Remove the values of these steps, and all values above them."""
         for node in nodes:
             place = self._place(node)
             if place is not None:
                 self._cut(place)
 
     def take(self, steps: tuple[Step, ...]) -> Arguments | None:
-        """Forget the steps and give their values; None if one is not there."""
+        """Remove the values of these steps and return them. None if one is not on the stack."""
         found: Arguments = []
         for step in reversed(steps):
             place = self._place(plan.step_id(step))
@@ -76,7 +76,7 @@ class Tracker:
 
 
 def counted(step: Step) -> Step:
-    """The same step, which reports to the frame's tracker when it is done."""
+    """Change the step so that it reports to the frame's tracker. Returns the same object."""
     run, report = step.run, _reporter(step)
 
     def report_run(frame: Frame) -> object:
@@ -92,12 +92,12 @@ def counted(step: Step) -> Step:
 
 @dataclass(slots=True)
 class CountedQualifier(Qualifier):
-    """A qualifier that reports; one that is `computed` is neither a constant nor a path."""
+    """A qualifier that reports to the tracker. `computed`: its key is neither a constant nor an attribute."""
 
     computed: bool = False
 
     def apply(self, frame: Frame, target: object, *, optional: bool) -> object:
-        """As without counting; an optional step that finds nothing costs nothing."""
+        """As Qualifier.apply. An optional qualifier that finds nothing costs nothing."""
         found = Qualifier.apply(self, frame, target, optional=optional)
         missing = found is ABSENT or isinstance(found, EvaluationError)
         tracker = frame.tracker
@@ -109,7 +109,7 @@ class CountedQualifier(Qualifier):
 
 
 def counted_qualifier(qualifier: Qualifier, *, computed: bool) -> Qualifier:
-    """The same qualifier, which reports."""
+    """A copy of the qualifier that reports to the tracker."""
     key, optional, test = qualifier.key, qualifier.optional, qualifier.test
     return CountedQualifier(qualifier.id, key, optional, test, computed)
 
@@ -118,7 +118,7 @@ Report = Callable[[Tracker, object], int]
 
 
 def _reporter(step: Step) -> Report:
-    """How a step of this kind is counted: what it takes from the stack, and what it cost."""
+    """The function that removes the step's operands from the stack and returns the cost of the step."""
     if isinstance(step, CallStep):
         return partial(_call, step)
     if isinstance(step, AttributeStep):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking into values: `device.attributes["d"].model`, `a.?b[c]`, `has(a.b)`, `(c ? a : b).x`.
+"""What is the value of an attribute such as `device.attributes["d"].model`, `a.?b[c]`, `has(a.b)` or `(c ? a : b).x`?
 
-A path is where it starts and the qualifiers that follow; the whole path is resolved at once, because one optional step
-(`.?b`, `[?k]`) makes all that follow optional: if one is missing, the path is optional.none(). A condition hands its
-qualifiers on to both of its sides, and only one of them is resolved.
-Errors are values here, as everywhere in the evaluator.
+In cel-go's words, an attribute is a root value and a list of qualifiers (fields and indices). The evaluator resolves all
+qualifiers together, because an optional one (`.?b`, `[?k]`) makes all later ones optional: if one of them is missing, the
+result is optional.none(). A condition passes its qualifiers to both branches, and resolves only one of them.
+Functions return an error as a value, as everywhere in the evaluator.
 Source: cel-go interpreter/attributes.go.
 """
 
@@ -20,7 +20,7 @@ from dra_driver.cel.values import NONE, Optional
 
 
 class Frame:
-    """One evaluation: the device, the variables of loops, and what counts the cost, if anything does."""
+    """The state of one evaluation (cel-go: Activation): the device, the variables, and the cost tracker or None."""
 
     __slots__ = ("device", "slots", "tracker")
 
@@ -43,12 +43,12 @@ _DEVICE_FIELDS = {
 
 
 def invalid_key(key: object) -> str | None:
-    """What is wrong with a value as a qualifier."""
+    """The error message if the value cannot be a qualifier, else None."""
     return None if type(key) in _KEYS else f"invalid qualifier type: {values.go_type(key)}"
 
 
 def look(target: object, key: object, *, presence: bool) -> object:
-    """What is in `target` at `key`; if it is missing ABSENT with `presence`, else an error."""
+    """The value of `target` at `key`. If it is missing: ABSENT with `presence`, else an error."""
     if isinstance(target, dict):
         value, found = values.find(target, key)
         if found:
@@ -82,7 +82,7 @@ def _index(key: object) -> int | EvaluationError:
 
 @dataclass(slots=True)
 class Qualifier:
-    """One step of a path; `test` is the last one of has(), which asks only whether it is there."""
+    """A field or an index. `test` marks the last qualifier of has(): it only tests whether the field exists."""
 
     id: int
     key: Run
@@ -90,7 +90,7 @@ class Qualifier:
     test: bool = False
 
     def apply(self, frame: Frame, target: object, *, optional: bool) -> object:
-        """The value behind this step, ABSENT if it may be missing and is, or an error."""
+        """The value at this qualifier, ABSENT if an optional one is missing, or an error."""
         key = self.key(frame)
         if type(key) is EvaluationError:
             return key
@@ -102,7 +102,7 @@ class Qualifier:
 
 @dataclass(slots=True)
 class Path:
-    """A value and the steps into it."""
+    """A root value and its qualifiers (cel-go: absoluteAttribute, relativeAttribute)."""
 
     own_id: int
     root: Run
@@ -110,15 +110,15 @@ class Path:
 
     @property
     def id(self) -> int:
-        """That of the last step."""
+        """The ID of the last qualifier, or of the root if there is none."""
         return self.qualifiers[-1].id if self.qualifiers else self.own_id
 
     def add(self, qualifier: Qualifier) -> None:
-        """One step more."""
+        """Append a qualifier."""
         self.qualifiers.append(qualifier)
 
     def resolve(self, frame: Frame) -> object:
-        """The value at the end."""
+        """The value at the last qualifier, or an error."""
         value = self.root(frame)
         if type(value) is EvaluationError:
             return value
@@ -141,7 +141,7 @@ class Path:
 
 @dataclass(slots=True)
 class Condition:
-    """`condition ? truthy : falsy`, and the steps after it."""
+    """`condition ? truthy : falsy` and the qualifiers behind it (cel-go: conditionalAttribute)."""
 
     own_id: int
     condition_id: int
@@ -151,16 +151,16 @@ class Condition:
 
     @property
     def id(self) -> int:
-        """That of the last step; its own if there is none after it."""
+        """The ID of the last qualifier, or its own if there is none."""
         return self.truthy.id if self.truthy.id == self.falsy.id else self.own_id
 
     def add(self, qualifier: Qualifier) -> None:
-        """One step more on both sides."""
+        """Append a qualifier to both branches."""
         self.truthy.add(qualifier)
         self.falsy.add(qualifier)
 
     def resolve(self, frame: Frame) -> object:
-        """The value of the side that the condition chooses."""
+        """The value of the branch that the condition selects, or an error."""
         chosen = self.condition(frame)
         if chosen is True:
             return self.truthy.resolve(frame)

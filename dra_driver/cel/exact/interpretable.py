@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that an expression becomes before it runs.
+"""Which steps does the planner make of an expression?
 
-Each node of the tree becomes a step with a function that evaluates it. The planner looks at the kind of a step to build
-the next one (constants are folded, paths grow), and the cost counter to know what the step cost.
+Each node of the tree becomes a step, which has a function that evaluates the node (cel-go: Interpretable). The class of a
+step matters in two places. The planner folds constants and appends qualifiers to attributes. The cost tracker charges
+each class in its own way.
 Source: cel-go interpreter/interpretable.go.
 """
 
@@ -15,7 +16,7 @@ from dra_driver.cel.values import Optional
 
 @dataclass(slots=True)
 class Step:
-    """Any step; what it costs is nothing unless it is one of the kinds below."""
+    """A step. A step that is none of the subclasses below costs nothing."""
 
     id: int
     run: Run
@@ -23,7 +24,7 @@ class Step:
 
 @dataclass(slots=True)
 class ConstantStep(Step):
-    """A value that is known before anything runs."""
+    """A constant: a literal, or the result of constant folding."""
 
     value: object
 
@@ -39,21 +40,21 @@ class CallStep(Step):
 
 @dataclass(slots=True)
 class LogicStep(Step):
-    """`&&` or `||`."""
+    """A chain of `&&` or of `||`."""
 
     terms: tuple[Step, ...]
 
 
 @dataclass(slots=True)
 class FoldStep(Step):
-    """A loop."""
+    """A comprehension (cel-go: evalFold)."""
 
     range: Step
 
 
 @dataclass(slots=True)
 class MakeStep(Step):
-    """A list, map or message that is put together."""
+    """A list, map or message literal with computed parts."""
 
     parts: tuple[Step, ...]
     cost: int
@@ -61,29 +62,29 @@ class MakeStep(Step):
 
 @dataclass(slots=True)
 class AttributeStep(Step):
-    """A variable or a path; `test` is has()."""
+    """A variable with its qualifiers. `test` marks has()."""
 
     attribute: Attribute
     test: bool = False
 
 
 def step_id(step: Step) -> int:
-    """A path is known by its last step, and may grow after the step is made."""
+    """The ID under which the tracker knows the step. For an attribute it changes while qualifiers are appended."""
     return step.id if type(step) is not AttributeStep or step.test else step.attribute.id
 
 
 def constant(node: int, value: object) -> ConstantStep:
-    """A step that is always the same value."""
+    """The step for a constant value."""
     return ConstantStep(node, lambda _frame: value, value)
 
 
 def attribute(found: Attribute) -> AttributeStep:
-    """A step that resolves a path."""
+    """The step that resolves an attribute."""
     return AttributeStep(found.id, found.resolve, found)
 
 
 def presence(node: int, found: Attribute) -> AttributeStep:
-    """has(): whether the path leads somewhere."""
+    """The step for has(). `found` ends with a qualifier that has `test` set."""
 
     def run(frame: Frame) -> object:
         value = found.resolve(frame)
@@ -93,7 +94,7 @@ def presence(node: int, found: Attribute) -> AttributeStep:
 
 
 def logic(node: int, terms: tuple[Step, ...], *, decisive: bool) -> LogicStep:
-    """`&&` (False decides) or `||` (True decides): errors are forgotten if any term decides, else the first counts."""
+    """The step for `&&` (`decisive` is False) or `||` (True). If a term is decisive, errors of other terms do not count."""
 
     def run(frame: Frame) -> object:
         error: EvaluationError | None = None

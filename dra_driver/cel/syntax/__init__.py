@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the text of an expression to its tree, and back."""
+"""Parses the text of an expression into a tree, and writes a tree as text."""

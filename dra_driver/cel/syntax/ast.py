@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an expression is after parsing: the tree that checker, cost and evaluation walk.
+"""Which nodes can the tree of a parsed expression have?
 
-Operators are calls of functions with the names that cel-go gives them (`_&&_`, `_[_]`, `@in`, `_?._`, …), macros are
-already expanded to comprehensions, and every node has an `id`, unique in its expression. What is known of a node
-(where it stands, its type, its overloads) is kept beside the tree, by that id.
+An operator is a call of a function with cel-go's name for it (`_&&_`, `_[_]`, `@in`, `_?._`, …). The parser has already
+expanded macros to comprehensions. Each node has an `id`, unique in its expression. The tree itself has no positions, types
+or overloads: other objects map the IDs to them.
 Source: cel-go common/ast/expr.go.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 class Uint(int):
-    """A CEL uint, 0 to 2^64-1; never mixed up with an int of the same value by type."""
+    """A CEL uint, 0 to 2^64-1. A class of its own, so that code can tell it from an int."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A name; a leading dot stays part of it."""
+    """A name. A leading dot is part of it."""
 
     id: int
     name: str
@@ -38,7 +38,7 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """`operand.field`; with `test_only` it is has(operand.field)."""
+    """`operand.field`, or has(operand.field) if `test_only`."""
 
     id: int
     operand: "Expr"
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ListLiteral:
-    """`[a, ?b]`; `optional_indices` are the places marked with a question mark."""
+    """`[a, ?b]`. `optional_indices` are the indices of the elements with a question mark."""
 
     id: int
     elements: tuple["Expr", ...]
@@ -104,9 +104,11 @@ class StructLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Comprehension:
-    """A loop over `iter_range` that folds `loop_step` into `accu_var` while `loop_condition` holds; then `result`.
+    """A loop over `iter_range`, to which the parser expands macros.
 
-    `iter_var2` is "" except in two-variable comprehensions. The accumulator is named "@result" in macros' expansions.
+    `accu_var` starts as `accu_init`. Each iteration sets it to `loop_step`, as long as `loop_condition` is true. The value
+    of the comprehension is `result`. `iter_var2` is "" unless the macro has two variables. Macros name the accumulator
+    "@result".
     """
 
     id: int
@@ -127,10 +129,10 @@ Expr = (
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A whole expression.
+    """A parsed expression.
 
-    `offsets` says at which character (code point, from 0) a node stands. `macros` keeps, by the id of what a macro
-    was expanded to, the call as it was written; its arguments are nodes of the tree where they appear there.
+    `offsets` has the position of each node, as an index of code points. `macros` has the original call of each expanded
+    macro, by the ID of the expansion. An argument of such a call is a node of the tree if the expansion contains it.
     """
 
     expression: str
@@ -140,7 +142,7 @@ class Parsed:
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
-    """The nodes directly under a node, in the order in which they are written."""
+    """The direct children of a node, in the order of the text."""
     match node:
         case Select():
             under: tuple[Expr, ...] = (node.operand,)
@@ -161,7 +163,7 @@ def children(node: Expr) -> tuple[Expr, ...]:
 
 
 def walk(root: Expr) -> Iterator[Expr]:
-    """All nodes, each before those under it."""
+    """All nodes, parents before children."""
     todo = [root]
     while todo:
         node = todo.pop()

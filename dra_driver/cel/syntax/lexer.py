@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which words is an expression made of?
+"""Which tokens does the text of an expression have?
 
-One regular expression knows all tokens. Where two of them match, the longer one counts, as in the grammar: its
-alternatives are in that order. Literals stay text here; `literals` says what they mean.
+One regular expression matches all kinds of tokens. The grammar takes the longest match, so the alternatives are ordered
+from long to short. A literal stays text here; `literals` calculates its value.
 Source: cel-go parser/gen/CEL.g4.
 """
 
@@ -13,7 +13,7 @@ from dra_driver.cel.errors import Issue
 
 
 class Token(NamedTuple):
-    """A word: its kind (the text itself for operators and keywords), its text, and at which character it begins."""
+    """A token. The kind of an operator or keyword is its text. `offset` is the index of its first character."""
 
     kind: str
     text: str
@@ -56,7 +56,7 @@ _SHOWN = 10
 
 
 def tokens(expression: str) -> list[Token]:
-    """The words of an expression; the last one is of kind END, or NONE where no word begins."""
+    """The tokens of an expression. The last one has the kind END, or NONE if the rest of the text is no token."""
     found: list[Token] = []
     offset = 0
     while match := _TOKEN.match(expression, offset):
@@ -78,7 +78,7 @@ def _kind(match: re.Match[str]) -> str:
 
 
 def no_word(token: Token) -> Issue:
-    """What is wrong with a token of kind NONE."""
+    """The issue for a token of kind NONE."""
     message = f"Syntax error: token recognition error at: '{token.text}'"
     return Issue(message, token.offset, _ADVICE.get(token.text[0], ""))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a literal mean?
+"""What is the value of a literal?
 
-Numbers have 64 bits, and what does not fit is refused. Quoted literals have escapes, unless an r stands in front; a line
-break in them is \\n however it was written.
+Numbers must fit into 64 bits. A string or bytes literal can have escapes, unless it starts with r. In a literal, \\r\\n and
+\\r become \\n.
 Source: cel-go parser/parser.go, parser/unescape.go.
 """
 
@@ -15,7 +15,7 @@ from dra_driver.cel.syntax.ast import Uint
 
 _INT_RANGE = range(-(2**63), 2**63)
 _UINT_RANGE = range(2**64)
-_MOST_DIGITS = 20  # of a number that may fit; int() refuses to read thousands of them
+_MOST_DIGITS = 20  # No 64-bit number has more, and int() raises ValueError for thousands of digits.
 
 
 def _digits(text: str, sign: int, allowed: range) -> int | None:
@@ -46,7 +46,7 @@ NUMBERS: dict[str, Callable[[str, int], int | Uint | float | None]] = {
     "uint": _uint,
     "double": _double,
 }
-"""By kind of token: its text and 1 or -1 to the value, or None if it does not fit."""
+"""By kind of token: a function from the text and the sign (1 or -1) to the value. None if it does not fit."""
 TOO_LARGE = {
     "int": "An int has 64 bits: -9223372036854775808 to 9223372036854775807.",
     "uint": "A uint has 64 bits: 0u to 18446744073709551615u.",
@@ -55,15 +55,17 @@ TOO_LARGE = {
 
 _SURROGATES = range(0xD800, 0xE000)
 _ASCII = range(0x80)
-_BYTES = 0xDC00  # plus a byte: what "surrogateescape" writes as that byte
+_BYTES = (
+    0xDC00  # The error handler "surrogateescape" encodes the code point 0xDC00 + b as the byte b.
+)
 
 
 class LiteralError(ValueError):
-    """A quoted literal that means nothing; its text is the API server's."""
+    """An invalid string or bytes literal. The message is the API server's."""
 
 
 def string_value(text: str, *, surrogates: bool = False) -> str:
-    """What a string literal means. With `surrogates`, half a surrogate pair stands for U+FFFD, as it did until 1.32."""
+    """The value of a string literal. With `surrogates`, the escape of a surrogate gives U+FFFD, as in 1.32."""
 
     def code_point(code: int) -> str:
         if code in _SURROGATES and surrogates:
@@ -78,13 +80,13 @@ def string_value(text: str, *, surrogates: bool = False) -> str:
 
 
 def bytes_value(text: str) -> bytes:
-    """What a bytes literal means: hexadecimal and octal escapes are bytes, characters their UTF-8."""
+    """The value of a bytes literal. A hexadecimal or octal escape is one byte; a character is its UTF-8 bytes."""
 
     def character(match: re.Match[str]) -> str:
         if match.group(1)[0] in "uU":
             message = "unable to unescape string"
             raise LiteralError(message)
-        # A byte of an escape travels through the text as a lone surrogate, which no character of a literal is.
+        # A byte becomes a surrogate until the text is encoded. A literal cannot contain surrogates, so this is unique.
         return _unescape(match, lambda code: chr(code) if code in _ASCII else chr(_BYTES + code))
 
     raw, body = _body(text[1:])
@@ -94,7 +96,7 @@ def bytes_value(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[bool, str]:
-    """Whether escapes count for nothing in the literal, and what stands between its quotes."""
+    """Whether the literal is raw, and the text between its quotes."""
     raw = text[0] in "rR"
     quoted = text[1:] if raw else text
     marks = 3 if quoted[:3] in ('""' + '"', "'''") and len(quoted) >= 6 else 1  # noqa: PLR2004 - two times three quotes

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a macro call stand for?
+"""What does the parser replace a macro call with?
 
-A macro looks like a call and is written out while parsing: has(a.b) is a test for a field, the rest are loops. A
-loop (`Comprehension`) folds an accumulator over a range, and the loop over an empty list is how cel.bind and optMap give
-a value a name: it is the accumulator. Each expander below writes one macro out.
+A macro looks like a function call. The parser expands it: has(a.b) becomes a field test, the others become comprehensions.
+A comprehension with an empty range only gives a name to a value: the accumulator has the name, and the loop never runs.
+cel.bind and optMap use this. Each expander below expands one macro.
 
-optMap writes its target twice, so a chain of it doubles with each link; the API server has no bound there, and
-`MAX_NODES` is ours.
+The expansion of optMap contains its target twice, so a chain of optMap grows exponentially. The API server has no limit for
+that. `MAX_NODES` is the limit of this project.
 Source: cel-go parser/macro.go, cel/library.go, ext/bindings.go, ext/comprehensions.go, ext/lists.go.
 """
 
@@ -33,12 +33,12 @@ from dra_driver.cel.versions import Environment
 MAX_NODES = 100_000
 UNUSED = "#unused"
 _SORT_INPUT = "@__sortBy_input__"
-_HIDDEN_ACCUMULATOR = 33  # the minor version since which no expression can name the accumulator
+_HIDDEN_ACCUMULATOR = 33  # From 1.33 on, an expression cannot use the name of the accumulator.
 _VISIBLE_NAME = "__result__"
 
 
 class MacroError(Exception):
-    """A macro whose arguments it cannot be: the API server's text, the node that is wrong, our hint."""
+    """A macro with a wrong argument: the node, the API server's message, and the hint of this project."""
 
     def __init__(self, node: Expr, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -48,12 +48,12 @@ class MacroError(Exception):
 
 
 class TooManyNodesError(Exception):
-    """Macros were written out to more nodes than anybody evaluates."""
+    """The expansion of the macros exceeds MAX_NODES."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a loop does: where the accumulator starts, while what it goes on, a step, and what comes out."""
+    """The four parts of a comprehension: accu_init, loop_condition, loop_step and result."""
 
     start: Expr
     goes_on: Expr
@@ -62,7 +62,7 @@ class Fold:
 
 
 class Nodes:
-    """Makes nodes; those of a macro all stand where its call does (`place`)."""
+    """Makes nodes with new IDs. All nodes of an expansion have the position of the macro call, `place`."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -72,7 +72,7 @@ class Nodes:
         self.accumulator = "@result" if hidden else _VISIBLE_NAME
 
     def new_id(self, offset: int) -> int:
-        """An id for a node at this character."""
+        """A new ID for a node at this index of the text."""
         number = len(self.offsets) + 1
         self.offsets[number] = offset
         return number
@@ -83,35 +83,35 @@ class Nodes:
         return self.new_id(self.place)
 
     def literal(self, value: ConstantValue) -> Expr:
-        """A constant."""
+        """A constant node."""
         return Constant(self._here(), value)
 
     def name(self, name: str) -> Expr:
-        """A variable."""
+        """An identifier node."""
         return Identifier(self._here(), name)
 
     def result(self) -> Expr:
-        """The accumulator of a loop."""
+        """An identifier node for the accumulator."""
         return self.name(self.accumulator)
 
     def sequence(self, *elements: Expr) -> Expr:
-        """A list."""
+        """A list literal of these elements."""
         return ListLiteral(self._here(), elements)
 
     def empty_map(self) -> Expr:
-        """A map without entries."""
+        """An empty map literal."""
         return MapLiteral(self._here(), ())
 
     def call(self, function: str, *args: Expr, target: Expr | None = None) -> Expr:
-        """A call of a function or, with a target, of a member function."""
+        """A call node; a member call if there is a target."""
         return Call(self._here(), function, args, target)
 
     def presence(self, selected: Select) -> Expr:
-        """has()."""
+        """The field test for a selection: has(a.b)."""
         return Select(self._here(), selected.operand, selected.field, test_only=True)
 
     def loop(self, over: Expr, names: Sequence[str], fold: Fold) -> Expr:
-        """A fold into the accumulator."""
+        """A comprehension over `over` with one or two variables."""
         first, second = (*names, "")[:2]
         return Comprehension(
             id=self._here(),
@@ -126,7 +126,7 @@ class Nodes:
         )
 
     def bind(self, name: str, value: Expr, expression: Expr) -> Expr:
-        """The expression, in which the name stands for the value."""
+        """The expansion of cel.bind: `expression`, in which `name` is `value`."""
         return Comprehension(
             id=self._here(),
             iter_range=self.sequence(),
@@ -140,7 +140,7 @@ class Nodes:
         )
 
     def copy(self, node: Expr) -> Expr:
-        """The same tree once more, each node at its place but with an id of its own."""
+        """A copy of the tree with new IDs and the same positions."""
         place, self.place = self.place, self.offsets[node.id]
         number = self._here()
         self.place = place
@@ -194,12 +194,12 @@ class Nodes:
         )
 
 
-# The target of a global macro, which has none, is its call.
+# An expander gets the target of the macro. A global macro has no target; its expander gets the call itself.
 Expander = Callable[[Nodes, Expr, tuple[Expr, ...]], Expr]
 
 
 def expander(call: Call, environment: Environment) -> Expander | None:
-    """What writes this call out, if it is a macro where it is used."""
+    """The expander if the call is a macro in this environment, else None."""
     member = call.target is not None
     if (call.function, len(call.args), member) not in declarations(environment).macros:
         return None
@@ -220,7 +220,7 @@ def _has(nodes: Nodes, _: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def _variable(nodes: Nodes, node: Expr, otherwise: str) -> str:
-    """The name that a loop gives to the elements."""
+    """The name of an iteration variable. MacroError with the message `otherwise` if the argument is no name."""
     if not isinstance(node, Identifier):
         raise MacroError(node, otherwise, _VARIABLE_ADVICE)
     if node.name in (nodes.accumulator, _VISIBLE_NAME) and nodes.accumulator != _VISIBLE_NAME:
@@ -233,7 +233,7 @@ def _simple(nodes: Nodes, args: Sequence[Expr]) -> list[str]:
 
 
 def _pair(nodes: Nodes, args: Sequence[Expr]) -> list[str]:
-    """The two names of a loop that gives index and element, or key and value."""
+    """The names of the two iteration variables: index and element, or key and value."""
     names: list[str] = []
     for node in args[:2]:
         if not isinstance(node, Identifier):
@@ -276,7 +276,7 @@ def _exists_one(nodes: Nodes, predicate: Expr) -> Fold:
 
 
 def _collect(nodes: Nodes, start: Expr, step: Expr, predicate: Expr | None) -> Fold:
-    """Take one step for each element, or only for those that the predicate holds for."""
+    """A comprehension that takes `step` for each element, or only for those with a true `predicate`."""
     if predicate is not None:
         step = nodes.call("_?_:_", predicate, step, nodes.result())
     return Fold(start=start, goes_on=nodes.literal(value=True), step=step, result=nodes.result())
@@ -339,7 +339,7 @@ def _bind(nodes: Nodes, _: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def _if_present(nodes: Nodes, function: str, target: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The expression with a name for the optional's value."""
+    """The expression, in which the name is the value of the optional `target`."""
     if not isinstance(args[0], Identifier):
         message = f"{function}() variable name must be a simple identifier"
         raise MacroError(args[0], message, _VARIABLE_ADVICE)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tree is an expression?
+"""What is the tree of an expression?
 
-A recursive descent along the grammar: expression → || → && → relation → sum → unary → member → primary. Macros are
-expanded where their call ends. What is wrong but can be read (a reserved word, a number too large) is noted and parsing
-goes on, so that all such errors are shown; what cannot be read ends it.
+A recursive descent parser: expression → || → && → relation → sum → product → unary → member → primary. It expands a macro
+at the end of its call. Some errors do not stop the parser (a reserved word, a number that is too large). It reports all of
+them together. A syntax error stops the parser.
 
-Two limits of the API server keep every walk over the tree short: no rule of the grammar may be inside itself more than 250
-times, and no operand may lie under more than 250 operators, selections, indices and member calls.
+cel-go has two limits, and other modules rely on them because they walk over the tree with recursive functions. A rule of
+the grammar can be nested in itself at most 250 times. An operand can be under at most 250 operators, selections, indices
+and member calls.
 Source: cel-go parser/parser.go, parser/helper.go, parser/gen/CEL.g4.
 """
 
@@ -35,10 +36,10 @@ from dra_driver.cel.versions import Environment
 
 MAX_DEPTH = 250
 MAX_CODE_POINTS = 100_000
-# Walks over a tree as deep as the limits allow need this many calls inside each other; Python's own limit is 1,000.
+# Functions that walk over the deepest allowed tree need this many nested calls. Python's default limit is 1,000.
 _STACK = 20_000
-_BACKQUOTES = 37  # the minor version that lets fields be written in backquotes
-_STRICT_CODE_POINTS = 33  # the one that refuses escapes of surrogates
+_BACKQUOTES = 37  # From 1.37 on, a field name can be written in backquotes.
+_STRICT_CODE_POINTS = 33  # From 1.33 on, escapes of surrogates are errors.
 
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", "!=": "_!=_", "in": "@in"}  # fmt: skip
 _SUMS = {"+": "_+_", "-": "_-_"}
@@ -49,7 +50,7 @@ _RESERVED = frozenset(
 
 
 def parse(expression: str, environment: Environment) -> Parsed:
-    """The tree of an expression. Raises CompileError."""
+    """Parse an expression. CompileError lists all issues."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _STACK))
     _refuse_what_is_no_text(expression)
     return _Parser(expression, environment).parsed()
@@ -73,7 +74,7 @@ def _too_long(expression: str) -> CompileError:
 
 
 class _Parser(Nodes):
-    """One parse: a cursor over the tokens, and what is known of the nodes made so far."""
+    """Parses one expression. An object can run only once."""
 
     def __init__(self, expression: str, environment: Environment) -> None:
         super().__init__(environment)
@@ -81,12 +82,14 @@ class _Parser(Nodes):
         self._tokens = lexer.tokens(expression)
         self._at = 0
         self._issues: list[Issue] = []
+        # The nesting of each grammar rule that can contain itself, as recursionListener in parser.go counts it.
         self._inside: dict[str, int] = {"expression": 0, "relation": 0, "sum": 0}
+        # The height of the tree under each node, 0 if missing. The second limit is about this height.
         self._heights: dict[int, int] = {}
         self._macros: dict[int, Call] = {}
 
     def parsed(self) -> Parsed:
-        """The whole expression."""
+        """Parse the whole expression. CompileError if there are issues."""
         root = self._parse_expression()
         if self._token.kind != lexer.END:
             raise self._unexpected("the end of the expression")
@@ -135,7 +138,7 @@ class _Parser(Nodes):
     # --- errors after which parsing goes on, and limits
 
     def _issue(self, message: str, offset: int, hint: str = "") -> Expr:
-        """Note what is wrong; the node that stands where the wrong one would."""
+        """Report an error that does not stop the parser. Returns a node to use in place of the wrong one."""
         self._issues.append(Issue(message, offset, hint))
         return Constant(self.new_id(offset), None)
 
@@ -153,7 +156,11 @@ class _Parser(Nodes):
         return error_of(self._expression, [*self._issues, issue])
 
     def _measured(self, node: Expr, operands: Sequence[Expr], *, counts: bool = True) -> Expr:
-        """Note how high the tree under `node` is, in nodes that count."""
+        """Store the height of the tree under `node` and check it. Returns `node`.
+
+        Only operators, selections, indices and member calls count (`counts`). cel-go does the same: a list in a list does
+        not make the tree higher.
+        """
         height = counts + max([self._heights.get(operand.id, 0) for operand in operands], default=0)
         if height > MAX_DEPTH:
             raise self._too_deep("max recursion depth exceeded")
@@ -176,7 +183,9 @@ class _Parser(Nodes):
         return node
 
     def _parse_logic(self, operator: str, function: str) -> Expr:
-        """A chain of && or ||, which becomes a balanced tree."""
+        """Parse a chain of && or ||."""
+        # The tree of a chain is balanced (balancer in helper.go). So a selector with hundreds of terms does not reach the
+        # limit of the height.
         terms = [self._parse_term(operator)]
         places: list[int] = []
         while mark := self._accept(operator):
@@ -193,6 +202,7 @@ class _Parser(Nodes):
     def _parse_relation(self) -> Expr:
         self._enter("relation")
         left = self._parse_sum()
+        # ANTLR handles left recursion with a loop, but counts each iteration as one more level of the rule.
         while mark := self._accept_any(_RELATIONS):
             self._enter("relation")
             left = self._operation(_RELATIONS, mark, left, self._parse_sum())
@@ -233,6 +243,7 @@ class _Parser(Nodes):
         while self._token.kind == mark.kind and not self._at_negative_number(count):
             self._next()
             count += 1
+        # cel-go drops pairs of ! or -, so `!!x` has the same tree as `x`.
         if count % 2 == 0:
             return self._parse_member()
         node = self.new_id(mark.offset)
@@ -241,7 +252,7 @@ class _Parser(Nodes):
         return self._measured(call, call.args, counts=False)
 
     def _at_negative_number(self, marks_before: int) -> bool:
-        """Whether the minus here is the sign of a literal: only the first of a row of them is."""
+        """Whether the minus here is the sign of a number. In `--1` the first minus is an operator, so no sign follows it."""
         if marks_before or self._token.kind != "-":
             return False
         return self._tokens[self._at + 1].kind in ("int", "double")
@@ -262,6 +273,7 @@ class _Parser(Nodes):
         optional = self._accept("?") is not None
         name = self._token
         field = self._parse_field_name()
+        # A name in backquotes is always a field, never a function.
         if not optional and name.kind == "identifier" and (bracket := self._accept("(")):
             return self._parse_call(bracket, name.text, operand)
         node: Expr
@@ -310,6 +322,7 @@ class _Parser(Nodes):
         if expand is None:
             return call
         self.place = self.offsets[call.id]
+        # The call itself stays in `_macros`, so that messages show what the author wrote.
         try:
             node = expand(self, call.target or call, call.args)
         except MacroError as error:
@@ -351,13 +364,14 @@ class _Parser(Nodes):
             node = self._parse_call(bracket, dot + name.text, None)
         else:
             node = Identifier(self.new_id(name.offset), dot + name.text)
+        # cel-go reports only the reserved word, not the errors in the arguments behind it.
         if name.text in _RESERVED:
             del self._issues[before:]
             return self._issue(f"reserved identifier: {name.text}", start.offset, _RESERVED_ADVICE)
         return node
 
     def _begins_message(self) -> bool:
-        """Whether a.b.c{ comes next."""
+        """Whether a message literal a.b.c{ comes next. This needs more than one token of lookahead."""
         at = self._at
         while self._tokens[at].kind == "identifier" and self._tokens[at + 1].kind == ".":
             at += 2
@@ -405,7 +419,7 @@ class _Parser(Nodes):
         return self._measured(MapLiteral(node, tuple(entries)), parts, counts=False)
 
     def _goes_on(self, closing: str, count: int) -> bool:
-        """Whether another element follows; a comma may stand before the closing bracket, even alone."""
+        """Whether another element follows. The grammar allows one comma before the closing bracket, even in `[,]`."""
         if self._accept(closing):
             return False
         if count:
@@ -449,7 +463,7 @@ class _Parser(Nodes):
 
 
 def _balanced(function: str, terms: Sequence[Expr], places: Sequence[int], part: range) -> Expr:
-    """The tree over the operators in `part`; the one in the middle is its root."""
+    """The tree of the operators in `part`. Its root is the operator in the middle."""
     middle = (part.start + part.stop) // 2
     left, right = range(part.start, middle), range(middle + 1, part.stop)
     return Call(

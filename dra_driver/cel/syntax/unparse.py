@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a tree back to text: one part of an expression as a person would write it.
+"""How is a tree, or a part of it, written as CEL text?
 
-The text is not the original one (spaces and needless parentheses are gone), but it parses to the same tree. Macros are
-written as they were, not as what they were expanded to.
+The text parses to the same tree. It can differ from the original text in spaces and parentheses. A macro is written as the
+original call, not as its expansion.
 Source: cel-go parser/unparser.go for the operators' precedences.
 """
 
@@ -47,12 +47,12 @@ _PREFIX = {"!_": "!", "-_": "-"}
 
 
 def unparse(parsed: Parsed, part: Expr | None = None) -> str:
-    """The whole expression, or `part` of it."""
+    """The text of the whole expression, or of `part`."""
     return _Writer(parsed.macros).write(parsed.root if part is None else part)
 
 
 def literal(value: ConstantValue) -> str:
-    """A constant as CEL writes it."""
+    """The CEL literal for a constant."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -67,7 +67,7 @@ def literal(value: ConstantValue) -> str:
 
 
 class _Writer:
-    """Writes trees; `macros` says which comprehension was written as which macro."""
+    """Writes trees. `macros` has the original call of each expanded macro."""
 
     def __init__(self, macros: Mapping[int, Call]) -> None:
         self._macros = macros
@@ -86,7 +86,7 @@ class _Writer:
                 text = f"has({access})" if part.test_only else access
             case Call():
                 text = self._call(part)
-            case Comprehension():  # of no macro: nobody can write such a thing
+            case Comprehension():  # A comprehension without a macro call. The parser makes none.
                 text = f"{self.write(part.iter_range)}.fold(…)"
             case _:
                 text = self._aggregate(part)
@@ -140,12 +140,12 @@ class _Writer:
         return None
 
     def _operand(self, part: Expr, loosest: int) -> str:
-        """`part`, in parentheses if it binds more loosely than its place allows."""
+        """The text of `part`, in parentheses if its precedence value exceeds `loosest`."""
         text = self.write(part)
         return f"({text})" if self._precedence(part) > loosest else text
 
     def _precedence(self, part: Expr) -> int:
-        if isinstance(part, Constant):  # a negative number is no operand of its own
+        if isinstance(part, Constant):  # (-1).f() needs its parentheses.
             negative = isinstance(part.value, int | float) and part.value < 0
             return _UNARY if negative else _PRIMARY
         if part.id in self._macros or not isinstance(part, Call) or part.target is not None:

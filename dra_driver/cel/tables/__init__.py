@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does an expression see, on which Kubernetes release?
+"""Which declarations does each Kubernetes release have?
 
-declarations.py beside this file is generated from the releases themselves. A line there says what
-something is and since when: the first minor release where a *new* expression (one that somebody
-writes now) may use it, and the first where a *stored* one (read back from the API server) may, which
-is often one earlier, so that a cluster can be rolled back. A gate that is named must be on.
+`hack/generate-cel-tables` generates declarations.py from the Go modules of the releases. Each entry
+has a `since`: the first minor release in which a *new* expression can use it, and the first in which
+a *stored* expression can. The second is often one release earlier, so that a cluster can be rolled
+back. An entry with a gate also needs this feature gate.
 """
 
 from collections.abc import Set as AbstractSet
@@ -16,7 +16,7 @@ FOREVER = 99
 
 
 class Since(NamedTuple):
-    """Minor releases and gates that something depends on; `until` is the last with it."""
+    """The minor releases and feature gates with a declaration. `until` is the last such release."""
 
     new: int = OLDEST
     stored: int = OLDEST
@@ -25,16 +25,16 @@ class Since(NamedTuple):
     stored_gate: str = ""
 
     def holds(self, *, minor: int, stored: bool, gates: AbstractSet[str]) -> bool:
-        """Is it there, on a release with these gates on?"""
+        """Whether release 1.`minor` with these enabled gates has the declaration."""
         first, gate = (self.stored, self.stored_gate) if stored else (self.new, self.gate)
         return first <= minor <= self.until and (not gate or gate in gates)
 
 
 class Overload(NamedTuple):
-    """One of the signatures of a function; a member's target is its first argument.
+    """One signature of a function. The target of a member function is its first argument.
 
-    Types are in CEL's own notation. One capital letter stands for any type, the same everywhere in
-    the signature. A function that is not strict is called with errors as arguments, too.
+    Types are in CEL's notation. One capital letter is a type parameter. A function that is not
+    strict is also called if an argument is an error.
     """
 
     function: str
@@ -47,7 +47,7 @@ class Overload(NamedTuple):
 
 
 class Macro(NamedTuple):
-    """A call that the parser replaces: `has(x.y)`, or as a member `list.all(x, ...)`."""
+    """A call that the parser expands: `has(x.y)`, or with a target `list.all(x, ...)`."""
 
     function: str
     arguments: int
@@ -56,7 +56,7 @@ class Macro(NamedTuple):
 
 
 class Identifier(NamedTuple):
-    """A name that stands for a value or for a type, with the type of what it stands for."""
+    """A variable, a constant or a type name. `type` is the type of its value."""
 
     name: str
     type: str
@@ -64,7 +64,7 @@ class Identifier(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A type with fields; `made` is the type of `name{...}`."""
+    """A message type. `made` is the type of the literal `name{...}`."""
 
     name: str
     made: str
@@ -72,7 +72,7 @@ class Message(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field of a message. Of several of one name that hold the last one counts."""
+    """A field of a message type. If several entries for one name apply, the last one counts."""
 
     message: str
     name: str
