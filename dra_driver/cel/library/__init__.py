@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the functions of the environment do, one file for each library."""
+"""The implementations of CEL functions, one file for each library."""

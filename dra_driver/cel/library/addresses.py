@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ip("10.0.0.1").family(), cidr("10.0.0.0/8").containsIP(…): addresses and networks.
+"""IP addresses and networks: ip("10.0.0.1").family(), cidr("10.0.0.0/8").containsIP(…).
 
-Zones are refused, and IPv4 addresses that are written as IPv6 ones.
+An address with a zone is an error, and so is an IPv4-mapped IPv6 address (::ffff:10.0.0.1).
 Source: k8s.io/apiserver pkg/cel/library/{ip,cidr}.go, pkg/cel/{ip,cidr}.go.
 """
 
@@ -22,7 +22,7 @@ _BROADCAST = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IP(Opaque):
-    """An address."""
+    """An IP address: the CEL type net.IP."""
 
     address: Address
 
@@ -30,13 +30,13 @@ class IP(Opaque):
     go_name = "cel.IP"
 
     def equals(self, other: object) -> bool:
-        """The same address."""
+        """Whether the addresses are equal. EvaluationError for another type."""
         if not isinstance(other, IP):
             raise no_such_overload()
         return self.address == other.address
 
     def size(self) -> int:
-        """Bytes, for costs."""
+        """The length in bytes: 4 or 16."""
         return self.address.bits // 8
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class IP(Opaque):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CIDR(Opaque):
-    """A network; the address may have bits beyond the prefix."""
+    """A network: the CEL type net.CIDR. The address can have bits behind the prefix."""
 
     address: Address
     length: int
@@ -54,21 +54,21 @@ class CIDR(Opaque):
     go_name = "cel.CIDR"
 
     def equals(self, other: object) -> bool:
-        """The same address and length."""
+        """Whether address and prefix length are equal. EvaluationError for another type."""
         if not isinstance(other, CIDR):
             raise no_such_overload()
         return (self.address, self.length) == (other.address, other.length)
 
     def size(self) -> int:
-        """Bytes of the prefix, for costs."""
+        """The length of the prefix in bytes."""
         return -(-self.length // 8)
 
     def masked(self) -> "CIDR":
-        """The network without bits beyond the prefix."""
+        """The network with the bits behind the prefix set to 0."""
         return CIDR(Address(_prefix(self.address, self.length), self.address.bits), self.length)
 
     def contains(self, address: Address, length: int) -> bool:
-        """Whether addresses that share `length` bits with this one are all in the network."""
+        """Whether the network contains all addresses that have the first `length` bits of `address`."""
         if address.bits != self.address.bits or length < self.length:
             return False
         return _prefix(address, self.length) == _prefix(self.address, self.length)
@@ -82,7 +82,7 @@ def _prefix(address: Address, length: int) -> int:
     return address.number >> beyond << beyond
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 
 def _ip(text: str) -> IP:
@@ -125,7 +125,7 @@ def _can(read: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
-# --- questions --------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 
 def _is_unspecified(ip: IP) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""authorizer functions: they are declared, but selectors have no authorizer, so no value ever fits them.
+"""The functions of the authorizer. They are declared, but a selector has no authorizer, so no call can reach them.
 
 Source: k8s.io/apiserver pkg/cel/library/authz.go.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""int(x), string(x), timestamp(x), …: from one type to another.
+"""Type conversions: int(x), string(x), timestamp(x), …
 
-Texts are read as Go reads them: "0x1p-2" and "1_000" are doubles, " 1" is no int.
+Strings are parsed as in Go: "0x1p-2" and "1_000" are valid doubles, " 1" is no int.
 Source: cel-go common/types, Go's package strconv.
 """
 
@@ -139,12 +139,12 @@ def _number_to_string(value: int) -> str:
 
 
 def type_of(value: object) -> TypeValue:
-    """`type(value)`"""
+    """The function type(value)."""
     return TypeValue(values.kind(value))
 
 
 def to_string(value: object) -> str:
-    """The text of a value that has one: what format("%s") writes and string() gives."""
+    """The text of string(value), which format("%s") also writes. KeyError for a type without string()."""
     return _TO_STRING[type(value)](value)
 
 

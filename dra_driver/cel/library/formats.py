@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""format.dns1123Label().validate("x") and the others: none if the text has the format, else what is wrong with it.
+"""Named formats: format.dns1123Label().validate("x") is optional.none(), or the list of problems.
 
+The problems are those of Kubernetes' validation functions, byte for byte.
 Source: k8s.io/apiserver pkg/cel/library/format.go, k8s.io/apimachinery pkg/util/validation, pkg/api/validate/content.
 """
 
@@ -22,7 +23,7 @@ Problems = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format(Opaque):
-    """A named format; `regex_size` is what its check counts for in costs."""
+    """A named format. `regex_size` is the pattern length that counts for the cost of validate()."""
 
     name: str
     regex_size: int
@@ -33,7 +34,7 @@ class Format(Opaque):
     hashable = False
 
     def equals(self, other: object) -> bool:
-        """By name."""
+        """Whether the names are equal. EvaluationError for another type."""
         if not isinstance(other, Format):
             raise no_such_overload()
         return self.name == other.name
@@ -127,10 +128,10 @@ def _label_value(text: str) -> list[str]:
 
 
 def _as_prefix(check: Problems) -> Problems:
-    """Of a name that something will be appended to: it may end with a dash."""
+    """The check for a prefix of a name. In contrast to a name, it can end with a dash."""
 
     def problems(text: str) -> list[str]:
-        # Kubernetes puts an "a" in the place of the last two bytes.
+        # maskTrailingDash in Kubernetes replaces the last two bytes by "a", not only the dash.
         if len(golang.utf8(text)) > 1 and text.endswith("-"):
             text = golang.from_utf8(golang.utf8(text)[:-2]) + "a"
         return check(text)

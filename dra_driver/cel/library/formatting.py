@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`"%s has %d".format(["gpu-0", 8])`: the verbs s d f e b x X o, as version 2 of ext.Strings has them.
+"""The function format(): `"%s has %d".format(["gpu-0", 8])`, with the verbs s d f e b x X o of ext.Strings, version 2.
 
-%f and %e write numbers as in English: with commas between thousands, and a power of ten for an exponent.
+%f and %e write numbers for English readers: with commas between thousands, and the exponent as a power of ten (10⁶).
 Source: cel-go ext/formatting.go, golang.org/x/text/message.
 """
 
@@ -19,9 +19,9 @@ Clause = Callable[[object], str]
 
 _PRECISION = 6
 _FILLED = 255
-_SMALLEST_DIGIT = 1100  # no double has one that is further behind the point
+_SMALLEST_DIGIT = 1100  # No double has a digit further behind the decimal point.
 _LONGEST = 10**6
-_MOST_WRITTEN = 5 * 10**7  # Go goes on, until it runs out of memory
+_MOST_WRITTEN = 5 * 10**7  # Characters. Go has no limit here until it runs out of memory.
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _DIGITS = "0123456789"
@@ -31,7 +31,7 @@ _FORMAT_ERROR = "error during formatting: "
 
 
 def format_text(template: str, arguments: list[object]) -> str:
-    """The template with each clause replaced by its argument."""
+    """The template with each clause replaced by its argument. EvaluationError if they do not match."""
     written: list[str] = []
     position, used, left = 0, 0, _MOST_WRITTEN
     while position < len(template):
@@ -74,7 +74,7 @@ def _verb(rest: str) -> tuple[int, str, int]:
         if position >= len(rest):
             raise EvaluationError(_precision_error("could not find end of precision specifier"))
         precision = _precision(digits)
-    # cel-go looks at bytes, so that a letter beyond ASCII is shown by its first byte.
+    # cel-go reads bytes, so its message shows only the first byte of a letter outside ASCII.
     verb = chr(golang.utf8(rest[position])[0])
     if verb not in _VERBS:
         raise EvaluationError(f'{_CLAUSE_ERROR}unrecognized formatting clause "{verb}"')
@@ -143,7 +143,7 @@ def _key(key: object) -> str:
 
 
 def _element(value: object) -> str:
-    """A value inside a list or map, written as CEL would have it in an expression."""
+    """A value inside a list or map, written like a CEL literal."""
     if type(value) is str:
         return golang.quote(value)
     if isinstance(value, bytes):
@@ -204,11 +204,11 @@ def _double(verb: str, precision: int, argument: object) -> str:
         raise EvaluationError(
             f"{name} clause can only be used on doubles, was given {values.kind(argument)}"
         )
-    value = value or 0.0  # no sign of a negative zero
+    value = value or 0.0  # -0.0 becomes 0.0
     if precision // 10 > _LONGEST:
         return "%!(NOVERB)"
     if verb == "e":
-        # The precision of %e is taken for the width, and there are always six digits.
+        # A bug of cel-go, kept: %e takes the precision as the width and always writes six digits.
         return _scientific(value).rjust(precision)
     return _grouped(value, precision)
 
@@ -222,7 +222,7 @@ def _fixed(value: float) -> str:
 
 
 def _grouped(value: float, precision: int) -> str:
-    """With as many digits as asked; beyond 255 of them only the remainder is filled up with zeros."""
+    """The number with `precision` digits. golang.org/x/text counts modulo 256 when it adds zeros; that is kept."""
     if not math.isfinite(value):
         return _special(value)
     text = f"{Decimal(value):,.{min(precision, _SMALLEST_DIGIT)}f}"

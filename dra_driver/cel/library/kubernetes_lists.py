@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""isSorted, sum, min, max, indexOf, lastIndexOf and includes: Kubernetes' own functions of lists.
+"""Kubernetes' list functions: isSorted, sum, min, max, indexOf, lastIndexOf and includes.
 
 Source: k8s.io/apiserver pkg/cel/library/lists.go.
 """
@@ -28,7 +28,7 @@ _ZEROS: dict[str, object] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration
 
 
 def _order(left: object, right: object) -> int:
-    """What cannot be compared has no order, and nothing is said about it."""
+    """Compare two elements. Upstream ignores an error of Compare, so such elements count as equal."""
     try:
         return values.compare(left, right)
     except EvaluationError:

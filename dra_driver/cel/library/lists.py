@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slice, flatten, sort, distinct, reverse, lists.range: ext.Lists, version 3; and what two-variable macros insert with.
+"""The list functions of ext.Lists, version 3: slice, flatten, sort, … Also the map insertion of two-variable macros.
 
 Source: cel-go ext/lists.go, ext/comprehensions.go.
 """
@@ -82,7 +82,7 @@ def _sort_by(elements: list[object], sort_keys: list[object]) -> list[object]:
 def _by_key(left: tuple[object, object], right: tuple[object, object]) -> int:
     try:
         return values.compare(left[0], right[0])
-    except EvaluationError:  # NaN stays where it is
+    except EvaluationError:  # NaN has no order; as in Go's stable sort, it keeps its place.
         return 0
 
 
@@ -118,8 +118,8 @@ def _insert_all(
     return mapping
 
 
-# What counts the cost of these takes an argument for a list, or an int, and ends the evaluation if it is none: an error
-# in it, for example, which is not absorbed then.
+# The cost trackers of these overloads convert an argument to a list or an int without a check. If the argument has another
+# type, for example because it is an error, Go panics. The panic ends the evaluation; no operator ignores it.
 _COUNTED = {
     "list_distinct": (0, values.LIST),
     "list_flatten_int": (1, values.INT),
@@ -130,12 +130,12 @@ _ADDABLE = _COMPARABLE - {values.BOOL}
 
 
 def counted_argument(overload: str) -> int | None:
-    """The place of the argument that `require_countable` looks at."""
+    """The index of the argument that `require_countable` must check, or None."""
     return _COUNTED[overload][0] if overload in _COUNTED else None
 
 
 def require_countable(overload: str, value: object) -> None:
-    """End the evaluation if the cost of the call could not be counted with this argument."""
+    """Aborted if cel-go's cost tracker would panic with this argument."""
     wanted = _COUNTED[overload][1]
     failed = isinstance(value, EvaluationError)
     kind = "error" if failed else values.kind(value)

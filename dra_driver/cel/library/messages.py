@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""google.protobuf.Int64Value{value: 1} and the like: messages that stand for a plain value.
+"""Message literals: google.protobuf.Int64Value{value: 1}.
 
-The checker knows all well-known messages of protobuf. Those that wrap one value are evaluated; the others make no sense
-in a selector and are refused when the program is made. What `device` is has a name too, but nobody can make one.
+The checker accepts all well-known protobuf messages. The evaluator supports those that wrap one value; the literal is then
+this value. The planner refuses the others, because no selector needs them. `device` has a message type too; an expression
+cannot construct it.
 Source: cel-go common/types/provider.go.
 """
 
@@ -22,13 +23,13 @@ _ZEROS: dict[str, object] = {
 
 
 def require(name: str) -> None:
-    """Raise PlanError if messages of this name are not evaluated."""
+    """PlanError if the evaluator does not support messages with this name."""
     if name != _DEVICE and name not in _ZEROS:
         raise PlanError(f"messages of type {name} are not supported in selectors")
 
 
 def make(name: str, fields: dict[str, object]) -> object:
-    """The value that a message stands for."""
+    """The value of a message literal, or an error as a value."""
     if name not in _ZEROS:
         return EvaluationError(f"unknown type '{name}'")
     value = fields.get("value", _ZEROS[name])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of IPv4 and IPv6 as Go's net/netip reads and writes them, with its texts of errors.
+"""Parses and formats IPv4 and IPv6 addresses as Go's net/netip does, with the same error messages.
 
+Python's ipaddress accepts other texts and has other messages.
 Source: Go's package net/netip.
 """
 
@@ -17,12 +18,12 @@ _MAPPED = 0xFFFF
 
 
 class AddressError(ValueError):
-    """What is wrong with the text of an address."""
+    """The text is no address. The message is that of Go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of 32 or 128 bits; `zone` is the part behind a percent sign."""
+    """An address with 32 or 128 bits. `zone` is the text behind the percent sign."""
 
     number: int
     bits: int
@@ -30,7 +31,7 @@ class Address:
 
     @property
     def mapped(self) -> bool:
-        """Whether it is an IPv4 address written as an IPv6 one: ::ffff:1.2.3.4."""
+        """Whether this is an IPv4-mapped IPv6 address: ::ffff:1.2.3.4."""
         return self.bits == BITS_6 and self.number >> BITS_4 == _MAPPED
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class Address:
 
 
 def _longest_zeros(words: list[int]) -> tuple[int, int]:
-    """The first of the longest runs of at least two zeros."""
+    """Start and end of the first longest run of at least two zero words. (0, 0) if there is none."""
     best = (0, 0)
     for start in range(_FIELDS):
         end = start
@@ -57,7 +58,7 @@ def _longest_zeros(words: list[int]) -> tuple[int, int]:
 
 
 def parse(text: str) -> Address:
-    """Read an address."""
+    """Parse an address. AddressError if the text is none."""
     for character in text:
         if character == ".":
             return Address(_ipv4(text, text), BITS_4)
@@ -110,7 +111,7 @@ def _ipv6(text: str) -> Address:
 
 
 class _Ipv6Reader:
-    """Reads the fields of an address one after the other."""
+    """Parses an IPv6 address field by field."""
 
     def __init__(self, text: str, rest: str, ellipsis: int) -> None:
         self._text = text
@@ -119,7 +120,7 @@ class _Ipv6Reader:
         self._words: list[int] = []
 
     def number(self) -> int:
-        """The address."""
+        """The address as a number. AddressError if the text is no address."""
         while len(self._words) < _FIELDS and self._field():
             pass
         if self._rest:
@@ -134,7 +135,7 @@ class _Ipv6Reader:
         return sum(word << 16 * (_FIELDS - 1 - index) for index, word in enumerate(words))
 
     def _field(self) -> bool:
-        """Read one; whether there are more."""
+        """Parse one field. Returns whether another one follows."""
         rest = self._rest
         digits = rest[: len(rest) - len(rest.lstrip("0123456789abcdefABCDEF"))]
         if len(digits) > _WORD_DIGITS:
@@ -151,7 +152,7 @@ class _Ipv6Reader:
         return bool(self._rest) and self._separator()
 
     def _embedded(self) -> None:
-        """An IPv4 address at the end."""
+        """Parse an IPv4 address at the end of the text."""
         if self._ellipsis < 0 and len(self._words) != _FIELDS - _WORDS_OF_IPV4:
             problem = "embedded IPv4 address must replace the final 2 fields of the address"
             raise _wrong(self._text, problem, self._rest)
@@ -177,7 +178,7 @@ class _Ipv6Reader:
 
 
 def parse_prefix(text: str) -> tuple[Address, int]:
-    """Read a network: an address and how many of its bits count."""
+    """Parse a network into the address and the prefix length. AddressError if the text is no network."""
     before, slash, bits = text.rpartition("/")
     if not slash:
         raise _wrong_prefix(text, "no '/'")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""+ - * / %, order, `in`, size, negation: the operators of CEL.
+"""The operators of CEL: + - * / %, comparisons, `in`, negation; and size().
 
-Integers are of 64 bits and overflow is an error; both sides of arithmetic must be of one type.
+Integers have 64 bits, and an overflow is an error. Both operands of an arithmetic operator must have the same type.
 Source: cel-go common/stdlib/standard.go, common/types/overflow.go.
 """
 
@@ -16,7 +16,9 @@ from dra_driver.cel.overloads import Singleton
 from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import ConcatenatedList, Duration, MutableList, Timestamp
 
-MAX_ELEMENTS = 2_000_000  # upstream's lists share their parts, so doubling one again and again costs it nothing
+MAX_ELEMENTS = (
+    2_000_000  # In cel-go a sum of lists shares its parts and needs no memory, so it has no limit.
+)
 
 Arithmetic = Callable[[object, object], object]
 
@@ -28,14 +30,14 @@ _ORDERED = _NUMBERS | _SPANS | _TEXTS | {values.BOOL}
 
 
 def signed(value: int) -> int:
-    """The value, if 64 bits hold it."""
+    """The value. EvaluationError if it does not fit into an int."""
     if values.INT_MIN <= value <= values.INT_MAX:
         return value
     raise EvaluationError("integer overflow")
 
 
 def unsigned(value: int) -> Uint:
-    """The value as a uint, if 64 bits without a sign hold it."""
+    """The value as a uint. EvaluationError if it does not fit."""
     if 0 <= value <= values.UINT_MAX:
         return Uint(value)
     raise EvaluationError("unsigned integer overflow")
@@ -69,7 +71,7 @@ def _remainder(left: int, right: int) -> int:
     if right == 0:
         raise EvaluationError("modulus by zero")
     if right == -1:
-        signed(-left)  # the quotient overflows in Go, and takes the remainder with it
+        signed(-left)  # Go reports an overflow of the quotient also for %.
     return left - right * _quotient(left, right)
 
 
@@ -86,7 +88,7 @@ _subtract_numbers = _on_numbers(operator.sub, operator.sub)
 
 
 def add(left: object, right: object) -> object:
-    """`left + right`"""
+    """The operator `left + right`."""
     if isinstance(left, list):
         return _add_lists(left, right)
     if isinstance(left, Duration | Timestamp):
@@ -112,14 +114,14 @@ def _add_lists(left: list[object], right: object) -> object:
 
 
 def subtract(left: object, right: object) -> object:
-    """`left - right`"""
+    """The operator `left - right`."""
     if isinstance(left, Duration | Timestamp):
         return times.subtract(left, right)
     return _subtract_numbers(left, right)
 
 
 def negate(value: object) -> object:
-    """`-value`; a uint cannot be negated."""
+    """The operator `-value`. It is not defined for a uint."""
     if isinstance(value, Duration):
         return Duration(signed(-value.nanos))
     if isinstance(value, float):
@@ -136,12 +138,12 @@ def _not(value: object) -> object:
 
 
 def not_strictly_false(value: object) -> object:
-    """What the loops of all() and exists() ask: go on unless it is plainly false."""
+    """The loop condition of all() and exists(): an error counts as true, so that the loop continues."""
     return value if isinstance(value, bool) else True
 
 
 def contains(element: object, collection: object) -> object:
-    """`element in collection`"""
+    """The operator `element in collection`."""
     if isinstance(collection, list):
         return values.contains(collection, element)
     if isinstance(collection, dict):
@@ -154,12 +156,12 @@ def _size(value: Sized) -> int:
 
 
 def equal(left: object, right: object) -> bool:
-    """`left == right`"""
+    """The operator `left == right`."""
     return values.equal(left, right)
 
 
 def not_equal(left: object, right: object) -> bool:
-    """`left != right`; what cannot be compared is not equal."""
+    """The operator `left != right`. Values that cannot be compared are unequal; `==` would be an error."""
     try:
         return not values.equal(left, right)
     except EvaluationError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""optional.of, value, hasValue, first, last, unwrap: functions of values that may be missing.
+"""The functions of optional values: optional.of, value, hasValue, first, last, unwrap.
 
-`or` and `orValue` evaluate their argument only if they need it, so they are in evaluate.py.
+`or` and `orValue` are not here. They evaluate their argument only if they need it, so the planner makes steps for them.
 Source: cel-go cel/library.go.
 """
 
@@ -29,7 +29,7 @@ def _of_non_zero(value: object) -> Optional:
 
 
 def value_of(optional: Optional) -> object:
-    """The value, or the error that there is none."""
+    """The value. EvaluationError for optional.none()."""
     if not optional.present:
         raise EvaluationError("optional.none() dereference")
     return optional.value

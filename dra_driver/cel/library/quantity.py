@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quantity("40Gi").compareTo(…), add, asInteger: Kubernetes' quantities in expressions.
+"""Kubernetes' quantities in expressions: quantity("40Gi").compareTo(…), add, asInteger.
 
-Kubernetes keeps a quantity in one of two forms, and an expression can tell which. The fast one is an integer of 64 bits
-with a power of ten; what does not fit becomes a decimal of any length, and of that isInteger() is false even if it is
-one: `quantity("100Ti").isInteger()`. So the form is decided here as there, by counting digits.
-A result of add() and sub() is a pointer in Go, which may stand on the left of == but not on the right.
+Go keeps a quantity in one of two forms, and an expression can observe the form. The fast form is a 64-bit integer with a
+power of ten. The other form is a decimal number of any length; for it isInteger() is always false, also for
+`quantity("100Ti")`. Go chooses the form by the number of digits, and this module does the same. The result of add() and
+sub() is a pointer in Go. In `==` a pointer is allowed on the left but is an error on the right.
 Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/quantity.go.
 """
 
@@ -22,7 +22,7 @@ from dra_driver.model import quantity as canonical
 
 TYPE = "kubernetes.Quantity"
 
-# Each part takes all that it can and gives nothing back, so that a long text that is no quantity costs no more.
+# Possessive quantifiers: without them, a long text that is no quantity would take quadratic time.
 _SHAPE = re.compile(r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
 _WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -34,13 +34,13 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _NANO = -9
 _FAST_DIGITS = 18
 _FAST_BINARY_DIGITS = 14
-_MOST_POWERS = 5000  # beyond, Go would run out of memory
+_MOST_POWERS = 5000  # Go would run out of memory for larger powers of ten.
 _TABLE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity(Opaque):
-    """`value` times 10^`scale`; `fast` if Kubernetes keeps it in 64 bits."""
+    """The quantity `value` times 10^`scale`. `fast` and `pointer` say which form it has in Go."""
 
     value: int
     scale: int = 0
@@ -51,17 +51,17 @@ class Quantity(Opaque):
     type_name = TYPE
 
     def go_type(self) -> str:
-        """What cel-go calls the type in texts of errors."""
+        """The type name in cel-go's error messages."""
         return "*cel.Quantity" if self.pointer else "cel.Quantity"
 
     def equals(self, other: object) -> bool:
-        """By value; a pointer on the right is another Go type."""
+        """Whether the values are equal. EvaluationError for another type and for a pointer on the right."""
         if not isinstance(other, Quantity) or other.pointer:
             raise no_such_overload()
         return self.compare(other) == 0
 
     def compare(self, other: "Quantity") -> int:
-        """-1, 0 or 1."""
+        """-1, 0 or 1 if this quantity is less than, equal to or greater than the other."""
         if abs(self.scale - other.scale) > _MOST_POWERS:
             return _compare_magnitudes(self, other)
         scale = min(self.scale, other.scale)
@@ -69,12 +69,12 @@ class Quantity(Opaque):
         return (left > right) - (left < right)
 
     def at(self, scale: int) -> int:
-        """The value in units of 10^scale, which must not be larger than its own."""
+        """The value in units of 10^scale. `scale` must not exceed the quantity's own scale."""
         return self.value * _power(self.scale - scale)
 
     @property
     def integer(self) -> int | None:
-        """The value as an int, if Kubernetes finds it quickly."""
+        """The value as an int64 (Quantity.AsInt64). None for the decimal form, a fraction, or an overflow."""
         if not self.fast or self.scale < 0:
             return None
         return _scaled(self.value, self.scale)
@@ -91,7 +91,7 @@ def _power(exponent: int) -> int:
 
 
 def _scaled(value: int, powers: int) -> int | None:
-    """value times 10^powers, if 64 bits hold it."""
+    """`value` times 10^`powers`. None if it does not fit into 64 bits."""
     if value == 0 or powers == 0:
         return value
     if powers > _FAST_DIGITS:
@@ -101,7 +101,7 @@ def _scaled(value: int, powers: int) -> int | None:
 
 
 def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
-    """Compare numbers whose powers of ten are so far apart that their digits do not matter, but their signs do."""
+    """Compare two numbers by sign and length only. Their powers of ten differ so much that the digits do not matter."""
 
     def rank(quantity: Quantity) -> tuple[int, int]:
         sign = (quantity.value > 0) - (quantity.value < 0)
@@ -110,18 +110,20 @@ def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
     return (rank(left) > rank(right)) - (rank(left) < rank(right))
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8192)
 def parse_quantity(text: str) -> Quantity:
-    """Read a quantity; the error says what is wrong as the API server does."""
+    """Parse a quantity. EvaluationError with the API server's message if the text is none."""
     match = _SHAPE.fullmatch(text) if text and text.isascii() else None
     if match is None:
         raise EvaluationError(_WRONG)
     sign, zeros, digits, decimals, suffix = match.groups()
     whole, fraction = digits or "0", decimals or ""
-    number = int(Decimal(whole + fraction))  # int() of a text refuses more than 4,300 digits
+    number = int(
+        Decimal(whole + fraction)
+    )  # int(text) raises ValueError for more than 4,300 digits.
     if suffix in _BINARY:
         parsed = _binary(number, whole, fraction, _BINARY[suffix])
     else:
@@ -152,7 +154,7 @@ def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Qu
 
 
 def _in_nanos(number: int, scale: int) -> int:
-    """Rounded up: who asks for too little to be counted gets the least that can be."""
+    """The number in billionths, rounded up: a request below one billionth becomes one billionth."""
     if scale >= _NANO:
         return number * _power(scale - _NANO)
     if _NANO - scale > len(str(number)):
@@ -198,7 +200,7 @@ def _as_float(quantity: Quantity) -> float:
 
 
 def _power_as_float(exponent: int) -> float:
-    """10^exponent with the rounding of Go's math.Pow10, which multiplies entries of two tables."""
+    """10^exponent, rounded as Go's math.Pow10 does, which multiplies the entries of two tables."""
     rows, rest = divmod(abs(exponent), _TABLE)
     if exponent >= 0:
         return float(f"1e{rows * _TABLE}") * float(f"1e{rest}")
@@ -220,7 +222,7 @@ def _fast_sum(left: Quantity, right: Quantity, sign: int) -> tuple[int, int] | N
     if right.value == 0:
         return left.value, left.scale
     if right.value == INT_MIN:
-        sign = 1  # Go negates the smallest number to itself
+        sign = 1  # In Go the negation of the smallest int64 is the smallest int64.
     if left.value == 0:
         return sign * right.value, right.scale
     scale = min(left.scale, right.scale)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""find and findAll: Kubernetes' functions of regular expressions.
+"""Kubernetes' functions for regular expressions: find and findAll.
 
 Source: k8s.io/apiserver pkg/cel/library/regex.go.
 """
@@ -28,14 +28,14 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[object]:
 
 
 def _native(value: object) -> object:
-    """Where the pattern is a constant, an optional is taken for its value."""
+    """The value of an optional. With a constant pattern, upstream unwraps an optional text (ref.Val.Value)."""
     while isinstance(value, Optional) and value.present:
         value = value.value
     return value
 
 
 def _text(optional: object) -> str:
-    """A type is taken for its name there."""
+    """The text to search. With a constant pattern, upstream accepts a type and searches its name."""
     value = _native(optional)
     if isinstance(value, TypeValue):
         return value.name
@@ -71,7 +71,7 @@ WITH_CONSTANT: dict[str, Callable[[str], Implementation]] = {
     "find": _find_constant,
     "findAll": _find_all_constant,
 }
-"""What runs where the pattern is a constant, by the pattern."""
+"""By function name: makes the implementation for a constant pattern."""
 
 OVERLOADS = (
     Overload("find", "string_find_string", "string string", _find),

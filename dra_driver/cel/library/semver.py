@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""semver("1.2.3").isLessThan(…), major, …: semantic versions 2.0.0.
+"""Semantic versions 2.0.0: semver("1.2.3").isLessThan(…), major, …
 
-Build metadata is kept but not compared. With normalize, "v1.02" is read as 1.2.0.
+Build metadata is kept but does not count in comparisons. With the argument normalize, "v1.02" is parsed as 1.2.0.
 Source: k8s.io/apiserver pkg/cel/library/semverlib.go, github.com/blang/semver/v4.
 """
 
@@ -23,7 +23,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Semver(Opaque):
-    """A version; a pre-release is a tuple of numbers and words."""
+    """A version. The pre-release is a tuple of numbers and words."""
 
     major: int
     minor: int
@@ -36,13 +36,13 @@ class Semver(Opaque):
     hashable = False
 
     def equals(self, other: object) -> bool:
-        """As semantic versions are compared."""
+        """Whether the versions are equal, without build metadata. EvaluationError for another type."""
         if not isinstance(other, Semver):
             raise no_such_overload()
         return self.compare(other) == 0
 
     def compare(self, other: "Semver") -> int:
-        """-1, 0 or 1."""
+        """-1, 0 or 1 if this version is less than, equal to or greater than the other."""
         left, right = _order(self), _order(other)
         return (left > right) - (left < right)
 
@@ -54,7 +54,7 @@ class Semver(Opaque):
 
 
 def _order(version: Semver) -> tuple[object, ...]:
-    """A release is later than its pre-releases, a word than a number, more words than fewer."""
+    """The sort key. A release is greater than its pre-releases, a word than a number, more parts than fewer."""
     words = tuple(
         (1, 0, part) if isinstance(part, str) else (0, part, "") for part in version.prerelease
     )
@@ -63,7 +63,7 @@ def _order(version: Semver) -> tuple[object, ...]:
 
 @lru_cache(maxsize=8192)
 def parse_semver(text: str) -> Semver:
-    """Read a version; the error says what is wrong as the API server does."""
+    """Parse a version. EvaluationError with the API server's message if the text is none."""
     if text == "":
         raise EvaluationError("Version string empty")
     parts = text.split(".", 2)
@@ -167,5 +167,5 @@ OVERLOADS = (
 
 
 def _as_int(number: int) -> int:
-    """An unsigned number of 64 bits in an int of 64 bits; Go does not look whether it fits."""
+    """The uint64 as an int64. Upstream converts without a check, so a large number becomes negative."""
     return number if number <= values.INT_MAX else number - 2**64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sets.contains, sets.equivalent, sets.intersects: lists taken as sets.
+"""Functions that treat lists as sets: sets.contains, sets.equivalent, sets.intersects.
 
 Source: cel-go ext/sets.go.
 """

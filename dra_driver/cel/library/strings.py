@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of strings: the standard ones and ext.Strings, version 2.
+"""The functions of strings: those of the standard library and those of ext.Strings, version 2.
 
-Positions count code points. Only ASCII letters change their case.
+Positions count code points. lowerAscii() and upperAscii() change ASCII letters only.
 Source: cel-go ext/strings.go, common/types/string.go.
 """
 
@@ -14,7 +14,7 @@ from dra_driver.cel.overloads import Overload, Singleton
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-# What Go's unicode.IsSpace takes for a space; Python takes some control characters as well.
+# The characters of Go's unicode.IsSpace. Python's str.strip() also removes some control characters.
 _SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )

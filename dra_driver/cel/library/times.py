@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timestamps and durations: how they are read, written, added, and taken apart in a time zone.
+"""Timestamps and durations: parsing, formatting, arithmetic, and the getters such as getHours().
 
-A duration is a count of nanoseconds in 64 bits. A timestamp lies between the years 1 and 9999; it remembers the offset
-with which it was written, which only string() shows: the getters use UTC unless they get a time zone.
+A duration is a 64-bit number of nanoseconds. A timestamp is between the years 1 and 9999. It keeps the UTC offset of its
+text, but only string() uses this offset. A getter uses UTC unless it has a time zone as its argument.
 Source: cel-go common/types/{timestamp,duration,overflow}.go, Go's package time.
 """
 
@@ -33,17 +33,17 @@ _UNITS = {
     "h": 3600 * SECOND,
 }
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^.0-9]+)")
-_LONGEST = len(str(INT_MAX))  # digits; int() of a text refuses more than 4,300
+_LONGEST = len(str(INT_MAX))  # Digits. int(text) raises ValueError for more than 4,300.
 _LIMIT = 2**63
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_MAX_HOURS, _MAX_MINUTES = 24, 60  # of an offset; Go takes both limits as allowed
+_MAX_HOURS, _MAX_MINUTES = 24, 60  # The limits of an offset. Go allows the limits themselves, too.
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Read "1h30m", "-1.5s"; None if it is no duration."""
+    """Parse "1h30m" or "-1.5s". None if the text is no duration."""
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return Duration(0)
@@ -83,7 +83,8 @@ def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int | None:
 
 
 def _leading(fraction: str) -> str:
-    """The digits of a fraction that fit into 63 bits; zeros beyond what any unit can show are left out."""
+    """The leading digits of a fraction that fit into 63 bits. Go ignores the digits behind them."""
+    # int(text) raises ValueError for more than 4,300 digits. So many leading zeros make every unit 0 anyway.
     zeros = len(fraction) - len(fraction.lstrip("0"))
     fraction = fraction[: min(zeros, 2 * _LONGEST) + _LONGEST]
     while int(fraction) > INT_MAX:
@@ -92,14 +93,14 @@ def _leading(fraction: str) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Read RFC 3339 as Go does; None if it is none, an error if it is out of range."""
+    """Parse RFC 3339 as Go does. None if the syntax is wrong, EvaluationError if the time is out of range."""
     match = _RFC3339.fullmatch(text) if text.isascii() else None
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
     offset = _offset(match[8], match[9], match[10])
     try:
-        # A year 0 is read, and out of range then; 2000 has the same days.
+        # Go parses the year 0 and reports it as out of range. Python has no year 0; the year 2000 has the same days.
         moment = datetime(year or 2000, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
@@ -124,7 +125,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def in_range(timestamp: Timestamp) -> Timestamp:
-    """The timestamp, if CEL has it."""
+    """The timestamp. EvaluationError if it is not between the years 1 and 9999."""
     if EARLIEST <= timestamp.seconds <= LATEST:
         return timestamp
     raise EvaluationError("timestamp overflow")
@@ -134,19 +135,19 @@ def in_range(timestamp: Timestamp) -> Timestamp:
 
 
 def duration_text(duration: Duration) -> str:
-    """As seconds: "5400s"."""
+    """The duration in seconds, as string() writes it: "5400s"."""
     return golang.double_in_full(_in_units(duration, SECOND)) + "s"
 
 
 def _in_units(duration: Duration, unit: int) -> float:
-    """A duration as Go counts it in seconds, minutes or hours: the whole and the rest are divided apart."""
+    """The duration in `unit`. Go divides the whole part and the rest separately, which changes the rounding."""
     size = abs(duration.nanos)
     amount = float(size // unit) + float(size % unit) / unit
     return amount if duration.nanos >= 0 else -amount
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """RFC 3339 with the offset that it was written with, and no more digits than needed."""
+    """The time in RFC 3339, with its own offset and with the fewest digits."""
     year, rest = golang.civil(timestamp.seconds + timestamp.offset)
     fraction = f".{timestamp.nanos:09d}".rstrip("0") if timestamp.nanos else ""
     return f"{year:04d}-{rest:%m-%dT%H:%M:%S}{fraction}{_offset_text(timestamp.offset)}"
@@ -174,7 +175,7 @@ def _later(timestamp: Timestamp, nanos: int) -> Timestamp:
 
 
 def add(left: Duration | Timestamp, right: object) -> object:
-    """A duration may be added to both, a timestamp to a duration."""
+    """The sum. A duration can be added to both types, a timestamp only to a duration."""
     if isinstance(left, Duration) and isinstance(right, Duration):
         return _nanos(left.nanos + right.nanos)
     if isinstance(left, Timestamp) and isinstance(right, Duration):
@@ -185,7 +186,7 @@ def add(left: Duration | Timestamp, right: object) -> object:
 
 
 def subtract(left: Duration | Timestamp, right: object) -> object:
-    """A duration may be subtracted from both, and a timestamp from a timestamp."""
+    """The difference. A duration can be subtracted from both types, a timestamp only from a timestamp."""
     if isinstance(right, Duration):
         if isinstance(left, Duration):
             return _nanos(left.nanos - right.nanos)
@@ -209,12 +210,12 @@ def _zone_offset(timestamp: Timestamp, zone: str) -> int:
     moment = _EPOCH + timedelta(seconds=timestamp.seconds)
     try:
         return _moved(moment, _zone(zone))
-    except OverflowError:  # the first or last day that there is
+    except OverflowError:  # The offset leads before the first or behind the last day of datetime.
         return _moved(moment.replace(year=min(max(moment.year, 2), 9998)), _zone(zone))
 
 
 def _wrapped(minutes: int) -> int:
-    """Seconds; Go counts them in nanoseconds of 64 bits, which may overflow."""
+    """The minutes in seconds. Go calculates in 64-bit nanoseconds and ignores an overflow."""
     nanos = (minutes * 60 * SECOND - INT_MIN) % 2**64 + INT_MIN
     return nanos // SECOND if nanos >= 0 else -(-nanos // SECOND)
 

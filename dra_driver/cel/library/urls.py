@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""url("https://example.com:80/a?b=c").getHost(), …
+"""The functions of URLs: url("https://example.com:80/a?b=c").getHost(), …
 
 Source: k8s.io/apiserver pkg/cel/library/urls.go, pkg/cel/url.go.
 """
@@ -19,7 +19,7 @@ TYPE = "kubernetes.URL"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class URL(Opaque):
-    """A URL."""
+    """A parsed URL: the CEL type kubernetes.URL."""
 
     url: WebUrl
 
@@ -27,7 +27,7 @@ class URL(Opaque):
     go_name = "cel.URL"
 
     def equals(self, other: object) -> bool:
-        """The same text."""
+        """Whether the texts of the URLs are equal. EvaluationError for another type."""
         if not isinstance(other, URL):
             raise no_such_overload()
         return str(self) == str(other)
@@ -50,7 +50,7 @@ def _is_url(text: str) -> bool:
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with a text as a URL of a request."""
+    """The error message if the text is no absolute URL or path, else None."""
     try:
         weburl.parse_request(weburl.to_bytes(text))
     except UrlError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URLs as Go's net/url reads and writes them.
+"""Parses and formats URLs as Go's net/url does, with the same error messages.
 
-A text is handled as its bytes, each as one character (latin-1), because escapes are about bytes and may make texts that
-are no UTF-8.
+The functions work on bytes, each represented by one character (latin-1). An escape such as %ff stands for a byte, and the
+bytes need not be UTF-8.
 Source: Go's package net/url.
 """
 
@@ -22,7 +22,7 @@ _ASCII = 0x80
 
 
 class Part(Enum):
-    """A part of a URL, by what may stand in it without an escape."""
+    """A part of a URL. Each part has its own set of characters that need no escape (Go: encoding)."""
 
     PATH = _UNRESERVED | frozenset("$&+,/:;=@")
     USER = _UNRESERVED | frozenset("$&+,;=")
@@ -32,12 +32,12 @@ class Part(Enum):
 
 
 class UrlError(ValueError):
-    """What is wrong with the text of a URL."""
+    """The text is no URL. The message is that of Go."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """A URL in parts, not escaped; `raw_path` and `raw_fragment` are as they were written if that differs."""
+    """The unescaped parts of a URL. `raw_path` and `raw_fragment` are the original text if it is not the default escaping."""
 
     scheme: str = ""
     opaque: str = ""
@@ -52,13 +52,13 @@ class WebUrl:
     omit_host: bool = False
 
     def escaped_path(self) -> str:
-        """The path as it was written, if that is a way to write it."""
+        """The original text of the path if it is a valid escaping, else the default escaping."""
         if self.raw_path and _is_encoded(self.raw_path, Part.PATH):
             return self.raw_path
         return "*" if self.path == "*" else escape(self.path, Part.PATH)
 
     def host_and_port(self) -> tuple[str, str]:
-        """The host without brackets, and the port behind it."""
+        """The host without brackets, and the port or ""."""
         host, colon, port = self.host.rpartition(":")
         if not colon or not _is_port(":" + port):
             host, port = self.host, ""
@@ -67,7 +67,7 @@ class WebUrl:
         return host, port
 
     def parameters(self) -> dict[str, list[str]]:
-        """The query, without what cannot be read."""
+        """The parameters of the query. Invalid ones are ignored, as by URL.Query()."""
         found: dict[str, list[str]] = {}
         if self.query.count("&") >= _MAX_PARAMETERS:
             return found
@@ -115,12 +115,12 @@ class WebUrl:
 
 
 def to_bytes(text: str) -> str:
-    """The bytes of a text, each as one character."""
+    """The bytes of a text, each as one latin-1 character."""
     return golang.utf8(text).decode("latin-1")
 
 
 def to_text(content: str) -> str:
-    """The text of these bytes."""
+    """The inverse of `to_bytes`."""
     return golang.from_utf8(content.encode("latin-1"))
 
 
@@ -132,12 +132,12 @@ def _quote(content: str) -> str:
 
 
 def escape(content: str, part: Part) -> str:
-    """Write what may not stand there as %XX."""
+    """Replace each character that this part does not allow by %XX."""
     return "".join(byte if byte in part.value else f"%{ord(byte):02X}" for byte in content)
 
 
 def unescape(content: str, part: Part, *, zone: bool = False) -> str:
-    """Read %XX; in a host only bytes beyond ASCII may be written so, in its zone what a host may have, and a space."""
+    """Replace each %XX by its byte. UrlError for an escape that this part does not allow."""
     unescaped: list[str] = []
     position = 0
     while position < len(content):
@@ -160,6 +160,8 @@ def _unescaped(escaped: str, part: Part, *, zone: bool) -> str:
     byte = chr(int(escaped[1:], 16))
     if escaped == "%25" or part is not Part.HOST:
         return byte
+    # In a host only bytes outside ASCII can be escaped. The zone of an IPv6 address also allows the characters of a host,
+    # and a space, because Windows uses it there (RFC 6874; unescape in net/url).
     if byte != " " and byte not in part.value if zone else ord(byte) < _ASCII:
         raise bad
     return byte
@@ -173,7 +175,7 @@ def _is_encoded(content: str, part: Part) -> bool:
 
 
 def parse_request(content: str) -> WebUrl:
-    """Read an absolute URL or path, as a request has it; a fragment is taken for path or query."""
+    """Parse an absolute URL or path, as in an HTTP request. `#` has no special meaning (ParseRequestURI)."""
     try:
         return _parse(content, request=True)
     except UrlError as error:
@@ -181,7 +183,7 @@ def parse_request(content: str) -> WebUrl:
 
 
 def parse(content: str) -> WebUrl:
-    """Read any URL."""
+    """Parse any URL. UrlError if the text is none."""
     before, _, fragment = content.partition("#")
     try:
         url = _parse(before, request=False)
@@ -285,7 +287,7 @@ def _host(scheme: str, host: str) -> str:
 
 
 def _literal(host: str) -> str:
-    """An IPv6 address in brackets."""
+    """Parse an IPv6 address in brackets."""
     inside, bracket, port = host[1:].rpartition("]")
     if not bracket:
         raise UrlError("missing ']' in host")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of a selector said no, with which values, and what was meant?"""
+"""Finds the conditions of a selector that are false for a device, and what the author may have meant."""

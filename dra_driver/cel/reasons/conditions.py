@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One condition of a selector, told with the values of one device.
+"""Why is a condition of a selector false for a device, in words and with the values of the device?
 
-"memory 40Gi < 80Gi"; "has no attribute model, it has: productName"; and the smallest change of the condition that this device
-would meet.
+Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". On demand, the answer also has the smallest
+change of the condition that makes it true for this device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,11 +45,11 @@ _TEXT_TESTS = {
 
 @dataclass(frozen=True, slots=True)
 class FalsePart:
-    """One condition that a device does not meet.
+    """A condition that is false for a device.
 
-    `relaxed` is the nearest condition that the device meets, empty where only leaving it out helps. `path` is what was
-    compared, `wanted` the constants that would have done, as they are shown. `typo` is a path that the device does not
-    have, and the name there that may have been meant.
+    `part` is the text of the condition, `found` says why it is false. `relaxed` is the smallest change of the condition
+    that is true for the device; "" if the condition must be removed. `path` is the compared path. `wanted` are the
+    constants that would make the condition true. `typo` is a missing path and the similar name that the author may have meant.
     """
 
     part: str
@@ -63,9 +63,10 @@ class FalsePart:
 
 @dataclass(frozen=True, slots=True)
 class FailingPart:
-    """One condition that has a run-time error: `missing` are the paths in it that the device does not have.
+    """A condition whose evaluation ends with an error on a device.
 
-    `lacks` says so of the first of them, `typos` has the names there that may have been meant.
+    `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
+    missing paths with the similar name that the author may have meant.
     """
 
     part: str
@@ -75,14 +76,14 @@ class FailingPart:
 
 
 class Texts:
-    """The text of each part of one expression, written once."""
+    """The text of each part of one expression. Each text is made once and kept."""
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
         self._known: dict[int, str] = {}
 
     def of(self, part: Expr) -> str:
-        """The text of a part of the expression as it was parsed."""
+        """The text of `part`, a node of the parsed expression."""
         known = self._known.get(part.id)
         if known is None:
             known = self._known[part.id] = unparse(self.parsed, part)
@@ -91,7 +92,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: what to call it, and what it is for this device ("" for a constant)."""
+    """One side of a comparison: its name, and its value on this device ("" for a constant)."""
 
     name: str
     value: str
@@ -99,7 +100,7 @@ class _Operand:
 
 
 class Seen:
-    """One expression as one device sees it."""
+    """Explains the conditions of one expression for one device. With `relax`, it also fills `FalsePart.relaxed`."""
 
     def __init__(self, driver: str, device: Device, texts: Texts, *, relax: bool = False) -> None:
         self._driver = driver
@@ -108,7 +109,7 @@ class Seen:
         self._relax = relax
 
     def tell(self, part: Expr) -> FalsePart:
-        """A condition that is false."""
+        """Explain a condition that is false for the device."""
         text = self._texts.of(part)
         told = self._comparison(part) or self._test(part) or self._negation(part)
         if told is None:
@@ -116,7 +117,7 @@ class Seen:
         return replace(told, part=text)
 
     def lacks(self, path: Path) -> str:
-        """That a name is missing, and which ones are there."""
+        """The sentence that the device does not have the path, with the names that it has."""
         what = "attribute" if path.kind == "attributes" else "capacity"
         there = list(names(path.kind, path.domain, self._driver, self._device))
         if there:
@@ -129,13 +130,13 @@ class Seen:
         return f"has no {what} {path.name}, {has}"
 
     def absent(self, path: Path) -> FalsePart:
-        """A condition that is false for want of a name."""
+        """Explain a condition that is false because the device does not have the path."""
         near = self._near(path)
         typo = (path, near) if near else None
         return FalsePart("", self.lacks(path), question(near), typo=typo)
 
     def failing(self, part: Expr) -> FailingPart:
-        """A condition with a run-time error."""
+        """Explain a condition that ends with an error on the device."""
         missing = tuple(
             path
             for path in sorted(paths(part) or ())
@@ -146,7 +147,7 @@ class Seen:
         return FailingPart(self._texts.of(part), missing, lacks, typos)
 
     def _near(self, path: Path) -> str:
-        """The name that may have been meant."""
+        """The similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
         return likely(path.name, list(there))
 
@@ -176,7 +177,7 @@ class Seen:
         )
 
     def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
-        """The comparison with the device's own value as its bound; "<" and ">" have no such nearest bound."""
+        """The comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
         strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
         constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if strict or constant is None or not _is_constant(bound):
@@ -218,7 +219,7 @@ class Seen:
         )
 
     def _extended(self, item: Expr, container: Expr, path: Path) -> str:
-        """The membership with the device's own value in the list."""
+        """The `in` condition with the device's value added to the list, or ""."""
         published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if published is None or not isinstance(container, ListLiteral):
             return ""
@@ -246,7 +247,7 @@ class Seen:
                 return FalsePart("", told_plainly) if operand.path else None
 
     def _plain(self, part: Expr) -> FalsePart:
-        """A condition of no form that is known here, with the values that it reads."""
+        """Explain a condition of any other form: name the values that it reads."""
         values = [
             f"{path.shown(self._driver)} {value}"
             for path in sorted(paths(part) or ())
@@ -280,7 +281,7 @@ class Seen:
 
 
 def shown(published: object) -> str:
-    """A published value as a person reads it; "" for nothing."""
+    """A published value as text, or "" for None."""
     if isinstance(published, DeviceCapacity):
         return str(published.value)
     if isinstance(published, DeviceAttribute) and published.version_value is not None:
@@ -296,7 +297,7 @@ def shown(published: object) -> str:
 
 
 def _bare(published: object) -> bool | int | str | None:
-    """The constant that an attribute is, or the text of a capacity or a version."""
+    """The value of a scalar attribute, or the text of a capacity or version. None for a list."""
     match published:
         case bool() | int() | str():
             return published
@@ -333,13 +334,13 @@ def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
 
 
 def compared(part: Expr) -> Path | None:
-    """The path that a comparison is about; None where it is none, or about something else."""
+    """The path that a comparison reads. None if the condition is no comparison of a device path."""
     sides = _sides(part)
     return (path_of(sides[1]) or path_of(sides[2])) if sides else None
 
 
 def _sides(part: Expr) -> tuple[str, Expr, Expr] | None:
-    """A comparison as (operator, left, right), also where it is written as a.compareTo(b) > 0 or a.isLessThan(b)."""
+    """A comparison as (operator, left, right), or None. a.compareTo(b) > 0 and a.isLessThan(b) are comparisons, too."""
     match part:
         case Call(
             function=sign,
@@ -366,7 +367,7 @@ def _is_constant(part: Expr) -> bool:
 
 
 def _with(part: Expr, old: Expr, new: Expr) -> Expr:
-    """A tree with one part of a comparison exchanged."""
+    """A copy of a comparison with the node `old` replaced by `new`."""
     if part is old:
         return new
     if isinstance(part, Call):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which facts of a device does an expression look at?
+"""Which attributes and capacities of a device does an expression read?
 
-Most selectors read a few attributes by name. Where every use of `device` in an expression is such a path, two devices
-with equal values there get the same answer, and one evaluation is enough for both.
+Most selectors read a few attributes by name; such a read is a path here. If an expression reads `device` only by paths, two
+devices with equal values at these paths have the same result. So one evaluation is enough for both.
 """
 
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ class Path:
     name: str = ""
 
     def shown(self, driver: str) -> str:
-        """The name as a person would say it: without the domain where that is the driver's own."""
+        """The name for messages. The domain is left out if it is that of the driver."""
         if not self.name:
             return self.kind
         return self.name if self.domain in (driver, "") else f"{self.domain}/{self.name}"
 
 
 def path_of(part: Expr) -> Path | None:
-    """The path that a part of an expression is, or None where it is something else."""
+    """The path if the expression is exactly one path, else None."""
     outer = _step(part)
     if outer is None:
         return None
@@ -61,7 +61,7 @@ def path_of(part: Expr) -> Path | None:
 
 
 def domain_of(part: Expr) -> tuple[Kind, str] | None:
-    """The kind and domain where a part is a whole domain, as in `"x" in device.attributes["domain"]`."""
+    """The kind and the domain if the expression is a whole domain, as in `"x" in device.attributes["domain"]`."""
     outer = _step(part)
     inner = None if outer is None else _step(outer[0])
     if outer is None or inner is None or not _is_device(inner[0]):
@@ -72,7 +72,7 @@ def domain_of(part: Expr) -> tuple[Kind, str] | None:
 
 
 def paths(root: Expr) -> frozenset[Path] | None:
-    """Every path that an expression reads; None where it uses `device` in another way too."""
+    """All paths that the expression reads. None if it also uses `device` in another way."""
     found: set[Path] = set()
     todo = [root]
     while todo:
@@ -88,7 +88,7 @@ def paths(root: Expr) -> frozenset[Path] | None:
 
 
 def children(part: Expr) -> Iterator[Expr]:
-    """The parts that a part is made of."""
+    """The direct children of a node."""
     match part:
         case Select():
             yield part.operand
@@ -111,7 +111,7 @@ def children(part: Expr) -> Iterator[Expr]:
 
 
 def names(kind: Kind, domain: str, driver: str, device: Device) -> dict[str, object]:
-    """What a device publishes in a domain, by the name that an expression uses."""
+    """The published values of a device in one domain, by the name in expressions."""
     published = device.attributes if kind == "attributes" else device.capacity
     answer: dict[str, object] = {}
     for qualified, value in (published or {}).items():
@@ -122,7 +122,7 @@ def names(kind: Kind, domain: str, driver: str, device: Device) -> dict[str, obj
 
 
 def value_at(path: Path, driver: str, device: Device) -> object:
-    """What stands at a path, as it was published; None where nothing does."""
+    """The published value at a path. None if the device does not have it."""
     if path.kind == "driver":
         return driver
     if path.kind == "allowMultipleAllocations":

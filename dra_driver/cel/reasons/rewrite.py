@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An expression written anew: with another name at a path, or with a check that there is anything at a path."""
+"""How is an expression rewritten with another name at a path, or with a check that a path exists?"""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -13,17 +13,17 @@ Part = TypeVar("Part", bound=Expr | MapEntry | StructField)
 
 
 def written(path: Path) -> str:
-    """A path as an expression."""
+    """The path as CEL text."""
     return f"device.{path.kind}[{literal(path.domain)}].{path.name}"
 
 
 def guard(path: Path) -> str:
-    """The condition that a device publishes something there."""
+    """The condition that the device has the path: has(…)."""
     return f"has({written(path)})"
 
 
 def presence(part: Expr) -> Path | None:
-    """The path whose presence is the whole condition: has(…), or "name" in a domain."""
+    """The path if the condition only tests whether it exists: has(…), or "name" in a domain. Else None."""
     match part:
         case Select(test_only=True):
             return path_of(part)
@@ -35,7 +35,7 @@ def presence(part: Expr) -> Path | None:
 
 
 def renamed(parsed: Parsed, names: Mapping[Path, str]) -> str:
-    """The whole expression with other names at these paths, wherever they are read."""
+    """The text of the expression with other names at these paths, also inside macros."""
     macros = {number: _renamed(call, names) for number, call in parsed.macros.items()}
     return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
 
@@ -52,7 +52,7 @@ def _renamed(part: Part, names: Mapping[Path, str]) -> Part:
 
 
 def _name_of(part: object, names: Mapping[Path, str]) -> dict[str, Any]:
-    """The members of a part that hold a name which is changed."""
+    """The fields of the node that contain a renamed name, with their new values."""
     match part:
         case Select() if (path := path_of(part)) and path in names:
             return {"field": names[path]}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of a selector said no to a device?
+"""Which conditions of a selector are false for a device?
 
-A selector is most often a chain of conditions joined by `&&`. Each of them is asked alone; those that answer false are
-told (`conditions.py`), and can be relaxed, left out, guarded or renamed.
+Most selectors are several conditions joined by `&&`. This module evaluates each condition alone. `conditions.py` explains
+those that are false. This module can also write the selector with such a condition changed or removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from dra_driver.model.api.resource_slice import Device
 
 
 class ExplainedSelector:
-    """One selector, ready to be explained for many devices."""
+    """Explains one selector for many devices."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
@@ -34,18 +34,18 @@ class ExplainedSelector:
     def _alone(self, part: Expr) -> Selector | None:
         try:
             return compile_selector(unparse(self._parsed, part), self.selector.environment)
-        except CompileError:  # for example a part that is no bool by itself
+        except CompileError:  # For example dyn(x) && y: the first operand alone is no bool.
             return None
 
     def false_parts(
         self, driver: str, device: Device, value: DeviceValue, *, relax: bool = False
     ) -> tuple[FalsePart, ...]:
-        """The conditions that are false; the whole selector if none is so by itself. `relaxed` is filled on demand."""
+        """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalsePart.relaxed`."""
         seen = Seen(driver, device, self._texts, relax=relax)
         return tuple(seen.tell(part) for part in self._failed(value))
 
     def false_parts_in_brief(self, value: DeviceValue) -> tuple[FalsePart, ...]:
-        """The same without values: for devices so many that nobody reads theirs."""
+        """The same without the values of the device, which is faster. For reports about very many devices."""
         return tuple(self._brief(part) for part in self._failed(value))
 
     def _failed(self, value: DeviceValue) -> list[Expr]:
@@ -66,13 +66,13 @@ class ExplainedSelector:
     def failing_parts(
         self, driver: str, device: Device, value: DeviceValue
     ) -> tuple[FailingPart, ...]:
-        """The conditions that have a run-time error; the whole selector if none has it by itself."""
+        """The conditions that end with an error, or the whole selector if no condition alone does."""
         seen = Seen(driver, device, self._texts)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value)]
         return tuple(seen.failing(part) for part in failing or [self.root])
 
     def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
-        """The selector with these conditions asked only of devices that have these paths."""
+        """The selector with has(…) before the paths that made these conditions fail."""
         kept: list[str] = [guard(path) for path in failing.get(self._texts.of(self.root), ())]
         for part, _ in self._parts:
             text = self._texts.of(part)
@@ -81,11 +81,11 @@ class ExplainedSelector:
         return " && ".join(dict.fromkeys(kept))
 
     def renamed(self, names: Mapping[Path, str]) -> str:
-        """The selector with other names at these paths."""
+        """The text of the selector with other names at these paths."""
         return renamed(self._parsed, names)
 
     def with_dependent(self, failed: Sequence[FalsePart]) -> tuple[FalsePart, ...]:
-        """These conditions, and those that would fail for want of what a condition to be left out makes sure of."""
+        """`failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""
         known = {part.part: part for part in failed}
         gone: set[Path] = set()
         for part, _ in self._parts:
@@ -100,7 +100,7 @@ class ExplainedSelector:
         return tuple(known.values())
 
     def without(self, failed: Sequence[FalsePart]) -> str:
-        """The selector with these conditions relaxed, or left out; "" when nothing is left of it."""
+        """The selector with each condition of `failed` relaxed or removed. "" if nothing is left."""
         changed = {part.part: part.relaxed for part in failed}
         if self._texts.of(self.root) in changed:
             return changed[self._texts.of(self.root)]
@@ -119,7 +119,7 @@ def _binds_loosely(part: Expr) -> bool:
 
 
 def conjuncts(root: Expr) -> Iterator[Expr]:
-    """The conditions that must all hold, from left to right."""
+    """The operands of the `&&` chain, from left to right."""
     todo = [root]
     while todo:
         part = todo.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the names that there are may have been meant by one that there is not?"""
+"""Which existing name is similar to a name that does not exist?"""
 
 import difflib
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ _NEAR = 0.6
 
 
 def meant(word: str, there: Sequence[str]) -> str:
-    """A question after a word that may be mistyped; "" where nothing is near."""
+    """The question "did you mean X?" for a mistyped word. "" if no name is similar."""
     return question(likely(word, there))
 
 
 def likely(word: str, there: Sequence[str]) -> str:
-    """The name that may have been meant by a word that is not there; "" where nothing is near."""
+    """The existing name that is most similar to `word`. "" if none is similar, or if `word` exists."""
     if word in there:
         return ""
     near = max(there, key=lambda name: _likeness(word, name), default="")
@@ -21,12 +21,12 @@ def likely(word: str, there: Sequence[str]) -> str:
 
 
 def question(near: str) -> str:
-    """The question after a name; "" after none."""
+    """The question "did you mean X?" for a name, "" for ""."""
     return f"did you mean {near}?" if near else ""
 
 
 def _likeness(word: str, name: str) -> float:
-    """From 0 to 1; what both are sure to share (quotes, a domain, its last labels) counts for nothing."""
+    """The similarity from 0 to 1. Quotes, an equal domain and equal last labels of a domain do not count."""
     one, other = word.strip('"'), name.strip('"')
     if one.lower() == other.lower():
         return 1
