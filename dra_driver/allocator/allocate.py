@@ -10,17 +10,17 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go 
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 
-from dra_driver.allocator.board import Board
-from dra_driver.allocator.constraints import AnyConstraint, Lookup, constraints_of
+from dra_driver.allocator.constraints import AnyConstraint, AttributeLookup, constraints_of
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.eligibility import Eligibility, Holdings
+from dra_driver.allocator.eligibility import DevicesInUse, Eligibility
 from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, TooManyAsked
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
-from dra_driver.allocator.pools import Pool, Slices
-from dra_driver.allocator.requests import Choice, Request, Requests, object_name
+from dra_driver.allocator.pools import Pool, SliceIndex
+from dra_driver.allocator.requests import Choice, Request, RequestValidator, object_name
 from dra_driver.allocator.results import allocation_result
 from dra_driver.allocator.search import MAX_RESULTS, Search
+from dra_driver.allocator.search_input import SearchInput
 from dra_driver.allocator.selectors import Selectors
 from dra_driver.allocator.state import AllocatedState
 from dra_driver.model.api.core import Node
@@ -49,16 +49,16 @@ class Allocator:
         new_share_id: Callable[[], str] = lambda: NO_SHARE_ID,
     ) -> None:
         self.rules = Rules.of(features, implementation)
-        self.slices = Slices(slices, self.rules)
-        self.holdings = Holdings(allocated or AllocatedState(), self.rules)
+        self.slices = SliceIndex(slices, self.rules)
+        self.devices_in_use = DevicesInUse(allocated or AllocatedState(), self.rules)
         self.selectors = Selectors(self.rules)
-        self.lookup = Lookup(self.selectors, self.rules)
+        self.lookup = AttributeLookup(self.selectors, self.rules)
         # Of two classes with one name, the first one counts.
-        self.requests = Requests(
+        self.requests = RequestValidator(
             self.rules, {one.metadata.name: one for one in reversed(list(classes))}
         )
         self._new_share_id = new_share_id
-        self._views: dict[str, _View] = {}
+        self._known_pools: dict[str, _NodePools] = {}
         self._ledgers: dict[Pool, Ledger] = {}
         self._last: tuple[tuple[ResourceClaim, ...], list[list[Choice]]] = ((), [])
 
@@ -76,21 +76,21 @@ class Allocator:
         The search stops with AllocationCancelled as soon as `cancelled` returns True.
         `prune=False` makes the search try every combination. The result is the same; tests compare the two.
         """
-        view = self._view(node)
+        node_pools = self._node_pools(node)
         eligibility = self.eligibility(node)
-        choices, constraints = self._asked(claims, view.pools, eligibility)
-        board = self._board(view, eligibility, cancelled)
-        search = Search(board, choices, constraints, prune=prune)
+        choices, constraints = self._read(claims, node_pools.pools, eligibility)
+        search_input = self._input(node_pools, eligibility, cancelled)
+        search = Search(search_input, choices, constraints, prune=prune)
         if not search.run():
             # The scheduler reports an invalid pool only if the claims do not fit without it.
-            if any(pool.invalid_because for pool in view.pools):
+            if any(pool.invalid_because for pool in node_pools.pools):
                 raise NodeAllocationError("invalid resource pools were encountered")
             return None
         return [
             allocation_result(
                 claim,
                 choices[index],
-                search.given[index],
+                search.results[index],
                 rules=self.rules,
                 node_name=node.metadata.name,
                 new_share_id=self._new_share_id,
@@ -105,28 +105,30 @@ class Allocator:
         """
         # __init__ would prepare all slices again, and explain calls this method once for each trial.
         other = object.__new__(Allocator)
-        holdings = Holdings(allocated, self.rules)
-        other.__dict__ = {**self.__dict__, "holdings": holdings, "_ledgers": {}}
+        devices_in_use = DevicesInUse(allocated, self.rules)
+        other.__dict__ = {**self.__dict__, "devices_in_use": devices_in_use, "_ledgers": {}}
         return other
 
     def eligibility(self, node: Node) -> Eligibility:
         """The checks that decide about one device alone, for this node."""
-        return Eligibility(self.rules, self.selectors, self.holdings, node)
+        return Eligibility(self.rules, self.selectors, self.devices_in_use, node)
 
     def ledger(self, pool: Pool) -> Ledger:
         """The counters of the pool that are available before the search. The caller must not change them."""
         if pool not in self._ledgers:
-            self._ledgers[pool] = Ledger(pool, self.holdings.held)
+            self._ledgers[pool] = Ledger(pool, self.devices_in_use.is_allocated)
         return self._ledgers[pool]
 
-    def _view(self, node: Node) -> "_View":
-        view = self._views.get(node.metadata.name)
+    def _node_pools(self, node: Node) -> "_NodePools":
+        node_pools = self._known_pools.get(node.metadata.name)
         # The caller may try the same node with other labels. That is another object with the same name.
-        if view is None or view.node is not node:
-            view = self._views[node.metadata.name] = _View(node, self.slices.pools(node))
-        return view
+        if node_pools is None or node_pools.node is not node:
+            node_pools = self._known_pools[node.metadata.name] = _NodePools(
+                node, self.slices.gather_pools(node)
+            )
+        return node_pools
 
-    def _asked(
+    def _read(
         self, claims: Sequence[ResourceClaim], pools: list[Pool], eligibility: Eligibility
     ) -> tuple[list[list[Choice]], list[list[AnyConstraint]]]:
         """The requests and the constraints of each claim, validated."""
@@ -134,37 +136,37 @@ class Allocator:
         last, choices = self._last
         if len(last) == len(claims) and all(map(is_, last, claims)):
             return choices, [constraints_of(claim, self.rules) for claim in claims]
-        asked = _Asked(self.requests, pools, eligibility)
+        reader = _RequestReader(self.requests, pools, eligibility)
         choices, constraints = [], []
         for index, claim in enumerate(claims):
-            choices.append(asked.choices(index, claim))
+            choices.append(reader.choices(index, claim))
             constraints.append(constraints_of(claim, self.rules))
-        if not asked.node_matters:
+        if not reader.node_matters:
             self._last = (tuple(claims), choices)
         return choices, constraints
 
-    def _board(
-        self, view: "_View", eligibility: Eligibility, cancelled: Callable[[], bool]
-    ) -> Board:
-        ledgers = view.ledgers
+    def _input(
+        self, node_pools: "_NodePools", eligibility: Eligibility, cancelled: Callable[[], bool]
+    ) -> SearchInput:
+        ledgers = node_pools.ledgers
         if ledgers is None:
-            own = {pool: self.ledger(pool).copy() for pool in view.usable}
-            ledgers = [own[pool] for pool in view.usable for _ in pool.devices]
+            own = {pool: self.ledger(pool).copy() for pool in node_pools.usable}
+            ledgers = [own[pool] for pool in node_pools.usable for _ in pool.devices]
             # Without counter sets the search changes no counter, so the next search may use the same objects.
-            if not any(pool.counter_sets for pool in view.usable):
-                view.ledgers = ledgers
-        return Board(
+            if not any(pool.counter_sets for pool in node_pools.usable):
+                node_pools.ledgers = ledgers
+        return SearchInput(
             self.rules,
-            view.devices,
+            node_pools.devices,
             ledgers,
             eligibility,
-            self.holdings,
+            self.devices_in_use,
             self.lookup,
             cancelled,
         )
 
 
-class _View:
+class _NodePools:
     """The pools and devices of one node. They do not depend on what is allocated."""
 
     def __init__(self, node: Node, pools: list[Pool]) -> None:
@@ -178,10 +180,12 @@ class _View:
         """For each device the counters of its pool. None if a pool has counters: then each search makes copies."""
 
 
-class _Asked:
+class _RequestReader:
     """Reads and validates the requests of claims, for the pools of one node."""
 
-    def __init__(self, requests: Requests, pools: list[Pool], eligibility: Eligibility) -> None:
+    def __init__(
+        self, requests: RequestValidator, pools: list[Pool], eligibility: Eligibility
+    ) -> None:
         self.node_matters = False
         """Whether a request has allocationMode All. Its devices differ from node to node."""
         self._requests = requests

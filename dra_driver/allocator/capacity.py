@@ -22,13 +22,15 @@ from dra_driver.model.api.resource_slice import (
     DeviceCapacity,
 )
 
-Requests = Mapping[str, Amount]
+CapacityRequests = Mapping[str, Amount]
 Consumed = dict[str, Amount]
 
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
 
-def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity]) -> str | None:
+def missing_capacity(
+    requests: CapacityRequests, capacity: Mapping[str, DeviceCapacity]
+) -> str | None:
     """The first capacity that the request names and the device does not have, or None."""
     for name in requests:
         if name not in capacity:
@@ -37,7 +39,7 @@ def missing_capacity(requests: Requests, capacity: Mapping[str, DeviceCapacity])
 
 
 def consumed_capacity(
-    requests: Requests, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
+    requests: CapacityRequests, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> Consumed:
     """The amount of each capacity that the request consumes. AllocationError if an amount cannot be calculated."""
     consumed: Consumed = {}

@@ -12,7 +12,7 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/experimental/{all
 
 from collections.abc import Callable
 
-from dra_driver.allocator.devices import Kind, SliceDevice, Values
+from dra_driver.allocator.devices import AttributeValues, SliceDevice, ValueType
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Request, object_name
@@ -20,20 +20,20 @@ from dra_driver.allocator.selectors import Selectors
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
-UNKNOWN: Values = ("unknown", frozenset())
+UNKNOWN: AttributeValues = ("unknown", frozenset())
 """The value of an attribute whose type this implementation does not know."""
 
 
-class Lookup:
+class AttributeLookup:
     """Finds the values of an attribute. A derived attribute of the request comes before a published one (lookupAttribute)."""
 
     def __init__(self, selectors: Selectors, rules: Rules) -> None:
         self._selectors = selectors
-        self.read: Callable[[DeviceAttribute], Values] = (
+        self.read: Callable[[DeviceAttribute], AttributeValues] = (
             set_of if rules.list_attributes else scalar_of
         )
 
-    def values(self, request: Request, device: SliceDevice, name: str) -> Values | None:
+    def values(self, request: Request, device: SliceDevice, name: str) -> AttributeValues | None:
         """The values of the attribute `name`. None if the device does not have it."""
         if name in request.derived:
             # Another request may derive the attribute by another expression, so this value is not kept in the device.
@@ -53,7 +53,7 @@ class _Constraint:
         self.attribute = attribute
         self.requests = requests
         # One entry for each device that the search added. The search removes the last entry when it goes back.
-        self.held: list[Values] = []
+        self.accepted: list[AttributeValues] = []
         self._lists = lists
 
     def applies(self, request: Request) -> bool:
@@ -62,28 +62,28 @@ class _Constraint:
 
 
 class MatchAttribute(_Constraint):
-    """All devices have one value in common. `held[-1]` is the set of values that are still possible."""
+    """All devices have one value in common. `accepted[-1]` is the set of values that are still possible."""
 
-    def admits(self, values: Values) -> Values | None:
+    def admits(self, values: AttributeValues) -> AttributeValues | None:
         """The common values if a device with these values is added. None if the device violates the constraint."""
-        if values is UNKNOWN and (self._lists or self.held):
+        if values is UNKNOWN and (self._lists or self.accepted):
             return None
-        if not self.held:
+        if not self.accepted:
             return values
-        kind, common = self.held[-1]
+        kind, common = self.accepted[-1]
         narrowed = common & values[1]
         return (kind, narrowed) if kind == values[0] and narrowed else None
 
 
 class DistinctAttribute(_Constraint):
-    """No two devices have a value in common. `held` has the values of each device."""
+    """No two devices have a value in common. `accepted` has the values of each device."""
 
-    def admits(self, values: Values) -> Values | None:
+    def admits(self, values: AttributeValues) -> AttributeValues | None:
         """The same values if a device with them can be added. None if another device has one of them."""
-        if values is UNKNOWN and (self._lists or self.held):
+        if values is UNKNOWN and (self._lists or self.accepted):
             return None
         kind, own = values
-        if any(kind == other_kind and own & other for other_kind, other in self.held):
+        if any(kind == other_kind and own & other for other_kind, other in self.accepted):
             return None
         return values
 
@@ -109,9 +109,9 @@ def constraints_of(claim: ResourceClaim, rules: Rules) -> list[AnyConstraint]:
     return found
 
 
-def set_of(attribute: DeviceAttribute) -> Values:
+def set_of(attribute: DeviceAttribute) -> AttributeValues:
     """The set of values of an attribute: the elements of a list, or the single value (attributeAsSet)."""
-    lists: tuple[tuple[Kind, list[int] | list[bool] | list[str] | None], ...] = (
+    lists: tuple[tuple[ValueType, list[int] | list[bool] | list[str] | None], ...] = (
         ("int", attribute.int_values),
         ("bool", attribute.bool_values),
         ("string", attribute.string_values),
@@ -123,7 +123,7 @@ def set_of(attribute: DeviceAttribute) -> Values:
     return scalar_of(attribute)
 
 
-def scalar_of(attribute: DeviceAttribute) -> Values:
+def scalar_of(attribute: DeviceAttribute) -> AttributeValues:
     """The single value of an attribute, as a set of one. UNKNOWN for a list. Upstream compares versions as strings."""
     if attribute.string_value is not None:
         return "string", frozenset({attribute.string_value})

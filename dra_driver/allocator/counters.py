@@ -34,7 +34,7 @@ class Ledger:
             if device.device.consumes_counters and is_allocated(device):
                 for name, taken in device.consumes.items():
                     self._left[name] -= taken
-                self._join(device)
+                self._add_groups(device)
         self._before = self._left
         self._overdrawn = any(left < 0 for left in self._left.values())
         self._overdrawn_before = self._overdrawn
@@ -59,7 +59,7 @@ class Ledger:
         names = self._left if self._overdrawn else wanted
         return next((name for name in names if self._left[name] < wanted.get(name, 0)), None)
 
-    def never(self, device: SliceDevice) -> bool:
+    def never_enough(self, device: SliceDevice) -> bool:
         """Whether the counters had too little for the device even before this search began."""
         return self._overdrawn_before or any(
             self._before[name] < taken for name, taken in device.consumes.items()
@@ -73,15 +73,15 @@ class Ledger:
         other.__dict__.update(_left=dict(self._left))
         return other
 
-    def take(self, device: SliceDevice) -> None:
+    def consume(self, device: SliceDevice) -> None:
         """Subtract what the device consumes. Call this only after `exhausted` returned None."""
         for name, taken in device.consumes.items():
             self._left[name] -= taken
         # `exhausted` returned None, so no counter is negative now. A negative consumption may have repaired one.
         self._overdrawn = False
 
-    def give_back(self, device: SliceDevice) -> None:
-        """Undo the last `take`. The search undoes in the reverse order."""
+    def release(self, device: SliceDevice) -> None:
+        """Undo the last `consume`. The search undoes in the reverse order."""
         for name, taken in device.consumes.items():
             self._left[name] += taken
         self._overdrawn = any(self._left[name] < 0 for name in device.consumes)
@@ -96,18 +96,18 @@ class Ledger:
                 return counter_set
         return None
 
-    def join(self, device: SliceDevice) -> dict[str, Common]:
-        """Add the device to the consumers. Returns the value that `part` needs to undo this."""
+    def consume_groups(self, device: SliceDevice) -> dict[str, Common]:
+        """Add the device to the consumers. Returns the value that `restore_groups` needs to undo this."""
         before = self._groups
         self._groups = dict(before)
-        self._join(device)
+        self._add_groups(device)
         return before
 
-    def part(self, before: dict[str, Common]) -> None:
-        """Undo `join`, with the value that `join` returned."""
+    def restore_groups(self, before: dict[str, Common]) -> None:
+        """Undo `consume_groups`, with the value that `consume_groups` returned."""
         self._groups = before
 
-    def _join(self, device: SliceDevice) -> None:
+    def _add_groups(self, device: SliceDevice) -> None:
         for counter_set, own in device.groups:
             if counter_set not in self._groups:
                 self._groups[counter_set] = own or None

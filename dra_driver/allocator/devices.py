@@ -8,16 +8,16 @@ once and uses it for all nodes and claims. So each value is calculated at most o
 from collections.abc import Hashable
 
 from dra_driver.allocator.amounts import Amount, amount
-from dra_driver.allocator.lazy import lazy
+from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.nodes import node_matches
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.cel.device import DeviceValue
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, ResourceSlice
 
-Kind = str
-Values = tuple[Kind, frozenset[Hashable]]
-"""The type and the set of values of one attribute. Values of different types are never equal."""
+ValueType = str
+AttributeValues = tuple[ValueType, frozenset[Hashable]]
+"""The type and the set of values of one attribute. AttributeValues of different types are never equal."""
 
 CounterName = tuple[str, str]
 """The name of the counter set and the name of the counter in it."""
@@ -32,14 +32,14 @@ class SliceDevice:
         self.id = DeviceID(in_slice.pool_id.driver, in_slice.pool_id.pool, device.name)
         self.selected: dict[object, bool] = {}
         """Cache: whether the device matches, by CEL expression."""
-        self.compared: dict[str, Values | None] = {}
+        self.compared: dict[str, AttributeValues | None] = {}
         """Cache: the values for constraints, by attribute name. None if the device lacks the attribute."""
         self.consumed: dict[tuple[tuple[str, Amount], ...], dict[str, Amount]] = {}
         """Cache: the consumed capacity, by the requested capacity (Request.capacity_key)."""
         self.forbidden: dict[tuple[tuple[str, Amount], ...], str | None] = {}
         """Cache: the capacity whose policy forbids the request, by the requested capacity. None if all allow it."""
 
-    @lazy
+    @cached_attribute
     def value(self) -> DeviceValue:
         """The CEL variable `device`."""
         return DeviceValue(
@@ -49,12 +49,12 @@ class SliceDevice:
             allow_multiple_allocations=self.device.allow_multiple_allocations,
         )
 
-    @lazy
+    @cached_attribute
     def value_of_one_claim(self) -> DeviceValue:
         """The CEL variable `device` in the stable allocator. It does not know allowMultipleAllocations."""
         return DeviceValue(self.id.driver, self.device.attributes, self.device.capacity)
 
-    @lazy
+    @cached_attribute
     def consumes(self) -> dict[CounterName, int]:
         """What an allocation of the device consumes from each counter of the pool, in billionths."""
         total: dict[CounterName, int] = {}
@@ -64,7 +64,7 @@ class SliceDevice:
                 total[key] = total.get(key, 0) + amount(counter.value).nanos
         return total
 
-    @lazy
+    @cached_attribute
     def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
         """The compatibility groups of the device, with the name of their counter set."""
         return tuple(
@@ -72,12 +72,12 @@ class SliceDevice:
             for part in self.device.consumes_counters or ()
         )
 
-    @lazy
+    @cached_attribute
     def capacity(self) -> dict[str, Amount]:
         """The published value of each capacity."""
         return {name: amount(entry.value) for name, entry in (self.device.capacity or {}).items()}
 
-    @lazy
+    @cached_attribute
     def simple_capacity(self) -> bool:
         """Whether a request without capacity always gets the full capacity, without an error.
 
@@ -114,12 +114,12 @@ class PoolSlice:
         self.spec = spec
         self.pool_id = PoolID(spec.driver, spec.pool.name)
 
-    @lazy
+    @cached_attribute
     def devices(self) -> list[SliceDevice]:
         """The devices in the order of the slice."""
         return [SliceDevice(self, device) for device in self.spec.devices or ()]
 
-    @lazy
+    @cached_attribute
     def uses_compatibility_groups(self) -> bool:
         """Whether any device has compatibility groups (sliceUsesCompatibilityGroups)."""
         return any(

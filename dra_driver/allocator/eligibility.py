@@ -54,7 +54,7 @@ _OPERATIONS = Reason("node operations")
 _PARTITIONABLE = Reason("partitionable off")
 
 
-class Holdings:
+class DevicesInUse:
     """AllocatedState, prepared for questions about one device."""
 
     def __init__(self, state: AllocatedState, rules: Rules) -> None:
@@ -74,7 +74,7 @@ class Holdings:
         """Whether claims have shares of the device (deviceCapacityInUse)."""
         return device in self._shared or device in self._capacity
 
-    def held(self, device: SliceDevice) -> bool:
+    def is_allocated(self, device: SliceDevice) -> bool:
         """Whether the allocated device consumes counters of its pool (IsDeviceAllocated). Stable ignores shares here."""
         return self.allocated(device.id) or (self.shares_are_known and self.shared(device.id))
 
@@ -86,10 +86,12 @@ class Holdings:
 class Eligibility:
     """The checks of one device for one request, on one node."""
 
-    def __init__(self, rules: Rules, selectors: Selectors, holdings: Holdings, node: Node) -> None:
+    def __init__(
+        self, rules: Rules, selectors: Selectors, devices_in_use: DevicesInUse, node: Node
+    ) -> None:
         self._rules = rules
         self._selectors = selectors
-        self._holdings = holdings
+        self._devices_in_use = devices_in_use
         self._node = node
         # Only the experimental allocator reads skipNodeOperations. The others allocate such a device on every node.
         declared = node.status.declared_features or ()
@@ -99,7 +101,7 @@ class Eligibility:
 
     def in_use(self, request: Request, device: SliceDevice) -> Reason | None:
         """Whether another claim has the whole device. A request with admin access can have it all the same."""
-        if not request.admin_access and self._holdings.allocated(device.id):
+        if not request.admin_access and self._devices_in_use.allocated(device.id):
             return _ALLOCATED
         return None
 
@@ -144,7 +146,7 @@ class Eligibility:
         """
         if not self._rules.consumable_capacity:
             return None
-        taken = {} if fresh else self._holdings.capacity(device.id)
+        taken = {} if fresh else self._devices_in_use.capacity(device.id)
         if not request.capacity and not taken and device.simple_capacity:
             return None
         offered = device.device.capacity or {}
@@ -192,7 +194,7 @@ class Eligibility:
         )
 
 
-class Verdicts:
+class EligibilityCache:
     """Remembers during one search which devices are eligible for which request. A device is named by its position."""
 
     def __init__(self, eligibility: Eligibility, devices: Sequence[SliceDevice]) -> None:

@@ -4,7 +4,7 @@
 A driver publishes a pool as one or more slices. To change the pool, it writes each slice with a new generation. The
 scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
 if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
-device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. Slices for other
+device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. SliceIndex for other
 nodes matter for two reasons: they count for completeness, and their devices consume the same counters.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
@@ -12,10 +12,10 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (Gat
 from collections.abc import Iterable, Sequence
 
 from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.devices import CounterName, PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.lazy import lazy
 from dra_driver.allocator.state import PoolID
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
@@ -46,17 +46,17 @@ class Pool:
         """Whether the scheduler allocates devices from the pool."""
         return not self.incomplete and not self.invalid_because
 
-    @lazy
+    @cached_attribute
     def devices(self) -> list[SliceDevice]:
         """The devices for the node, in the order in which the search tries them."""
         return [device for part in self.slices for device in part.devices]
 
-    @lazy
+    @cached_attribute
     def all_devices(self) -> list[SliceDevice]:
         """The devices for all nodes. Those for other nodes consume the same counters."""
         return self.devices + [device for part in self.for_others for device in part.devices]
 
-    @lazy
+    @cached_attribute
     def counters(self) -> dict[CounterName, int]:
         """The published value of each counter, in billionths."""
         return {
@@ -65,13 +65,13 @@ class Pool:
             for counter, value in (counter_set.counters or {}).items()
         }
 
-    @lazy
-    def binds(self) -> bool:
+    @cached_attribute
+    def has_binding_conditions(self) -> bool:
         """Whether any device has binding conditions. The search tries such a pool after the others."""
         return any(device.device.binding_conditions is not None for device in self.devices)
 
 
-class Slices:
+class SliceIndex:
     """All slices of the cluster, with an index by node and by pool."""
 
     def __init__(self, published: Iterable[ResourceSlice], rules: Rules) -> None:
@@ -88,7 +88,7 @@ class Slices:
                 self._shared.append(part)
         self._with_counters = [part for part in self._all if part.spec.shared_counters]
 
-    def pools(self, node: Node) -> list[Pool]:
+    def gather_pools(self, node: Node) -> list[Pool]:
         """The pools with devices for the node, in the order in which the search tries them (GatherPools).
 
         AllocationError if a node selector is invalid. The stable allocator does not sort: it keeps the order of the
@@ -100,7 +100,7 @@ class Slices:
                 _keep_newest(seen, part)
         found = [pool for pool in map(self._pool, seen.values()) if pool is not None]
         if self._rules.newer_than_stable:
-            found.sort(key=lambda pool: (pool.binds, pool.id))
+            found.sort(key=lambda pool: (pool.has_binding_conditions, pool.id))
         return found
 
     def _candidates(self, node: Node) -> list[PoolSlice]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra_driver.allocator.amounts import Amount, amount
+from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.lazy import lazy
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import (
     DeviceClass,
@@ -71,7 +71,7 @@ class Request:
         if spec.derived_attributes:
             self.derived = {one.name: one.expression for one in spec.derived_attributes}
 
-    @lazy
+    @cached_attribute
     def names(self) -> frozenset[str]:
         """The names by which constraints refer to this request. A subrequest also has the name of its parent."""
         return frozenset({self.parent, self.full_name} if self.parent else {self.name})
@@ -95,7 +95,7 @@ class Choice:
         return self.alternatives[self.taken]
 
 
-class Requests:
+class RequestValidator:
     """Validates requests, with the errors of the scheduler and in its order (validateDeviceRequest)."""
 
     def __init__(self, rules: Rules, classes: Mapping[str, DeviceClass]) -> None:

@@ -12,7 +12,7 @@ from dra_driver.allocator.amounts import Amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Choice
-from dra_driver.allocator.search import Given
+from dra_driver.allocator.search import DeviceResult
 from dra_driver.model.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_driver.model.api.resource_claim import (
     AllocationResult,
@@ -28,7 +28,7 @@ from dra_driver.model.api.resource_claim import (
 def allocation_result(
     claim: ResourceClaim,
     choices: Sequence[Choice],
-    given: Sequence[Given],
+    selected: Sequence[DeviceResult],
     *,
     rules: Rules,
     node_name: str,
@@ -36,12 +36,12 @@ def allocation_result(
 ) -> AllocationResult:
     """The allocation result for one claim. AllocationError if its node selector cannot be built."""
     try:
-        node_selector = _node_selector(given, rules, node_name)
+        node_selector = _node_selector(selected, rules, node_name)
     except AllocationError as error:
         raise AllocationError(
             f"create NodeSelector for claim {claim.metadata.name}: {error}"
         ) from error
-    results = [_device_result(one, rules, new_share_id) for one in given]
+    results = [_device_result(one, rules, new_share_id) for one in selected]
     return AllocationResult(
         devices=DeviceAllocationResult(
             results=results or None, config=_configuration(claim, choices) or None
@@ -51,12 +51,12 @@ def allocation_result(
 
 
 def _device_result(
-    given: Given, rules: Rules, new_share_id: Callable[[], str]
+    selected: DeviceResult, rules: Rules, new_share_id: Callable[[], str]
 ) -> DeviceRequestAllocationResult:
-    request, device = given.request, given.device
+    request, device = selected.request, selected.device
     published = device.device
     binding = rules.binding_conditions
-    consumed = given.consumed
+    consumed = selected.consumed
     return DeviceRequestAllocationResult(
         request=request.full_name,
         driver=device.id.driver,
@@ -139,13 +139,15 @@ def _means_all(requests: list[str], choices: Sequence[Choice]) -> bool:
     return not requests or all(_means(requests, choice) for choice in choices)
 
 
-def _node_selector(given: Sequence[Given], rules: Rules, node_name: str) -> NodeSelector | None:
+def _node_selector(
+    selected: Sequence[DeviceResult], rules: Rules, node_name: str
+) -> NodeSelector | None:
     expressions: list[NodeSelectorRequirement] = []
     fields: list[NodeSelectorRequirement] = []
-    for one in given:
+    for one in selected:
         spec, device = one.device.slice.spec, one.device.device
         chooses = device if spec.per_device_node_selection else spec
-        # One device that exists on one node binds the whole claim to this node.
+        # One device that exists on one node has_binding_conditions the whole claim to this node.
         if chooses.node_name is not None or (rules.newer_than_stable and device.binds_to_node):
             name = node_name if rules.newer_than_stable else chooses.node_name
             return _only(name or "")

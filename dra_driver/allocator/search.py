@@ -9,7 +9,7 @@ implementation tries permutations, and its first solution is the same.
 Upstream is a recursive function. A pod may have many claims with 32 devices each, and Python limits the depth of calls. So
 each function here is a generator. It yields the function that it wants to call, and `run` keeps the stack in a list.
 
-The module `interchange` says which combinations the search skips, and why this does not change the result.
+The module `pruning` says which combinations the search skips, and why this does not change the result.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (allocateOne, allocateDevice).
 """
 
@@ -19,14 +19,14 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from dra_driver.allocator.board import Board
 from dra_driver.allocator.capacity import Consumed, exhausted_capacity
 from dra_driver.allocator.constraints import AnyConstraint
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.eligibility import Verdicts
+from dra_driver.allocator.eligibility import EligibilityCache
 from dra_driver.allocator.failures import AllocationCancelled, ConstraintBroken
-from dra_driver.allocator.interchange import Interchange, Taken
+from dra_driver.allocator.pruning import Pruning, SearchState
 from dra_driver.allocator.requests import Choice, Request
+from dra_driver.allocator.search_input import SearchInput
 
 MAX_RESULTS = 32
 """The largest number of devices for one claim (AllocationResultsMaxSize in the API)."""
@@ -42,7 +42,7 @@ class Outcome(Enum):
     So the search goes back to the last request with subrequests (upstream: errAllocationResultMaxSizeExceeded)."""
 
 
-Step = Generator["Step", Outcome, Outcome] | Outcome
+Call = Generator["Call", Outcome, Outcome] | Outcome
 """A function that has not finished yet, or its result. A result saves the cost of a generator."""
 
 Undo = list[Callable[[], object]]
@@ -51,7 +51,7 @@ Undo = list[Callable[[], object]]
 _is_prioritized = attrgetter("prioritized")
 
 
-class Given(NamedTuple):
+class DeviceResult(NamedTuple):
     """A device, or a share of a device, that the search selected for a request. `consumed` is None for a whole device."""
 
     request: Request
@@ -64,47 +64,49 @@ class Search:
 
     def __init__(
         self,
-        board: Board,
+        search_input: SearchInput,
         claims: Sequence[Sequence[Choice]],
         constraints: Sequence[Sequence[AnyConstraint]],
         *,
         prune: bool,
     ) -> None:
-        self._board = board
+        self._input = search_input
         self._claims = claims
         self._constraints = constraints
-        self.given: list[list[Given]] = [[] for _ in claims]
-        self._in_use: dict[int, set[int]] = {}  # device position -> indices of its claims
-        self._shares: dict[int, list[Consumed]] = {}
+        self.results: list[list[DeviceResult]] = [[] for _ in claims]
+        self._allocating_devices: dict[
+            int, set[int]
+        ] = {}  # device position -> indices of its claims
+        self._allocating_shares: dict[int, list[Consumed]] = {}
         self._applying: dict[Request, list[AnyConstraint]] = {}
-        self._verdicts = Verdicts(board.eligibility, board.devices)
+        self._verdicts = EligibilityCache(search_input.eligibility, search_input.devices)
         self._prune = prune
         self._went_back = False
-        self._interchange: Interchange | None = None
+        self._pruning: Pruning | None = None
         """The rules for skipping devices. None until the search goes back for the first time."""
 
     def run(self) -> bool:
-        """Whether there is a solution. It is then in `given`, one list for each claim."""
-        cancelled = self._board.cancelled
-        steps: list[Generator[Step, Outcome, Outcome]] = []
-        step = self._claim(0)
+        """Whether there is a solution. It is then in `results`, one list for each claim."""
+        cancelled = self._input.cancelled
+        stack: list[Generator[Call, Outcome, Outcome]] = []
+        call = self._claim(0)
         while True:
-            if isinstance(step, Outcome):
-                answer = step
+            if isinstance(call, Outcome):
+                outcome: Outcome | None = call
             else:
-                steps.append(step)
-                answer = None  # send(None) starts a generator
-            if not steps:
-                return answer is Outcome.DONE
+                stack.append(call)
+                outcome = None  # send(None) starts a generator
+            if not stack:
+                return outcome is Outcome.DONE
             if cancelled():
                 raise AllocationCancelled("filter operation aborted: context canceled")
             try:
-                step = steps[-1].send(answer)  # type: ignore[arg-type] # None starts it
+                call = stack[-1].send(outcome)  # type: ignore[arg-type] # None starts it
             except StopIteration as finished:
-                steps.pop()
-                step = finished.value
+                stack.pop()
+                call = finished.value
 
-    def _claim(self, index: int) -> Step:
+    def _claim(self, index: int) -> Call:
         if index == len(self._claims):
             return Outcome.DONE
         choices = self._claims[index]
@@ -114,11 +116,11 @@ class Search:
             return self._whole_claim(index)
         return self._choice(index, 0)
 
-    def _whole_claim(self, index: int) -> Generator[Step, Outcome, Outcome]:
+    def _whole_claim(self, index: int) -> Generator[Call, Outcome, Outcome]:
         outcome = yield self._choice(index, 0)
         return Outcome.DONE if outcome is Outcome.DONE else Outcome.FAILED
 
-    def _choice(self, claim: int, index: int) -> Step:
+    def _choice(self, claim: int, index: int) -> Call:
         for choice in self._claims[claim][index:]:
             if choice.prioritized:
                 return self._alternatives(choice)
@@ -127,7 +129,7 @@ class Search:
                 return self._request(request, 0, 0, frozenset())
         return self._claim(claim + 1)
 
-    def _alternatives(self, choice: Choice) -> Generator[Step, Outcome, Outcome]:
+    def _alternatives(self, choice: Choice) -> Generator[Call, Outcome, Outcome]:
         # TOO_MANY goes further back only if every subrequest has too many devices. If one of them failed for another
         # reason, other devices for an earlier request may help.
         always_too_many = True
@@ -139,41 +141,41 @@ class Search:
             always_too_many = always_too_many and outcome is Outcome.TOO_MANY
         return Outcome.TOO_MANY if always_too_many else Outcome.FAILED
 
-    def _request(self, request: Request, have: int, start: int, barred: frozenset[object]) -> Step:
+    def _request(self, request: Request, have: int, start: int, failed: frozenset[object]) -> Call:
         """Select the devices that the request still needs, then continue with the next request."""
         if request.wants_all and not request.all_devices:
             return Outcome.FAILED
         lacking = request.count - have
         if lacking <= 0:
             return self._choice(request.claim_index, request.index + 1)
-        if lacking > MAX_RESULTS - len(self.given[request.claim_index]):
+        if lacking > MAX_RESULTS - len(self.results[request.claim_index]):
             return Outcome.TOO_MANY
         if request.wants_all:
-            return self._particular(request, have)
-        return self._any(request, have, start, barred)
+            return self._all_devices(request, have)
+        return self._any_devices(request, have, start, failed)
 
-    def _particular(self, request: Request, have: int) -> Generator[Step, Outcome, Outcome]:
+    def _all_devices(self, request: Request, have: int) -> Generator[Call, Outcome, Outcome]:
         # The order of "all" devices does not matter. So if the request cannot have one of them, there is no solution.
         undo: Undo = []
-        if not self._take(request, request.all_devices[have], undo):
+        if not self._allocate_device(request, request.all_devices[have], undo):
             return Outcome.FAILED
         outcome = yield self._request(request, have + 1, 0, frozenset())
         if outcome is not Outcome.DONE:
-            _take_back(undo)
+            _roll_back(undo)
         return outcome
 
-    def _any(
-        self, request: Request, have: int, start: int, barred: frozenset[object]
-    ) -> Generator[Step, Outcome, Outcome]:
+    def _any_devices(
+        self, request: Request, have: int, start: int, failed: frozenset[object]
+    ) -> Generator[Call, Outcome, Outcome]:
         lacking = request.count - have
-        combinations = self._board.rules.newer_than_stable
-        interchange = self._interchange
-        to_come = interchange.to_come(request) if interchange else ()
-        in_use, known = self._in_use, self._verdicts.of(request)
-        ineligible, devices = self._board.eligibility.ineligible, self._board.devices
+        combinations = self._input.rules.newer_than_stable
+        pruning = self._pruning
+        remaining = pruning.remaining(request) if pruning else ()
+        in_use, known = self._allocating_devices, self._verdicts.of(request)
+        ineligible, devices = self._input.eligibility.ineligible, self._input.devices
         for position in range(start, len(devices)):
-            if (to_come and to_come[position] < lacking) or (
-                position in in_use and not self._free(request, position)
+            if (remaining and remaining[position] < lacking) or (
+                position in in_use and not self._is_free(request, position)
             ):
                 continue
             # The same as EligibilityCache.eligible, without the call. Most of the time of a search is spent here.
@@ -184,55 +186,55 @@ class Search:
                 continue
             # An equal device has failed in this place or an earlier one. This check comes after the eligibility, because
             # an error of a selector must still stop the search.
-            if interchange and barred and interchange.key(position) in barred:
+            if pruning and failed and pruning.key(position) in failed:
                 continue
             undo: Undo = []
-            if self._take(request, position, undo):
+            if self._allocate_device(request, position, undo):
                 # The stable allocator starts at the first device again.
                 following = position + 1 if combinations else 0
-                step = self._request(request, have + 1, following, barred)
-                outcome = step if isinstance(step, Outcome) else (yield step)
+                call = self._request(request, have + 1, following, failed)
+                outcome = call if isinstance(call, Outcome) else (yield call)
                 if outcome is Outcome.DONE:
                     return outcome
-                _take_back(undo)
+                _roll_back(undo)
                 if outcome is Outcome.TOO_MANY:
                     return outcome
-                interchange = self._after_failure()
-                to_come = interchange.to_come(request) if interchange else ()
-            if interchange:
-                barred |= {interchange.key(position)}
+                pruning = self._after_failure()
+                remaining = pruning.remaining(request) if pruning else ()
+            if pruning:
+                failed |= {pruning.key(position)}
         return Outcome.FAILED
 
-    def _after_failure(self) -> Interchange | None:
+    def _after_failure(self) -> Pruning | None:
         """The rules for skipping devices, from the first backtracking on. None if they cannot be used."""
         if self._prune and not self._went_back:
             self._went_back = True
-            taken = Taken(self._verdicts, self._in_use, self._shares)
-            interchange = Interchange(self._board, self._claims, self._under, taken)
-            self._interchange = interchange if interchange.possible else None
-        return self._interchange
+            state = SearchState(self._verdicts, self._allocating_devices, self._allocating_shares)
+            pruning = Pruning(self._input, self._claims, self._constraints_on, state)
+            self._pruning = pruning if pruning.possible else None
+        return self._pruning
 
-    def _free(self, request: Request, position: int) -> bool:
+    def _is_free(self, request: Request, position: int) -> bool:
         """Whether this search has not selected the device. With admin access, several claims can have the same device."""
-        claims = self._in_use.get(position)
+        claims = self._allocating_devices.get(position)
         if request.admin_access:
             return not claims or request.claim_index not in claims
         return not claims
 
-    def _take(self, request: Request, position: int, undo: Undo) -> bool:
+    def _allocate_device(self, request: Request, position: int, undo: Undo) -> bool:
         """Select the device for the request if the devices selected so far allow it (allocateDevice)."""
-        if self._take_parts(request, position, undo):
+        if self._try_device(request, position, undo):
             return True
-        _take_back(undo)
+        _roll_back(undo)
         return False
 
-    def _take_parts(self, request: Request, position: int, undo: Undo) -> bool:
-        rules, device = self._board.rules, self._board.devices[position]
+    def _try_device(self, request: Request, position: int, undo: Undo) -> bool:
+        rules, device = self._input.rules, self._input.devices[position]
         shareable = rules.consumable_capacity and bool(device.device.allow_multiple_allocations)
         if request.wants_all:
             # For allocationMode All only the selectors and the full capacity were checked before, so check the rest now.
-            eligibility = self._board.eligibility
-            possible = self._free(request, position) and not (
+            eligibility = self._input.eligibility
+            possible = self._is_free(request, position) and not (
                 eligibility.in_use(request, device) or eligibility.blocked(request, device)
             )
         else:
@@ -244,25 +246,25 @@ class Search:
             )
         possible = possible and self._satisfy_constraints(request, device, undo)
         if possible and request.wants_all and rules.consumable_capacity:
-            possible = self._board.eligibility.short_of_capacity(request, device) is None
+            possible = self._input.eligibility.short_of_capacity(request, device) is None
             possible = possible and not self._short_beside_shares(request, position)
         if possible:
             self._record(request, position, undo, shareable=shareable)
         return possible
 
     def _is_shared(self, position: int) -> bool:
-        return bool(self._shares.get(position)) or self._board.holdings.shared(
-            self._board.devices[position].id
+        return bool(self._allocating_shares.get(position)) or self._input.devices_in_use.shared(
+            self._input.devices[position].id
         )
 
     def _short_beside_shares(self, request: Request, position: int) -> bool:
         """Whether too little capacity is left beside the shares that this search selected."""
-        shares = self._shares.get(position)
+        shares = self._allocating_shares.get(position)
         if not shares:
             return False
-        device = self._board.devices[position]
-        eligibility = self._board.eligibility
-        taken = dict(self._board.holdings.capacity(device.id))
+        device = self._input.devices[position]
+        eligibility = self._input.eligibility
+        taken = dict(self._input.devices_in_use.capacity(device.id))
         for share in shares:
             for name, amount in share.items():
                 taken[name] = taken.get(name, 0) + amount.nanos
@@ -270,24 +272,24 @@ class Search:
         return exhausted_capacity(consumed, device.capacity, taken) is not None
 
     def _take_counters(self, position: int, undo: Undo) -> bool:
-        ledger, device = self._board.ledgers[position], self._board.devices[position]
-        if self._board.rules.compatibility_groups:
+        ledger, device = self._input.ledgers[position], self._input.devices[position]
+        if self._input.rules.compatibility_groups:
             if ledger.incompatible(device) is not None:
                 return False
-            undo.append(partial(ledger.part, ledger.join(device)))
+            undo.append(partial(ledger.restore_groups, ledger.consume_groups(device)))
         if ledger.exhausted(device) is not None:
             return False
-        ledger.take(device)
-        undo.append(partial(ledger.give_back, device))
+        ledger.consume(device)
+        undo.append(partial(ledger.release, device))
         return True
 
     def _satisfy_constraints(self, request: Request, device: SliceDevice, undo: Undo) -> bool:
-        for constraint in self._under(request):
-            values = self._board.lookup.values(request, device, constraint.attribute)
-            held = None if values is None else constraint.admits(values)
-            if held is not None:
-                constraint.held.append(held)
-                undo.append(constraint.held.pop)
+        for constraint in self._constraints_on(request):
+            values = self._input.lookup.values(request, device, constraint.attribute)
+            accepted = None if values is None else constraint.admits(values)
+            if accepted is not None:
+                constraint.accepted.append(accepted)
+                undo.append(constraint.accepted.pop)
             elif request.wants_all:
                 raise ConstraintBroken(
                     f"{request}: cannot add device {device.id}"
@@ -297,7 +299,7 @@ class Search:
                 return False
         return True
 
-    def _under(self, request: Request) -> Sequence[AnyConstraint]:
+    def _constraints_on(self, request: Request) -> Sequence[AnyConstraint]:
         """The constraints of the claim that apply to the request."""
         constraints = self._constraints[request.claim_index]
         if not constraints:
@@ -309,24 +311,24 @@ class Search:
         return found
 
     def _record(self, request: Request, position: int, undo: Undo, *, shareable: bool) -> None:
-        device = self._board.devices[position]
+        device = self._input.devices[position]
         consumed: Consumed | None = None
         if shareable:
-            consumed = self._board.eligibility.consumed(request, device, device.id)
-            shares = self._shares.setdefault(position, [])
+            consumed = self._input.eligibility.consumed(request, device, device.id)
+            shares = self._allocating_shares.setdefault(position, [])
             shares.append(consumed)
             undo.append(shares.pop)
         else:
-            claims = self._in_use.get(position)
+            claims = self._allocating_devices.get(position)
             if claims is None:
-                claims = self._in_use[position] = set()
+                claims = self._allocating_devices[position] = set()
             claims.add(request.claim_index)
             undo.append(partial(claims.discard, request.claim_index))
-        given = self.given[request.claim_index]
-        given.append(Given(request, device, consumed))
-        undo.append(given.pop)
+        results = self.results[request.claim_index]
+        results.append(DeviceResult(request, device, consumed))
+        undo.append(results.pop)
 
 
-def _take_back(undo: Undo) -> None:
+def _roll_back(undo: Undo) -> None:
     while undo:
         undo.pop()()

@@ -9,7 +9,7 @@ from dra_driver.allocator import features
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.pools import Pool, Slices
+from dra_driver.allocator.pools import Pool, SliceIndex
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import ResourceSlice
 
@@ -41,7 +41,7 @@ def a_pool(total: int, *devices: tuple[str, int, list[str]]) -> Pool:
         },
     ]
     rules = Rules.of(features.ALL, None)
-    (found,) = Slices(msgspec.convert(slices, list[ResourceSlice]), rules).pools(Node())
+    (found,) = SliceIndex(msgspec.convert(slices, list[ResourceSlice]), rules).gather_pools(Node())
     return found
 
 
@@ -54,32 +54,32 @@ def test_a_device_takes_from_the_counters_until_they_are_used_up() -> None:
     first, second = pool.devices
     ledger = Ledger(pool, free).copy()
     assert ledger.exhausted(first) is None
-    ledger.take(first)
+    ledger.consume(first)
     assert ledger.left(("gpu", "slots")) == NANO
     assert ledger.exhausted(second) == ("gpu", "slots")
-    ledger.give_back(first)
+    ledger.release(first)
     assert ledger.exhausted(second) is None
-    assert not ledger.never(second)
+    assert not ledger.never_enough(second)
 
 
 def test_what_is_allocated_has_taken_its_part() -> None:
     pool = a_pool(3, ("a", 2, []), ("b", 2, []))
     ledger = Ledger(pool, lambda device: device.device.name == "a")
     assert ledger.exhausted(pool.devices[1]) == ("gpu", "slots")
-    assert ledger.never(pool.devices[1])
+    assert ledger.never_enough(pool.devices[1])
 
 
 def test_an_overdrawn_counter_stops_who_takes_nothing_of_it() -> None:
     pool = a_pool(-1, ("a", 0, []))
     ledger = Ledger(pool, free)
     assert ledger.exhausted(pool.devices[0]) == ("gpu", "slots")
-    assert ledger.never(pool.devices[0])
+    assert ledger.never_enough(pool.devices[0])
 
 
 def test_a_search_has_its_own_ledger_where_there_are_counters() -> None:
     pool = a_pool(3, ("a", 2, []))
     ledger = Ledger(pool, free)
-    ledger.copy().take(pool.devices[0])
+    ledger.copy().consume(pool.devices[0])
     assert ledger.left(("gpu", "slots")) == 3 * NANO
     without = Ledger(Pool(pool.id), free)
     assert without.copy() is without
@@ -90,14 +90,14 @@ def test_consumers_must_have_a_group_in_common() -> None:
     xy, yz, z, none = pool.devices
     ledger = Ledger(pool, free)
     assert [ledger.incompatible(one) for one in pool.devices] == [None] * 4
-    ledger.join(xy)
-    before = ledger.join(yz)
+    ledger.consume_groups(xy)
+    before = ledger.consume_groups(yz)
     assert [ledger.incompatible(one) for one in (xy, z, none)] == [None, "gpu", "gpu"]
-    ledger.part(before)
+    ledger.restore_groups(before)
     assert ledger.incompatible(z) == "gpu"
     alone = Ledger(pool, lambda device: device is none)
     assert (alone.incompatible(none), alone.incompatible(xy)) == (None, "gpu")
-    alone.join(none)
+    alone.consume_groups(none)
     assert alone.incompatible(none) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from dra_driver.allocator import features
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Implementation, Rules
-from dra_driver.allocator.pools import Pool, Slices
+from dra_driver.allocator.pools import Pool, SliceIndex
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import ResourceSlice
 
@@ -43,7 +43,7 @@ def pools(
     *slices: Json, on: frozenset[str] = features.ALL, by: Implementation = "experimental"
 ) -> list[Pool]:
     rules = Rules.of(on, by)
-    return Slices(msgspec.convert(slices, list[ResourceSlice]), rules).pools(NODE)
+    return SliceIndex(msgspec.convert(slices, list[ResourceSlice]), rules).gather_pools(NODE)
 
 
 def devices(pool: Pool) -> list[str]:

@@ -107,8 +107,8 @@ def test_requirements_of_several_slices_are_put_together_once_each() -> None:
 
 
 def test_a_device_that_binds_to_its_node_restricts_the_claim_to_it() -> None:
-    binds = {"allNodes": True, "devices": [{"name": "a", "bindsToNode": True}]}
-    found = result([{"exactly": EXACT}], binds)
+    has_binding_conditions = {"allNodes": True, "devices": [{"name": "a", "bindsToNode": True}]}
+    found = result([{"exactly": EXACT}], has_binding_conditions)
     assert found.node_selector is not None
     (term,) = found.node_selector.node_selector_terms or []
     assert [one.values for one in term.match_fields or ()] == [["node-1"]]

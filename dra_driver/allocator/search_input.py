@@ -4,14 +4,14 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dra_driver.allocator.constraints import Lookup
+from dra_driver.allocator.constraints import AttributeLookup
 from dra_driver.allocator.counters import Ledger
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.eligibility import Eligibility, Holdings
+from dra_driver.allocator.eligibility import DevicesInUse, Eligibility
 from dra_driver.allocator.features import Rules
 
 
-class Board(NamedTuple):
+class SearchInput(NamedTuple):
     """The input of one search. Only the counters change during the search; the search undoes its changes."""
 
     rules: Rules
@@ -19,6 +19,6 @@ class Board(NamedTuple):
     ledgers: Sequence[Ledger]
     """For each device the available counters of its pool."""
     eligibility: Eligibility
-    holdings: Holdings
-    lookup: Lookup
+    devices_in_use: DevicesInUse
+    lookup: AttributeLookup
     cancelled: Callable[[], bool]

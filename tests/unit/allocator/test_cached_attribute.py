@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that are made once."""
 
-from dra_driver.allocator.lazy import lazy
+from dra_driver.allocator.cached_attribute import cached_attribute
 
 
 class Counting:
     def __init__(self) -> None:
         self.made = 0
 
-    @lazy
+    @cached_attribute
     def value(self) -> int:
         """How often it was made."""
         self.made += 1
@@ -22,5 +22,5 @@ def test_a_value_is_made_when_asked_for_and_only_once() -> None:
 
 
 def test_the_class_shows_what_the_value_is() -> None:
-    assert isinstance(Counting.value, lazy)
+    assert isinstance(Counting.value, cached_attribute)
     assert Counting.value.__doc__ == "How often it was made."

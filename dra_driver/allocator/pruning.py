@@ -9,7 +9,7 @@ same values, they consume the same from the same counters, and they have the sam
 we can replace B by A. Now assume that every combination with A in one place of a request failed. Then every combination
 with B in this place fails, too. B also fails in all later places of the request: after the replacement and sorting, the
 combination has A in the first place, and these were all tried. So B is skipped in all these places. The same is true if
-A was rejected at once, because the devices that the search adds later never free anything.
+A was rejected at once, because the devices that the search adds later never_enough free anything.
 
 *Too few devices left.* A request needs five more devices. If fewer than five eligible devices follow in the order, the
 request fails. Under matchAttribute, five devices must have one value in common. So the search skips a device if each of
@@ -29,41 +29,41 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from dra_driver.allocator.board import Board
 from dra_driver.allocator.capacity import Consumed
 from dra_driver.allocator.constraints import UNKNOWN, AnyConstraint, MatchAttribute
-from dra_driver.allocator.eligibility import Verdicts
+from dra_driver.allocator.eligibility import EligibilityCache
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import Choice, Request
+from dra_driver.allocator.search_input import SearchInput
 
 
-class Taken(NamedTuple):
+class SearchState(NamedTuple):
     """The part of the search's state that the rules read. The search changes these objects."""
 
-    verdicts: Verdicts
-    in_use: Mapping[int, set[int]]
+    verdicts: EligibilityCache
+    devices: Mapping[int, set[int]]
     shares: Mapping[int, list[Consumed]]
 
 
-class Interchange:
+class Pruning:
     """The two rules, for one search."""
 
     def __init__(
         self,
-        board: Board,
+        search_input: SearchInput,
         claims: Sequence[Sequence[Choice]],
-        under: Callable[[Request], Sequence[AnyConstraint]],
-        taken: Taken,
+        constraints_on: Callable[[Request], Sequence[AnyConstraint]],
+        state: SearchState,
     ) -> None:
-        self._board = board
+        self._input = search_input
         self._claims = claims
-        self._under = under
-        self._verdicts = taken.verdicts
-        self._in_use = taken.in_use
-        self._shares = taken.shares
-        self._alike: dict[int, int] = {}
+        self._constraints_on = constraints_on
+        self._verdicts = state.verdicts
+        self._allocating_devices = state.devices
+        self._allocating_shares = state.shares
+        self._equal_keys: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._to_come: dict[Request, Sequence[int]] = {}
+        self._remaining: dict[Request, Sequence[int]] = {}
         self._verdicts_of: dict[Request, Sequence[bool | None]] = {}
 
     @cached_property
@@ -76,27 +76,27 @@ class Interchange:
     def possible(self) -> bool:
         """Whether the rules can be used for these claims. The three conditions are in the module docstring."""
         return (
-            not any(one.wants_all and self._under(one) for one in self._requests)
-            and all(ledger.monotonic for ledger in set(self._board.ledgers))
-            and (self._board.rules.list_attributes or not self._any_list())
+            not any(one.wants_all and self._constraints_on(one) for one in self._requests)
+            and all(ledger.monotonic for ledger in set(self._input.ledgers))
+            and (self._input.rules.list_attributes or not self._any_list())
         )
 
     def key(self, position: int) -> Hashable:
         """A key that two positions share if their devices are equal in the current state of the search."""
-        alike = self._alike.get(position)
-        if alike is None:
+        equal_key = self._equal_keys.get(position)
+        if equal_key is None:
             # The search hashes keys very often. A small number hashes faster than the long description.
             description = self._describe(position)
-            alike = self._numbers.setdefault(description, len(self._numbers))
-            self._alike[position] = alike
-        claims = self._in_use.get(position)
-        shares = self._shares.get(position)
+            equal_key = self._numbers.setdefault(description, len(self._numbers))
+            self._equal_keys[position] = equal_key
+        claims = self._allocating_devices.get(position)
+        shares = self._allocating_shares.get(position)
         if not claims and not shares:
-            return alike
+            return equal_key
         taken = tuple(tuple(share.items()) for share in shares or ())
-        return alike, frozenset(claims or ()), taken
+        return equal_key, frozenset(claims or ()), taken
 
-    def to_come(self, request: Request) -> Sequence[int]:
+    def remaining(self, request: Request) -> Sequence[int]:
         """For each position: the largest number of devices that the request can get from this position on.
 
         Position p counts only the combinations that include device p. The sequence is empty if the second rule does not
@@ -104,19 +104,19 @@ class Interchange:
         """
         # The stable allocator starts each search for a device at the first position, so "from this position on" has no
         # meaning there.
-        if not self._board.rules.newer_than_stable or request.derived:
+        if not self._input.rules.newer_than_stable or request.derived:
             return ()
-        to_come = self._to_come.get(request)
-        if to_come is None:
-            to_come = self._to_come[request] = self._count(request)
-        return to_come
+        remaining = self._remaining.get(request)
+        if remaining is None:
+            remaining = self._remaining[request] = self._count(request)
+        return remaining
 
     def _count(self, request: Request) -> Sequence[int]:
-        verdicts = self._judgements(request)
+        verdicts = self._verdicts_for(request)
         if None in verdicts:
             return ()
         many = list(accumulate(map(int, map(bool, reversed(verdicts)))))[::-1]
-        for constraint in self._under(request):
+        for constraint in self._constraints_on(request):
             if isinstance(constraint, MatchAttribute):
                 matching = self._matching(constraint, request, verdicts)
                 many = list(map(min, many, matching))
@@ -131,25 +131,25 @@ class Interchange:
         for position in reversed(range(len(verdicts))):
             if not verdicts[position]:
                 continue
-            device = self._board.devices[position]
-            values = self._board.lookup.values(request, device, constraint.attribute)
+            device = self._input.devices[position]
+            values = self._input.lookup.values(request, device, constraint.attribute)
             kind, own = values or UNKNOWN
             for value in own:
                 carried = carriers[kind, value] = carriers.get((kind, value), 0) + 1
                 found[position] = max(found[position], carried)
         return found
 
-    def _judgements(self, request: Request) -> Sequence[bool | None]:
+    def _verdicts_for(self, request: Request) -> Sequence[bool | None]:
         """The results of `_verdict` for all positions."""
         known = self._verdicts_of.get(request)
         if known is None:
-            known = [self._verdict(request, at) for at in range(len(self._board.devices))]
+            known = [self._verdict(request, at) for at in range(len(self._input.devices))]
             self._verdicts_of[request] = known
         return known
 
     def _verdict(self, request: Request, position: int) -> bool | None:
         """Whether the request can have the device. None if the check ends with an error."""
-        device, ledger = self._board.devices[position], self._board.ledgers[position]
+        device, ledger = self._input.devices[position], self._input.ledgers[position]
         try:
             if not self._verdicts.eligible(request, position):
                 return False
@@ -159,47 +159,49 @@ class Interchange:
         # A second share of a device consumes no counters, so too few counters now do not exclude the device.
         if not device.device.consumes_counters or device.device.allow_multiple_allocations:
             return True
-        return not ledger.never(device)
+        return not ledger.never_enough(device)
 
     def _describe(self, position: int) -> Hashable:
-        device, ledger = self._board.devices[position], self._board.ledgers[position]
-        holdings = self._board.holdings
-        judged = tuple([self._judged(request, position) for request in self._requests])
-        if None in judged:
+        device, ledger = self._input.devices[position], self._input.ledgers[position]
+        devices_in_use = self._input.devices_in_use
+        observed = tuple([self._observed(request, position) for request in self._requests])
+        if None in observed:
             return position, "unlike all others"
         consumes = device.device.consumes_counters
         return (
-            judged,
+            observed,
             device.device.allow_multiple_allocations,
-            holdings.allocated(device.id),
-            holdings.shared(device.id),
+            devices_in_use.allocated(device.id),
+            devices_in_use.shared(device.id),
             (id(ledger), tuple(device.consumes.items()), device.groups) if consumes else None,
         )
 
-    def _judged(self, request: Request, position: int) -> Hashable:
+    def _observed(self, request: Request, position: int) -> Hashable:
         """Everything about the device that the request can observe. None if a check ends with an error."""
-        device = self._board.devices[position]
+        device = self._input.devices[position]
         verdict = (
             position in request.all_devices
             if request.wants_all
-            else self._judgements(request)[position]
+            else self._verdicts_for(request)[position]
         )
         if not verdict:
             return verdict
-        under = self._under(request)
+        constraints_on = self._constraints_on(request)
         try:
-            lookup = self._board.lookup
-            values = tuple([lookup.values(request, device, one.attribute) for one in under])
+            lookup = self._input.lookup
+            values = tuple(
+                [lookup.values(request, device, one.attribute) for one in constraints_on]
+            )
         except AllocationError:
             return None
         return values, self._capacity(request, position)
 
     def _capacity(self, request: Request, position: int) -> Hashable:
-        device = self._board.devices[position]
-        if not (self._board.rules.consumable_capacity and device.device.allow_multiple_allocations):
+        device = self._input.devices[position]
+        if not (self._input.rules.consumable_capacity and device.device.allow_multiple_allocations):
             return None
-        consumed = self._board.eligibility.consumed(request, device, device.id)
-        taken = self._board.holdings.capacity(device.id)
+        consumed = self._input.eligibility.consumed(request, device, device.id)
+        taken = self._input.devices_in_use.capacity(device.id)
         return tuple(
             (name, consumed[name], device.capacity[name].nanos, taken.get(name, 0))
             for name in sorted(consumed)
@@ -209,6 +211,8 @@ class Interchange:
         """Whether a constraint may see a value of unknown type, which is accepted only for the first device."""
         if any(request.derived for request in self._requests):
             return True
-        values, devices = self._board.lookup.values, self._board.devices
-        compared = {(one, found.attribute) for one in self._requests for found in self._under(one)}
+        values, devices = self._input.lookup.values, self._input.devices
+        compared = {
+            (one, found.attribute) for one in self._requests for found in self._constraints_on(one)
+        }
         return any(values(one, each, name) is UNKNOWN for one, name in compared for each in devices)

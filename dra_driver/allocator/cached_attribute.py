@@ -12,7 +12,7 @@ Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-class lazy(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
+class cached_attribute(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
     """Decorator for a method without arguments. Its result becomes an attribute of the object."""
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
@@ -21,10 +21,12 @@ class lazy(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
         self.__doc__ = make.__doc__
 
     @overload
-    def __get__(self, owner: None, kind: type[Owner]) -> "lazy[Owner, Value]": ...
+    def __get__(self, owner: None, kind: type[Owner]) -> "cached_attribute[Owner, Value]": ...
     @overload
     def __get__(self, owner: Owner, kind: type[Owner]) -> Value: ...
-    def __get__(self, owner: Owner | None, kind: type[Owner]) -> "lazy[Owner, Value] | Value":
+    def __get__(
+        self, owner: Owner | None, kind: type[Owner]
+    ) -> "cached_attribute[Owner, Value] | Value":
         """Calculate the value and store it in the object. Python finds it there next time and does not call this again."""
         if owner is None:
             return self
