@@ -11,11 +11,11 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dra_driver.cel import attribute_result as derived
 from dra_driver.cel import types
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.checking import check
 from dra_driver.cel.costs import estimate as cost
+from dra_driver.cel.derived_attribute import device_attribute
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import PROGRAM, CompileError
 from dra_driver.cel.exact import evaluate
@@ -87,7 +87,7 @@ def compile_attribute(expression: str, environment: Environment = _SCHEDULER) ->
         )
     most, exact = _program(checked, environment)
     return DerivedAttribute(
-        expression, environment, most, lambda device: derived.attribute_of(exact(device))
+        expression, environment, most, lambda device: device_attribute(exact(device))
     )
 
 

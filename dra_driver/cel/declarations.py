@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from dra_driver.cel import types
-from dra_driver.cel.tables import Overload as Row
+from dra_driver.cel.tables import Overload as TableOverload
 from dra_driver.cel.tables import Since
 from dra_driver.cel.tables.declarations import FIELDS, IDENTIFIERS, MACROS, MESSAGES, OVERLOADS
 from dra_driver.cel.types import Kind, Type
@@ -19,7 +19,7 @@ from dra_driver.cel.versions import Environment
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
+class OverloadDecl:
     """One signature of a function (cel-go: OverloadDecl). The target of a member function is its first argument."""
 
     id: str
@@ -38,7 +38,7 @@ _LISTS_DECLARED_LAST = 37
 class Declarations:
     """The declarations of one environment, by name."""
 
-    functions: Mapping[str, tuple[Overload, ...]]
+    functions: Mapping[str, tuple[OverloadDecl, ...]]
     identifiers: Mapping[str, Type]
     messages: Mapping[str, Type]
     """The type of the literal `name{…}`."""
@@ -51,7 +51,7 @@ class Declarations:
 @lru_cache(maxsize=64)
 def declarations(environment: Environment) -> Declarations:
     """The declarations of the environment. They are kept: to build them takes longer than to check an expression."""
-    functions: dict[str, list[Overload]] = {}
+    functions: dict[str, list[OverloadDecl]] = {}
     for row in OVERLOADS:
         if _holds(row.since, environment):
             functions.setdefault(row.function, []).append(_overload(row))
@@ -94,13 +94,13 @@ def _type(text: str) -> Type:
     return types.parse(text)
 
 
-def _overload(row: Row) -> Overload:
+def _overload(row: TableOverload) -> OverloadDecl:
     arguments = tuple(_type(text) for text in row.arguments)
     result = _type(row.result)
     names: dict[str, None] = {}
     for declared in (*arguments, result):
         _collect_parameters(declared, names)
-    return Overload(row.id, arguments, result, row.member, tuple(names))
+    return OverloadDecl(row.id, arguments, result, row.member, tuple(names))
 
 
 def _collect_parameters(declared: Type, names: dict[str, None]) -> None:

@@ -12,7 +12,7 @@ Source: k8s.io/apiserver pkg/cel/environment, k8s.io/dynamic-resource-allocation
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["NewExpressions", "StoredExpressions"]
+EnvironmentType = Literal["NewExpressions", "StoredExpressions"]
 
 OLDEST, NEWEST = 32, 37
 MAX_COST = (
@@ -36,7 +36,7 @@ class Environment:
     """The CEL environment of Kubernetes 1.`minor` for one mode. The default is that of the newest scheduler."""
 
     minor: int = NEWEST
-    kind: Kind = "StoredExpressions"
+    kind: EnvironmentType = "StoredExpressions"
     features: Features = field(default_factory=Features)
 
     @property

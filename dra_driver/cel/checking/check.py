@@ -16,7 +16,7 @@ from dra_driver.cel import types
 from dra_driver.cel.checked_ast import Checked, Reference
 from dra_driver.cel.checking import hints, validate
 from dra_driver.cel.checking.unify import Substitutions, TooManyStepsError, bounded, more_general
-from dra_driver.cel.declarations import Declarations, Overload, declarations
+from dra_driver.cel.declarations import Declarations, OverloadDecl, declarations
 from dra_driver.cel.errors import Issue, error_of
 from dra_driver.cel.syntax.ast import (
     Call,
@@ -287,7 +287,7 @@ class _Checker:
         return checked
 
     def _check_logic(
-        self, node: int, overload: Overload, operands: Sequence[Expr], given: Sequence[Type]
+        self, node: int, overload: OverloadDecl, operands: Sequence[Expr], given: Sequence[Type]
     ) -> None:
         self._types[node] = types.BOOL
         self._references[node] = Reference(overload_ids=(overload.id,))
@@ -297,7 +297,7 @@ class _Checker:
                 self._types[node] = types.ERROR
 
     def _fitting(
-        self, overloads: Sequence[Overload], given: Sequence[Type], *, member: bool
+        self, overloads: Sequence[OverloadDecl], given: Sequence[Type], *, member: bool
     ) -> tuple[list[str], Type | None]:
         """The IDs of the matching overloads and the type of the call: dyn if their result types differ, None if none matches."""
         fitting: list[str] = []
@@ -320,7 +320,7 @@ class _Checker:
                 result = types.DYN
         return fitting, result
 
-    def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
+    def _instance(self, overload: OverloadDecl) -> tuple[Sequence[Type], Type]:
         """The argument and result types with fresh type parameters, so that two calls do not share what is found out."""
         if not overload.parameters:
             return overload.arguments, overload.result

@@ -36,7 +36,7 @@ class Operand:
 
 
 @dataclass(slots=True)
-class Site:
+class CallSite:
     """A call, with one of its overloads and its operands."""
 
     function: str
@@ -51,25 +51,25 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CallEstimate:
     """The cost of a call and the size of its result (cel-go: CallEstimate). `size` is None if it is unknown."""
 
     cost: Bounds
     size: Bounds | None = None
 
 
-Rule = Callable[[Site], Estimate | None]
+Rule = Callable[[CallSite], CallEstimate | None]
 
 
 # --- cel-go's extensions ----------------------------------------------------------------------------------------------
 
 
-def extension(site: Site) -> Estimate | None:
+def extension(site: CallSite) -> CallEstimate | None:
     """The estimate by the rules of the list and set extensions. None if no rule applies."""
     name = site.overload
     if name in _SETS:
         both = site.args[0].known_size * site.args[1].known_size
-        return Estimate(both.scaled(_SETS[name]) + ONE)
+        return CallEstimate(both.scaled(_SETS[name]) + ONE)
     if name.startswith("list_") and name.endswith(("_sort", "_sortByAssociatedKeys")):
         factor = 2.0 + (TRAVERSAL if name.split("_")[1] in {"string", "bytes"} else 0.0)
         keys = site.args[0] if site.args else site.first
@@ -78,22 +78,22 @@ def extension(site: Site) -> Estimate | None:
     return rule(site) if rule is not None else None
 
 
-def _new_list(size: Bounds, factor: float = 1.0) -> Estimate:
-    return Estimate(size.scaled(factor) + ONE + fixed(NEW_LIST), size)
+def _new_list(size: Bounds, factor: float = 1.0) -> CallEstimate:
+    return CallEstimate(size.scaled(factor) + ONE + fixed(NEW_LIST), size)
 
 
-def _slice(site: Site) -> Estimate:
+def _slice(site: CallSite) -> CallEstimate:
     begin = _literal(site.args[0], otherwise=0)
     end = _literal(site.args[1], otherwise=site.first.known_size.high)
     return _new_list(fixed(wrapped(end - begin)))
 
 
-def _flatten(site: Site) -> Estimate:
+def _flatten(site: CallSite) -> CallEstimate:
     depth = _literal(site.args[0], otherwise=LARGEST) if site.args else 1
     return _new_list(site.first.known_size, float(depth))
 
 
-def _distinct(site: Site) -> Estimate:
+def _distinct(site: CallSite) -> CallEstimate:
     size = site.first.known_size
     return _new_list(size * size, 2.0)
 
@@ -124,10 +124,10 @@ _LISTS: dict[str, Rule] = {
 # --- the standard library ---------------------------------------------------------------------------------------------
 
 
-def standard(site: Site, size: Callable[[Operand], Bounds]) -> Estimate:
+def standard(site: CallSite, size: Callable[[Operand], Bounds]) -> CallEstimate:
     """The estimate by the rules of the standard library. `size` returns the size of an operand."""
     rule = _STANDARD.get(site.overload)
-    return Estimate(ONE) if rule is None else rule(site, size)
+    return CallEstimate(ONE) if rule is None else rule(site, size)
 
 
 def search(text: Bounds, pattern: Bounds) -> Bounds:
@@ -138,57 +138,57 @@ def search(text: Bounds, pattern: Bounds) -> Bounds:
 _Sizes = Callable[[Operand], Bounds]
 
 
-def _format(site: Site, size: _Sizes) -> Estimate:
-    return Estimate(size(site.first).scaled(TRAVERSAL))
+def _format(site: CallSite, size: _Sizes) -> CallEstimate:
+    return CallEstimate(size(site.first).scaled(TRAVERSAL))
 
 
-def _to_bytes(site: Site, size: _Sizes) -> Estimate:
+def _to_bytes(site: CallSite, size: _Sizes) -> CallEstimate:
     text = size(site.args[0])
-    return Estimate(text.scaled(TRAVERSAL), Bounds(text.low, wrapped(4 * text.high)))
+    return CallEstimate(text.scaled(TRAVERSAL), Bounds(text.low, wrapped(4 * text.high)))
 
 
-def _to_text(site: Site, size: _Sizes) -> Estimate:
+def _to_text(site: CallSite, size: _Sizes) -> CallEstimate:
     content = size(site.args[0])
-    return Estimate(content.scaled(TRAVERSAL), Bounds(content.low // 4, content.high))
+    return CallEstimate(content.scaled(TRAVERSAL), Bounds(content.low // 4, content.high))
 
 
-def _quote(site: Site, size: _Sizes) -> Estimate:
+def _quote(site: CallSite, size: _Sizes) -> CallEstimate:
     text = size(site.args[0])
     longest = wrapped(2 * text.high + 2)
-    return Estimate(text.scaled(TRAVERSAL), Bounds(wrapped(text.low + 2), longest))
+    return CallEstimate(text.scaled(TRAVERSAL), Bounds(wrapped(text.low + 2), longest))
 
 
-def _at_an_end(site: Site, size: _Sizes) -> Estimate:
-    return Estimate(size(site.args[0]).scaled(TRAVERSAL))
+def _at_an_end(site: CallSite, size: _Sizes) -> CallEstimate:
+    return CallEstimate(size(site.args[0]).scaled(TRAVERSAL))
 
 
-def _in_list(site: Site, size: _Sizes) -> Estimate:
-    return Estimate(size(site.args[1]).scaled(1))
+def _in_list(site: CallSite, size: _Sizes) -> CallEstimate:
+    return CallEstimate(size(site.args[1]).scaled(1))
 
 
-def _matches(site: Site, size: _Sizes) -> Estimate:
-    return Estimate(search(size(site.first), size(site.args[-1])))
+def _matches(site: CallSite, size: _Sizes) -> CallEstimate:
+    return CallEstimate(search(size(site.first), size(site.args[-1])))
 
 
-def _contains(site: Site, size: _Sizes) -> Estimate:
+def _contains(site: CallSite, size: _Sizes) -> CallEstimate:
     text, part = size(site.first), size(site.args[0])
-    return Estimate(text.scaled(TRAVERSAL) * part.scaled(TRAVERSAL))
+    return CallEstimate(text.scaled(TRAVERSAL) * part.scaled(TRAVERSAL))
 
 
-def _concatenate(site: Site, size: _Sizes) -> Estimate:
+def _concatenate(site: CallSite, size: _Sizes) -> CallEstimate:
     both = size(site.args[0]) + size(site.args[1])
     if site.overload == "add_list":
-        return Estimate(ONE, both)
-    return Estimate(both.scaled(TRAVERSAL), both)
+        return CallEstimate(ONE, both)
+    return CallEstimate(both.scaled(TRAVERSAL), both)
 
 
-def _compare(site: Site, size: _Sizes) -> Estimate:
+def _compare(site: CallSite, size: _Sizes) -> CallEstimate:
     shorter = min(size(operand).high for operand in site.args)
-    return Estimate(Bounds(min(1, shorter), shorter).scaled(TRAVERSAL))
+    return CallEstimate(Bounds(min(1, shorter), shorter).scaled(TRAVERSAL))
 
 
 _ORDERS = ("less", "greater", "less_equals", "greater_equals")
-_STANDARD: Mapping[str, Callable[[Site, _Sizes], Estimate]] = {
+_STANDARD: Mapping[str, Callable[[CallSite, _Sizes], CallEstimate]] = {
     "string_format": _format,
     "string_to_bytes": _to_bytes,
     "bytes_to_string": _to_text,

@@ -6,7 +6,7 @@ the nodes of the tree from the leaves up. Each node has a cost. A comprehension 
 size of its range. Sizes come from literals, from the declared limits of `device` (see `sizes`), and from rules for
 functions. The result must be exactly the API server's number. So this module visits the nodes in the same order and keeps
 the surprising parts of the original.
-Source: cel-go checker/cost.go, version 0.23 and later. `_FirstWalk` has the differences of version 0.22.
+Source: cel-go checker/cost.go, version 0.23 and later. `_Coster022` has the differences of version 0.22.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.costs.bounds import EMPTY, ONE, UNKNOWN, ZERO, Bounds, fixed, total
-from dra_driver.cel.costs.call_estimates import Estimate, Operand, Site, extension, standard
+from dra_driver.cel.costs.call_estimates import CallEstimate, CallSite, Operand, extension, standard
 from dra_driver.cel.costs.kubernetes_estimates import kubernetes
 from dra_driver.cel.costs.sizes import Path, size_at
 from dra_driver.cel.syntax.ast import (
@@ -46,12 +46,12 @@ _GLOBAL_MATCHES = (
 
 def cost(checked: Checked, environment: Environment) -> Bounds:
     """The lowest and the highest cost of an evaluation of the expression."""
-    walk = _FirstWalk if environment.minor <= _FIRST_RELEASE else _Walk
-    return walk(checked, environment).cost(checked.parsed.root)
+    coster = _Coster022 if environment.minor <= _FIRST_RELEASE else _Coster
+    return coster(checked, environment).cost(checked.parsed.root)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries:
+class _EntrySizes:
     """The sizes of the keys and the values in a list or map (cel-go: entrySizeEstimate). A list has keys of size 1."""
 
     of_list: bool
@@ -60,24 +60,24 @@ class _Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Local:
+class _LocalVariable:
     """A variable of cel.bind or of a comprehension (cel-go: localVar). Each part is None if it is unknown."""
 
     path: Path | None
     size: Bounds | None
-    entries: _Entries | None = None
+    entries: _EntrySizes | None = None
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Coster:
     """One estimate (cel-go: coster). The dicts keep what is known about nodes that were visited, by node ID."""
 
     checked: Checked
     environment: Environment
     paths: dict[int, Path | None] = field(default_factory=dict)
-    locals: dict[str, list[_Local]] = field(default_factory=dict)
+    locals: dict[str, list[_LocalVariable]] = field(default_factory=dict)
     sizes: dict[int, Bounds] = field(default_factory=dict)
-    entries: dict[int, _Entries] = field(default_factory=dict)
+    entries: dict[int, _EntrySizes] = field(default_factory=dict)
 
     # --- costs
 
@@ -123,7 +123,7 @@ class _Walk:
         for element in expr.elements:
             cost += self.cost(element)
             item |= self.size(element) or UNKNOWN
-        self.entries[expr.id] = _Entries(of_list=True, key=ONE, value=item)
+        self.entries[expr.id] = _EntrySizes(of_list=True, key=ONE, value=item)
         return cost + _LIST
 
     def _map(self, expr: MapLiteral) -> Bounds:
@@ -133,7 +133,7 @@ class _Walk:
             cost += self.cost(entry.key) + self.cost(entry.value)
             key |= self.size(entry.key) or UNKNOWN
             value |= self.size(entry.value) or UNKNOWN
-        self.entries[expr.id] = _Entries(of_list=False, key=key, value=value)
+        self.entries[expr.id] = _EntrySizes(of_list=False, key=key, value=value)
         return cost + _MAP
 
     def _bind(self, expr: Comprehension) -> Bounds:
@@ -181,7 +181,7 @@ class _Walk:
         cost, target = ZERO, None
         if expr.target is not None:
             cost, target = self.cost(expr.target), self._operand(expr.target)
-        return cost + self._overloads(expr, Site(expr.function, "", target, args), costs)
+        return cost + self._overloads(expr, CallSite(expr.function, "", target, args), costs)
 
     def _dyn(self, expr: Call) -> Bounds:
         """dyn(x) only changes the static type, so the result has the size and the entries of x."""
@@ -189,7 +189,7 @@ class _Walk:
         self._keep(expr, self.size(expr.args[0]), self._entries(expr.args[0]))
         return cost + ONE
 
-    def _overloads(self, expr: Call, site: Site, costs: list[Bounds]) -> Bounds:
+    def _overloads(self, expr: Call, site: CallSite, costs: list[Bounds]) -> Bounds:
         """The range over all overloads that the checker left, because any of them may run."""
         cost, size = EMPTY, None
         for overload in self.checked.references[expr.id].overload_ids:
@@ -205,27 +205,27 @@ class _Walk:
         self._keep(expr, size)
         return cost
 
-    def _overload(self, expr: Call, site: Site, costs: list[Bounds]) -> Estimate:
+    def _overload(self, expr: Call, site: CallSite, costs: list[Bounds]) -> CallEstimate:
         # Kubernetes' estimator comes before cel-go's standard rules, so it decides for a function that both know.
         found = extension(site) or kubernetes(site, self.environment)
         if found is not None:
-            return Estimate(found.cost + total(costs), found.size)
+            return CallEstimate(found.cost + total(costs), found.size)
         # The right operand of && and || may not be evaluated, so it only counts for the highest cost.
         if site.overload in {"logical_and", "logical_or"}:
-            return Estimate(Bounds(costs[0].low, total(costs).high))
+            return CallEstimate(Bounds(costs[0].low, total(costs).high))
         if site.overload == "conditional":
             return self._conditional(expr, site, costs)
         if site.overload in _CONCATENATIONS:
             self._keep(expr, None, self._united(expr.args))
         if site.overload == "matches" and self.environment.minor < _GLOBAL_MATCHES:
-            return Estimate(ONE + total(costs))
+            return CallEstimate(ONE + total(costs))
         found = standard(site, self._size_of)
-        return Estimate(found.cost + total(costs), found.size)
+        return CallEstimate(found.cost + total(costs), found.size)
 
-    def _conditional(self, expr: Call, site: Site, costs: list[Bounds]) -> Estimate:
+    def _conditional(self, expr: Call, site: CallSite, costs: list[Bounds]) -> CallEstimate:
         size = self._size_of(site.args[1]) | self._size_of(site.args[2])
         self._keep(expr, None, self._united(expr.args[1:]))
-        return Estimate(costs[0] + (costs[1] | costs[2]), size)
+        return CallEstimate(costs[0] + (costs[1] | costs[2]), size)
 
     def _index(self, expr: Call, step: str) -> Bounds | None:
         self.paths[expr.id] = (self._path(expr.args[0]) or Path()).then(step)
@@ -253,23 +253,23 @@ class _Walk:
     def _size_of(self, operand: Operand) -> Bounds:
         return operand.size or UNKNOWN
 
-    def _keep(self, expr: Expr, size: Bounds | None, entries: _Entries | None = None) -> None:
+    def _keep(self, expr: Expr, size: Bounds | None, entries: _EntrySizes | None = None) -> None:
         if size is not None:
             self.sizes[expr.id] = size
         if entries is not None:
             self.entries[expr.id] = entries
 
-    def _entries(self, expr: Expr) -> _Entries | None:
+    def _entries(self, expr: Expr) -> _EntrySizes | None:
         if expr.id in self.entries:
             return self.entries[expr.id]
         local = self._local(expr.name) if isinstance(expr, Identifier) else None
         return None if local is None else local.entries
 
-    def _united(self, pair: Sequence[Expr]) -> _Entries | None:
+    def _united(self, pair: Sequence[Expr]) -> _EntrySizes | None:
         first, second = map(self._entries, pair)
         if first is None or second is None:
             return None
-        return _Entries(first.of_list, first.key | second.key, first.value | second.value)
+        return _EntrySizes(first.of_list, first.key | second.key, first.value | second.value)
 
     def _operand(self, expr: Expr) -> Operand:
         path = self._path(expr)
@@ -287,38 +287,38 @@ class _Walk:
         local = self._local(expr.name) if isinstance(expr, Identifier) else None
         return self.paths.get(expr.id) if local is None else local.path
 
-    def _local(self, name: str) -> _Local | None:
+    def _local(self, name: str) -> _LocalVariable | None:
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
-    def _open(self, name: str, local: _Local) -> None:
+    def _open(self, name: str, local: _LocalVariable) -> None:
         self.locals.setdefault(name, []).append(local)
 
     def _close(self, name: str) -> None:
         self.locals[name].pop()
 
-    def _bound_to(self, expr: Expr) -> _Local:
-        return _Local(self._path(expr), self.size(expr), self._entries(expr))
+    def _bound_to(self, expr: Expr) -> _LocalVariable:
+        return _LocalVariable(self._path(expr), self.size(expr), self._entries(expr))
 
     def _is_list(self, expr: Expr) -> bool:
         entries = self._entries(expr)
         return self._type(expr).kind is Kind.LIST if entries is None else entries.of_list
 
-    def _keys_of(self, expr: Expr) -> _Local:
+    def _keys_of(self, expr: Expr) -> _LocalVariable:
         entries = self._entries(expr)
         path = self._path(expr) or Path()
         step = "@indices" if self._is_list(expr) else "@keys"
-        return _Local(path.then(step), None if entries is None else entries.key)
+        return _LocalVariable(path.then(step), None if entries is None else entries.key)
 
-    def _values_of(self, expr: Expr) -> _Local:
+    def _values_of(self, expr: Expr) -> _LocalVariable:
         entries = self._entries(expr)
         path = self._path(expr) or Path()
         step = "@items" if self._is_list(expr) else "@values"
-        return _Local(path.then(step), None if entries is None else entries.value)
+        return _LocalVariable(path.then(step), None if entries is None else entries.value)
 
 
 @dataclass(slots=True)
-class _FirstWalk(_Walk):
+class _Coster022(_Coster):
     """The estimate of cel-go 0.22. It does not know the elements of literals, and no variables except those of loops."""
 
     ranges: dict[str, list[Expr]] = field(default_factory=dict)

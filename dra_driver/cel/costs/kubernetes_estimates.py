@@ -10,10 +10,10 @@ from dra_driver.cel.costs.bounds import LARGEST, ONE, ZERO, Bounds, fixed, quoti
 from dra_driver.cel.costs.call_estimates import (
     NEW_LIST,
     TRAVERSAL,
-    Estimate,
+    CallEstimate,
+    CallSite,
     Operand,
     Rule,
-    Site,
     search,
 )
 from dra_driver.cel.costs.sizes import Path
@@ -46,39 +46,39 @@ _URLS_AND_FORMATS = (
 )  # fmt: skip
 
 
-def kubernetes(site: Site, environment: Environment) -> Estimate | None:
+def kubernetes(site: CallSite, environment: Environment) -> CallEstimate | None:
     """The estimate by the rules of this Kubernetes release. None if no rule applies."""
     if environment.minor < _RULE_SINCE.get(site.function, 0):
         return None
     if site.overload == _OWN_INCLUDES:
-        return Estimate(Bounds(0, _MOST_INCLUDED))
+        return CallEstimate(Bounds(0, _MOST_INCLUDED))
     rule = _KUBERNETES.get(site.function)
     return rule(site) if rule is not None else None
 
 
-def _nominal(site: Site) -> Estimate:  # noqa: ARG001  the same signature as the other rules
-    return Estimate(ONE)
+def _nominal(site: CallSite) -> CallEstimate:  # noqa: ARG001  the same signature as the other rules
+    return CallEstimate(ONE)
 
 
-def _read(site: Site) -> Estimate:
+def _read(site: CallSite) -> CallEstimate:
     """The function parses its argument."""
-    return Estimate(site.args[0].known_size.scaled(TRAVERSAL))
+    return CallEstimate(site.args[0].known_size.scaled(TRAVERSAL))
 
 
-def _read_twice(site: Site) -> Estimate:
-    return Estimate(site.args[0].known_size.scaled(2 * TRAVERSAL))
+def _read_twice(site: CallSite) -> CallEstimate:
+    return CallEstimate(site.args[0].known_size.scaled(2 * TRAVERSAL))
 
 
-def _ip(site: Site) -> Estimate:
-    return Estimate(ONE) if site.overload == "cidr_ip" else _read(site)
+def _ip(site: CallSite) -> CallEstimate:
+    return CallEstimate(ONE) if site.overload == "cidr_ip" else _read(site)
 
 
-def _transformed(site: Site) -> Estimate:
+def _transformed(site: CallSite) -> CallEstimate:
     size = site.first.known_size
-    return Estimate(size.scaled(TRAVERSAL), size)
+    return CallEstimate(size.scaled(TRAVERSAL), size)
 
 
-def _over_elements(site: Site) -> Estimate:
+def _over_elements(site: CallSite) -> CallEstimate:
     """The function compares each element once; strings cost extra by length. A string target is read once."""
     target = site.first
     element = _element(target)
@@ -86,10 +86,10 @@ def _over_elements(site: Site) -> Estimate:
         each = ONE
         if element.type.kind in {Kind.STRING, Kind.BYTES}:
             each += element.known_size.scaled(TRAVERSAL)
-        return Estimate(target.known_size * each)
+        return CallEstimate(target.known_size * each)
     if site.function == "includes":
-        return Estimate(target.known_size)
-    return Estimate(target.known_size.scaled(TRAVERSAL))
+        return CallEstimate(target.known_size)
+    return CallEstimate(target.known_size.scaled(TRAVERSAL))
 
 
 def _element(operand: Operand) -> Operand | None:
@@ -100,7 +100,7 @@ def _element(operand: Operand) -> Operand | None:
     return Operand(None, operand.type.parameters[0], path, None)
 
 
-def _replace(site: Site) -> Estimate:
+def _replace(site: CallSite) -> CallEstimate:
     size, old, new = (operand.known_size for operand in (site.first, *site.args[:2]))
     retained_most = most = retained_least = least = 0
     if old.low == 0:  # Replacing "" inserts the new text before, between and after all characters.
@@ -116,66 +116,66 @@ def _replace(site: Site) -> Estimate:
     else:
         least = quotient(size.low, old.high)
     result = Bounds(least, most) * new + Bounds(retained_least, retained_most)
-    return Estimate(size.scaled(2 * TRAVERSAL), result)
+    return CallEstimate(size.scaled(2 * TRAVERSAL), result)
 
 
-def _split(site: Site) -> Estimate:
+def _split(site: CallSite) -> CallEstimate:
     size = site.first.known_size
     most = size.high
     limit = site.args[1].expr if len(site.args) > 1 else None
     if isinstance(limit, Constant) and type(limit.value) is int:
         most = wrapped(limit.value)
-    return Estimate(size.scaled(2 * TRAVERSAL), Bounds(0, most))
+    return CallEstimate(size.scaled(2 * TRAVERSAL), Bounds(0, most))
 
 
-def _join(site: Site) -> Estimate:
+def _join(site: CallSite) -> CallEstimate:
     count = site.first.known_size
     element = _element(site.first)
     size = count * element.known_size if element is not None else ZERO
     if site.args:
         separators = Bounds(max(count.low - 1, 0), max(count.high - 1, 0))
         size += site.args[0].known_size * separators
-    return Estimate(size.scaled(TRAVERSAL), size)
+    return CallEstimate(size.scaled(TRAVERSAL), size)
 
 
-def _find(site: Site) -> Estimate:
+def _find(site: CallSite) -> CallEstimate:
     size = site.first.known_size
-    return Estimate(search(size, site.args[0].known_size), Bounds(0, size.high))
+    return CallEstimate(search(size, site.args[0].known_size), Bounds(0, size.high))
 
 
-def _contains_address(site: Site) -> Estimate:
+def _contains_address(site: CallSite) -> CallEstimate:
     cost = (_IP_BYTES + _IP_BYTES).scaled(TRAVERSAL)
     if site.function == "containsCIDR":
         cost += _IP_BYTES.scaled(TRAVERSAL) + ONE
     if site.overload.endswith("_string"):
         cost += site.args[0].known_size.scaled(TRAVERSAL)
-    return Estimate(cost)
+    return CallEstimate(cost)
 
 
-def _validate(site: Site) -> Estimate:
+def _validate(site: CallSite) -> CallEstimate:
     once = site.args[0].known_size.scaled(TRAVERSAL)
-    return Estimate(once.scaled(_FORMAT_PATTERN))
+    return CallEstimate(once.scaled(_FORMAT_PATTERN))
 
 
-def _equals(site: Site) -> Estimate | None:
+def _equals(site: CallSite) -> CallEstimate | None:
     left, right = site.args
     if left.type != right.type:
         return None
     if left.type.name in _COMPARED_AT_ONCE:
-        return Estimate(ONE)
+        return CallEstimate(ONE)
     if left.type.name == "kubernetes.NamedFormat":
-        return Estimate(Bounds(1, _LONGEST_FORMAT).scaled(TRAVERSAL))
+        return CallEstimate(Bounds(1, _LONGEST_FORMAT).scaled(TRAVERSAL))
     if left.type.name == "kubernetes.URL":
         most = 1 if right.size is None else right.size.high
-        return Estimate(Bounds(1, most).scaled(TRAVERSAL))
+        return CallEstimate(Bounds(1, most).scaled(TRAVERSAL))
     return None
 
 
-def _selector(site: Site) -> Estimate:
+def _selector(site: CallSite) -> CallEstimate:
     """The authorizer's fieldSelector and labelSelector. They are parsed into one requirement per two characters."""
     length = site.args[0].known_size
     requirements = length.scaled(0.5).scaled(NEW_LIST + 40.0)
-    return Estimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)
+    return CallEstimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)
 
 
 _OWN_INCLUDES = "dra_includes_dyn_dyn"  # Only 1.36 has this overload.
@@ -209,5 +209,5 @@ _KUBERNETES: dict[str, Rule] = {
     "join": _join,
     "validate": _validate,
     "_==_": _equals,
-    "check": lambda _: Estimate(fixed(_AUTHORIZATION_CHECK)),
+    "check": lambda _: CallEstimate(fixed(_AUTHORIZATION_CHECK)),
 }

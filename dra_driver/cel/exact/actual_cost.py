@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from dra_driver.cel.exact import interpretable as plan
 from dra_driver.cel.exact.actual_call_costs import Arguments, call_cost
 from dra_driver.cel.exact.attributes import ABSENT, Condition, Frame, Qualifier
 from dra_driver.cel.exact.interpretable import (
@@ -21,6 +20,7 @@ from dra_driver.cel.exact.interpretable import (
     LogicStep,
     MakeStep,
     Step,
+    step_id,
 )
 from dra_driver.cel.failures import Aborted, EvaluationError
 
@@ -58,7 +58,7 @@ class Tracker:
         """Remove the values of these steps and return them. None if one is not on the stack."""
         found: Arguments = []
         for step in reversed(steps):
-            place = self._place(plan.step_id(step))
+            place = self._place(step_id(step))
             if place is None:
                 return None
             found.append(self._stack[place][1])
@@ -83,7 +83,7 @@ def counted(step: Step) -> Step:
         value = run(frame)
         tracker = frame.tracker
         if isinstance(tracker, Tracker):
-            tracker.done(plan.step_id(step), value, report(tracker, value))
+            tracker.done(step_id(step), value, report(tracker, value))
         return value
 
     step.run = report_run
@@ -149,12 +149,12 @@ def _condition(step: AttributeStep, condition: Condition, tracker: Tracker, _val
 
 def _logic(step: LogicStep, tracker: Tracker, _value: object) -> int:
     for term in step.terms:
-        tracker.drop(plan.step_id(term))
+        tracker.drop(step_id(term))
     return 0
 
 
 def _fold(step: FoldStep, tracker: Tracker, _value: object) -> int:
-    tracker.drop(plan.step_id(step.range))
+    tracker.drop(step_id(step.range))
     return 0
 
 

@@ -21,7 +21,7 @@ _MAX_PARAMETERS = 10_000
 _ASCII = 0x80
 
 
-class Part(Enum):
+class UrlPart(Enum):
     """A part of a URL. Each part has its own set of characters that need no escape (Go: encoding)."""
 
     PATH = _UNRESERVED | frozenset("$&+,/:;=@")
@@ -53,9 +53,9 @@ class WebUrl:
 
     def escaped_path(self) -> str:
         """The original text of the path if it is a valid escaping, else the default escaping."""
-        if self.raw_path and _is_encoded(self.raw_path, Part.PATH):
+        if self.raw_path and _is_encoded(self.raw_path, UrlPart.PATH):
             return self.raw_path
-        return "*" if self.path == "*" else escape(self.path, Part.PATH)
+        return "*" if self.path == "*" else escape(self.path, UrlPart.PATH)
 
     def host_and_port(self) -> tuple[str, str]:
         """The host without brackets, and the port or ""."""
@@ -76,7 +76,7 @@ class WebUrl:
                 continue
             key, _, value = item.partition("=")
             try:
-                name, read = unescape(key, Part.QUERY), unescape(value, Part.QUERY)
+                name, read = unescape(key, UrlPart.QUERY), unescape(value, UrlPart.QUERY)
             except UrlError:
                 continue
             found.setdefault(name, []).append(read)
@@ -105,13 +105,13 @@ class WebUrl:
         slashes = "//" if self.host or self.path or self.user is not None else ""
         user = ""
         if self.user is not None:
-            user = ":".join(escape(part, Part.USER) for part in self.user) + "@"
-        return slashes + user + escape(self.host, Part.HOST)
+            user = ":".join(escape(part, UrlPart.USER) for part in self.user) + "@"
+        return slashes + user + escape(self.host, UrlPart.HOST)
 
     def _escaped_fragment(self) -> str:
-        if self.raw_fragment and _is_encoded(self.raw_fragment, Part.FRAGMENT):
+        if self.raw_fragment and _is_encoded(self.raw_fragment, UrlPart.FRAGMENT):
             return self.raw_fragment
-        return escape(self.fragment, Part.FRAGMENT)
+        return escape(self.fragment, UrlPart.FRAGMENT)
 
 
 def to_bytes(text: str) -> str:
@@ -131,12 +131,12 @@ def _quote(content: str) -> str:
 # --- escapes ----------------------------------------------------------------------------------------------------------
 
 
-def escape(content: str, part: Part) -> str:
+def escape(content: str, part: UrlPart) -> str:
     """Replace each character that this part does not allow by %XX."""
     return "".join(byte if byte in part.value else f"%{ord(byte):02X}" for byte in content)
 
 
-def unescape(content: str, part: Part, *, zone: bool = False) -> str:
+def unescape(content: str, part: UrlPart, *, zone: bool = False) -> str:
     """Replace each %XX by its byte. UrlError for an escape that this part does not allow."""
     unescaped: list[str] = []
     position = 0
@@ -146,19 +146,19 @@ def unescape(content: str, part: Part, *, zone: bool = False) -> str:
             unescaped.append(_unescaped(content[position : position + 3], part, zone=zone))
             position += 3
             continue
-        if part is Part.HOST and ord(byte) < _ASCII and byte not in part.value:
+        if part is UrlPart.HOST and ord(byte) < _ASCII and byte not in part.value:
             raise UrlError(f"invalid character {_quote(byte)} in host name")
-        unescaped.append(" " if byte == "+" and part is Part.QUERY else byte)
+        unescaped.append(" " if byte == "+" and part is UrlPart.QUERY else byte)
         position += 1
     return "".join(unescaped)
 
 
-def _unescaped(escaped: str, part: Part, *, zone: bool) -> str:
+def _unescaped(escaped: str, part: UrlPart, *, zone: bool) -> str:
     bad = UrlError(f"invalid URL escape {_quote(escaped)}")
     if len(escaped) < len("%XX") or not _HEX.issuperset(escaped[1:]):
         raise bad
     byte = chr(int(escaped[1:], 16))
-    if escaped == "%25" or part is not Part.HOST:
+    if escaped == "%25" or part is not UrlPart.HOST:
         return byte
     # In a host only bytes outside ASCII can be escaped. The zone of an IPv6 address also allows the characters of a host,
     # and a space, because Windows uses it there (RFC 6874; unescape in net/url).
@@ -167,7 +167,7 @@ def _unescaped(escaped: str, part: Part, *, zone: bool) -> str:
     return byte
 
 
-def _is_encoded(content: str, part: Part) -> bool:
+def _is_encoded(content: str, part: UrlPart) -> bool:
     return all(byte in _NOT_ENCODED or byte in part.value for byte in content)
 
 
@@ -192,10 +192,10 @@ def parse(content: str) -> WebUrl:
     if not fragment:
         return url
     try:
-        read = unescape(fragment, Part.FRAGMENT)
+        read = unescape(fragment, UrlPart.FRAGMENT)
     except UrlError as error:
         raise UrlError(f"parse {_quote(content)}: {error}") from error
-    raw = "" if escape(read, Part.FRAGMENT) == fragment else fragment
+    raw = "" if escape(read, UrlPart.FRAGMENT) == fragment else fragment
     return _with(url, fragment=read, raw_fragment=raw)
 
 
@@ -243,8 +243,8 @@ def _hierarchical(scheme: str, rest: str, query: str, *, force: bool, request: b
         user, host = _authority(scheme, authority)
     elif scheme and rest.startswith("/"):
         omit = True
-    path = unescape(rest, Part.PATH)
-    raw = "" if escape(path, Part.PATH) == rest else rest
+    path = unescape(rest, UrlPart.PATH)
+    raw = "" if escape(path, UrlPart.PATH) == rest else rest
     return WebUrl(scheme, "", user, host, path, raw, query, force, omit_host=omit)
 
 
@@ -268,7 +268,7 @@ def _authority(scheme: str, authority: str) -> tuple[tuple[str, ...] | None, str
         return None, host
     if not _USERINFO.issuperset(userinfo):
         raise UrlError("net/url: invalid userinfo")
-    return tuple(unescape(part, Part.USER) for part in userinfo.split(":", 1)), host
+    return tuple(unescape(part, UrlPart.USER) for part in userinfo.split(":", 1)), host
 
 
 def _host(scheme: str, host: str) -> str:
@@ -283,7 +283,7 @@ def _host(scheme: str, host: str) -> str:
             colon = host.rfind(":")
         if not _is_port(host[colon:]):
             raise UrlError(f"invalid port {_quote(host[colon:])} after host")
-    return unescape(host, Part.HOST)
+    return unescape(host, UrlPart.HOST)
 
 
 def _literal(host: str) -> str:
@@ -294,9 +294,9 @@ def _literal(host: str) -> str:
     if not _is_port(port):
         raise UrlError(f"invalid port {_quote(port)} after host")
     name, zone_mark, zone = inside.partition("%25")
-    address = unescape(name, Part.HOST)
+    address = unescape(name, UrlPart.HOST)
     if zone_mark:
-        address += unescape(zone_mark + zone, Part.HOST, zone=True)
+        address += unescape(zone_mark + zone, UrlPart.HOST, zone=True)
     try:
         if netip.parse(to_text(address)).bits == netip.BITS_4:
             raise UrlError("invalid IP-literal")

@@ -75,7 +75,7 @@ class FailingPart:
     typos: tuple[tuple[Path, str], ...] = ()
 
 
-class Texts:
+class PartTexts:
     """The text of each part of one expression. Each text is made once and kept."""
 
     def __init__(self, parsed: Parsed) -> None:
@@ -99,10 +99,12 @@ class _Operand:
     path: Path | None = None
 
 
-class Seen:
+class ConditionExplainer:
     """Explains the conditions of one expression for one device. With `relax`, it also fills `FalsePart.relaxed`."""
 
-    def __init__(self, driver: str, device: Device, texts: Texts, *, relax: bool = False) -> None:
+    def __init__(
+        self, driver: str, device: Device, texts: PartTexts, *, relax: bool = False
+    ) -> None:
         self._driver = driver
         self._device = device
         self._texts = texts

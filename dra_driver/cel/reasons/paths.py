@@ -22,7 +22,7 @@ from dra_driver.cel.syntax.ast import (
 )
 from dra_driver.model.api.resource_slice import Device
 
-Kind = Literal["driver", "attributes", "capacity", "allowMultipleAllocations"]
+DeviceField = Literal["driver", "attributes", "capacity", "allowMultipleAllocations"]
 _INDEX = ("_[_]", "_[?_]")
 
 
@@ -30,7 +30,7 @@ _INDEX = ("_[_]", "_[?_]")
 class Path:
     """`device.driver`, or for example `device.attributes["domain"].name`."""
 
-    kind: Kind
+    kind: DeviceField
     domain: str = ""
     name: str = ""
 
@@ -60,7 +60,7 @@ def path_of(part: Expr) -> Path | None:
     return Path("capacity", middle[1], name) if inner[1] == "capacity" else None
 
 
-def domain_of(part: Expr) -> tuple[Kind, str] | None:
+def domain_of(part: Expr) -> tuple[DeviceField, str] | None:
     """The kind and the domain if the expression is a whole domain, as in `"x" in device.attributes["domain"]`."""
     outer = _step(part)
     inner = None if outer is None else _step(outer[0])
@@ -110,7 +110,7 @@ def children(part: Expr) -> Iterator[Expr]:
             return
 
 
-def names(kind: Kind, domain: str, driver: str, device: Device) -> dict[str, object]:
+def names(kind: DeviceField, domain: str, driver: str, device: Device) -> dict[str, object]:
     """The published values of a device in one domain, by the name in expressions."""
     published = device.attributes if kind == "attributes" else device.capacity
     answer: dict[str, object] = {}

@@ -9,7 +9,7 @@ from dra_driver.cel.reasons.paths import Path, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, Parsed, Select, StructField
 from dra_driver.cel.syntax.unparse import literal, unparse
 
-Part = TypeVar("Part", bound=Expr | MapEntry | StructField)
+AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
 
 def written(path: Path) -> str:
@@ -40,7 +40,7 @@ def renamed(parsed: Parsed, names: Mapping[Path, str]) -> str:
     return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
 
 
-def _renamed(part: Part, names: Mapping[Path, str]) -> Part:
+def _renamed(part: AnyNode, names: Mapping[Path, str]) -> AnyNode:
     changed: dict[str, Any] = {}
     for field in fields(part):
         value = getattr(part, field.name)

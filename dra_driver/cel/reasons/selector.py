@@ -11,7 +11,13 @@ from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.conditions import FailingPart, FalsePart, Seen, Texts, compared
+from dra_driver.cel.reasons.conditions import (
+    ConditionExplainer,
+    FailingPart,
+    FalsePart,
+    PartTexts,
+    compared,
+)
 from dra_driver.cel.reasons.paths import Path, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed
 from dra_driver.cel.syntax.ast import Call, Expr, Parsed
@@ -25,7 +31,7 @@ class ExplainedSelector:
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self._parsed: Parsed = selector.checked.parsed
-        self._texts = Texts(self._parsed)
+        self._texts = PartTexts(self._parsed)
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
         self._briefs: dict[int, FalsePart] = {}
@@ -41,8 +47,8 @@ class ExplainedSelector:
         self, driver: str, device: Device, value: DeviceValue, *, relax: bool = False
     ) -> tuple[FalsePart, ...]:
         """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalsePart.relaxed`."""
-        seen = Seen(driver, device, self._texts, relax=relax)
-        return tuple(seen.tell(part) for part in self._failed(value))
+        explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
+        return tuple(explainer.tell(part) for part in self._failed(value))
 
     def false_parts_in_brief(self, value: DeviceValue) -> tuple[FalsePart, ...]:
         """The same without the values of the device, which is faster. For reports about very many devices."""
@@ -67,9 +73,9 @@ class ExplainedSelector:
         self, driver: str, device: Device, value: DeviceValue
     ) -> tuple[FailingPart, ...]:
         """The conditions that end with an error, or the whole selector if no condition alone does."""
-        seen = Seen(driver, device, self._texts)
+        explainer = ConditionExplainer(driver, device, self._texts)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value)]
-        return tuple(seen.failing(part) for part in failing or [self.root])
+        return tuple(explainer.failing(part) for part in failing or [self.root])
 
     def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
         """The selector with has(…) before the paths that made these conditions fail."""

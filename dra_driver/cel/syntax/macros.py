@@ -61,7 +61,7 @@ class Fold:
     result: Expr
 
 
-class Nodes:
+class NodeFactory:
     """Makes nodes with new IDs. All nodes of an expansion have the position of the macro call, `place`."""
 
     def __init__(self, environment: Environment) -> None:
@@ -195,7 +195,7 @@ class Nodes:
 
 
 # An expander gets the target of the macro. A global macro has no target; its expander gets the call itself.
-Expander = Callable[[Nodes, Expr, tuple[Expr, ...]], Expr]
+Expander = Callable[[NodeFactory, Expr, tuple[Expr, ...]], Expr]
 
 
 def expander(call: Call, environment: Environment) -> Expander | None:
@@ -212,14 +212,14 @@ def _is_name(node: Expr | None, name: str) -> bool:
     return isinstance(node, Identifier) and node.name == name
 
 
-def _has(nodes: Nodes, _: Expr, args: tuple[Expr, ...]) -> Expr:
+def _has(nodes: NodeFactory, _: Expr, args: tuple[Expr, ...]) -> Expr:
     if not isinstance(args[0], Select):
         hint = "has() asks whether a field is there: has(a.b). For a key write 'key' in a, or a[?'key'].hasValue()."
         raise MacroError(args[0], "invalid argument to has() macro", hint)
     return nodes.presence(args[0])
 
 
-def _variable(nodes: Nodes, node: Expr, otherwise: str) -> str:
+def _variable(nodes: NodeFactory, node: Expr, otherwise: str) -> str:
     """The name of an iteration variable. MacroError with the message `otherwise` if the argument is no name."""
     if not isinstance(node, Identifier):
         raise MacroError(node, otherwise, _VARIABLE_ADVICE)
@@ -228,11 +228,11 @@ def _variable(nodes: Nodes, node: Expr, otherwise: str) -> str:
     return node.name
 
 
-def _simple(nodes: Nodes, args: Sequence[Expr]) -> list[str]:
+def _simple(nodes: NodeFactory, args: Sequence[Expr]) -> list[str]:
     return [_variable(nodes, args[0], "argument must be a simple name")]
 
 
-def _pair(nodes: Nodes, args: Sequence[Expr]) -> list[str]:
+def _pair(nodes: NodeFactory, args: Sequence[Expr]) -> list[str]:
     """The names of the two iteration variables: index and element, or key and value."""
     names: list[str] = []
     for node in args[:2]:
@@ -247,7 +247,7 @@ def _pair(nodes: Nodes, args: Sequence[Expr]) -> list[str]:
     return names
 
 
-def _all(nodes: Nodes, predicate: Expr) -> Fold:
+def _all(nodes: NodeFactory, predicate: Expr) -> Fold:
     return Fold(
         start=nodes.literal(value=True),
         goes_on=nodes.call("@not_strictly_false", nodes.result()),
@@ -256,7 +256,7 @@ def _all(nodes: Nodes, predicate: Expr) -> Fold:
     )
 
 
-def _exists(nodes: Nodes, predicate: Expr) -> Fold:
+def _exists(nodes: NodeFactory, predicate: Expr) -> Fold:
     return Fold(
         start=nodes.literal(value=False),
         goes_on=nodes.call("@not_strictly_false", nodes.call("!_", nodes.result())),
@@ -265,7 +265,7 @@ def _exists(nodes: Nodes, predicate: Expr) -> Fold:
     )
 
 
-def _exists_one(nodes: Nodes, predicate: Expr) -> Fold:
+def _exists_one(nodes: NodeFactory, predicate: Expr) -> Fold:
     one_more = nodes.call("_+_", nodes.result(), nodes.literal(value=1))
     return Fold(
         start=nodes.literal(value=0),
@@ -275,42 +275,43 @@ def _exists_one(nodes: Nodes, predicate: Expr) -> Fold:
     )
 
 
-def _collect(nodes: Nodes, start: Expr, step: Expr, predicate: Expr | None) -> Fold:
+def _collect(nodes: NodeFactory, start: Expr, step: Expr, predicate: Expr | None) -> Fold:
     """A comprehension that takes `step` for each element, or only for those with a true `predicate`."""
     if predicate is not None:
         step = nodes.call("_?_:_", predicate, step, nodes.result())
     return Fold(start=start, goes_on=nodes.literal(value=True), step=step, result=nodes.result())
 
 
-def _append(nodes: Nodes, predicate: Expr | None, element: Expr) -> Fold:
+def _append(nodes: NodeFactory, predicate: Expr | None, element: Expr) -> Fold:
     step = nodes.call("_+_", nodes.result(), nodes.sequence(element))
     return _collect(nodes, nodes.sequence(), step, predicate)
 
 
 def _quantifier(
-    fold: Callable[[Nodes, Expr], Fold], names: Callable[[Nodes, Sequence[Expr]], list[str]]
+    fold: Callable[[NodeFactory, Expr], Fold],
+    names: Callable[[NodeFactory, Sequence[Expr]], list[str]],
 ) -> Expander:
-    def expand(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+    def expand(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
         return nodes.loop(target, names(nodes, args), fold(nodes, args[-1]))
 
     return expand
 
 
-def _map(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _map(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     name = _variable(nodes, args[0], "argument is not an identifier")
     predicate = args[1] if len(args) > 2 else None  # noqa: PLR2004 - (name, predicate, element)
     return nodes.loop(target, [name], _append(nodes, predicate, args[-1]))
 
 
-def _filter(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _filter(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     name = _variable(nodes, args[0], "argument is not an identifier")
     return nodes.loop(target, [name], _append(nodes, args[1], args[0]))
 
 
 def _transform(
-    step: Callable[[Nodes, str, Expr], Expr], empty: Callable[[Nodes], Expr]
+    step: Callable[[NodeFactory, str, Expr], Expr], empty: Callable[[NodeFactory], Expr]
 ) -> Expander:
-    def expand(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+    def expand(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
         names = _pair(nodes, args)
         predicate = args[2] if len(args) > 3 else None  # noqa: PLR2004 - (name, name, predicate, element)
         taken = step(nodes, names[0], args[-1])
@@ -319,26 +320,26 @@ def _transform(
     return expand
 
 
-def _append_one(nodes: Nodes, _: str, element: Expr) -> Expr:
+def _append_one(nodes: NodeFactory, _: str, element: Expr) -> Expr:
     return nodes.call("_+_", nodes.result(), nodes.sequence(element))
 
 
-def _insert_value(nodes: Nodes, key: str, value: Expr) -> Expr:
+def _insert_value(nodes: NodeFactory, key: str, value: Expr) -> Expr:
     return nodes.call("cel.@mapInsert", nodes.result(), nodes.name(key), value)
 
 
-def _insert_entries(nodes: Nodes, _: str, entries: Expr) -> Expr:
+def _insert_entries(nodes: NodeFactory, _: str, entries: Expr) -> Expr:
     return nodes.call("cel.@mapInsert", nodes.result(), entries)
 
 
-def _bind(nodes: Nodes, _: Expr, args: tuple[Expr, ...]) -> Expr:
+def _bind(nodes: NodeFactory, _: Expr, args: tuple[Expr, ...]) -> Expr:
     if not isinstance(args[0], Identifier):
         message = "cel.bind() variable names must be simple identifiers"
         raise MacroError(args[0], message, _VARIABLE_ADVICE)
     return nodes.bind(args[0].name, args[1], args[2])
 
 
-def _if_present(nodes: Nodes, function: str, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _if_present(nodes: NodeFactory, function: str, target: Expr, args: tuple[Expr, ...]) -> Expr:
     """The expression, in which the name is the value of the optional `target`."""
     if not isinstance(args[0], Identifier):
         message = f"{function}() variable name must be a simple identifier"
@@ -347,19 +348,19 @@ def _if_present(nodes: Nodes, function: str, target: Expr, args: tuple[Expr, ...
     return nodes.bind(args[0].name, value, args[1])
 
 
-def _opt_map(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _opt_map(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     value = nodes.call("optional.of", _if_present(nodes, "optMap", target, args))
     present = nodes.call("hasValue", target=target)
     return nodes.call("_?_:_", present, value, nodes.call("optional.none"))
 
 
-def _opt_flat_map(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _opt_flat_map(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     value = _if_present(nodes, "optFlatMap", target, args)
     present = nodes.call("hasValue", target=target)
     return nodes.call("_?_:_", present, value, nodes.call("optional.none"))
 
 
-def _sort_by(nodes: Nodes, target: Expr, args: tuple[Expr, ...]) -> Expr:
+def _sort_by(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     if isinstance(target, (Constant, MapLiteral, StructLiteral)):
         message = (
             "sortBy can only be applied to a list, identifier, comprehension, call or select"
@@ -384,9 +385,9 @@ _EXPANDERS: dict[str, Expander] = {
     "optMap": _opt_map,
     "optFlatMap": _opt_flat_map,
     "sortBy": _sort_by,
-    "transformList": _transform(_append_one, Nodes.sequence),
-    "transformMap": _transform(_insert_value, Nodes.empty_map),
-    "transformMapEntry": _transform(_insert_entries, Nodes.empty_map),
+    "transformList": _transform(_append_one, NodeFactory.sequence),
+    "transformMap": _transform(_insert_value, NodeFactory.empty_map),
+    "transformMapEntry": _transform(_insert_entries, NodeFactory.empty_map),
 }
 _TWO_VARIABLES: dict[tuple[str, int], Expander] = {
     ("all", 3): _quantifier(_all, _pair),

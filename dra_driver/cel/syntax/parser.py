@@ -31,7 +31,13 @@ from dra_driver.cel.syntax.ast import (
     StructLiteral,
 )
 from dra_driver.cel.syntax.lexer import Token
-from dra_driver.cel.syntax.macros import MAX_NODES, MacroError, Nodes, TooManyNodesError, expander
+from dra_driver.cel.syntax.macros import (
+    MAX_NODES,
+    MacroError,
+    NodeFactory,
+    TooManyNodesError,
+    expander,
+)
 from dra_driver.cel.versions import Environment
 
 MAX_DEPTH = 250
@@ -73,7 +79,7 @@ def _too_long(expression: str) -> CompileError:
     return error_of("", [Issue(message, None)])
 
 
-class _Parser(Nodes):
+class _Parser(NodeFactory):
     """Parses one expression. An object can run only once."""
 
     def __init__(self, expression: str, environment: Environment) -> None:

@@ -34,7 +34,7 @@ _GO_NAMES = {
 }
 
 
-def attribute_of(value: object) -> DeviceAttribute:
+def device_attribute(value: object) -> DeviceAttribute:
     """The attribute with this value. EvaluationError if an attribute cannot have a value of this type."""
     if isinstance(value, list):
         return _list(value)

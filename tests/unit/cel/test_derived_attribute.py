@@ -3,7 +3,7 @@
 
 import pytest
 
-from dra_driver.cel.attribute_result import attribute_of
+from dra_driver.cel.derived_attribute import device_attribute
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library.quantity import parse_quantity
 from dra_driver.cel.library.semver import parse_semver
@@ -31,7 +31,7 @@ from dra_driver.model.api.resource_slice import DeviceAttribute
 def test_a_scalar_or_a_list_of_one_kind_is_an_attribute(
     value: object, attribute: DeviceAttribute
 ) -> None:
-    assert attribute_of(value) == attribute
+    assert device_attribute(value) == attribute
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_a_scalar_or_a_list_of_one_kind_is_an_attribute(
 )
 def test_other_values_are_refused_in_upstreams_words(value: object, message: str) -> None:
     with pytest.raises(EvaluationError) as raised:
-        attribute_of(value)
+        device_attribute(value)
     assert raised.value.message == message
