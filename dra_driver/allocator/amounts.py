@@ -88,21 +88,27 @@ def _in_brief(text: QuantityText) -> str:
 
 
 def _decimal(text: str, sign: str, digits: str, fraction: str, unit: tuple[int, Format]) -> Amount:
+    # ParseQuantity keeps the number in 64 bits if all its digits fit. It keeps the text, too, if the text is canonical: the
+    # scale is a multiple of three, and there are neither leading zeros nor "000" at the end.
     exponent, form = unit
     if text == "0":
         return ZERO
     shifted = digits + fraction
     scale = exponent - len(fraction)
     value = int(shifted) if sign != "-" else -int(shifted)
-    if len(shifted) <= _DIGITS and scale >= -9:  # noqa: PLR2004 - nano
+    if len(shifted) <= _DIGITS and scale >= -9:  # noqa: PLR2004 - 10^-9, the smallest unit of a quantity
         kept = scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
         return Amount(value * 10 ** (scale + 9), form, scale, text if kept else "")
-    if scale >= -9:  # noqa: PLR2004 - nano
+    if scale >= -9:  # noqa: PLR2004 - 10^-9, the smallest unit of a quantity
         return Amount(value * 10 ** (scale + 9), form, None)
+    # A quantity below the smallest unit is rounded up: who requests a little must not get nothing.
     return Amount(_away_from_zero(value, 10 ** (-scale - 9)), form, None)
 
 
 def _binary(text: str, sign: str, digits: str, fraction: str, exponent: int) -> Amount:
+    # ParseQuantity estimates how many decimal digits are left after the shift (`precision`). If none is left, or if there is
+    # a fraction, it uses the decimal form, which is capped at MaxInt64. The text is canonical if the number is not
+    # divisible by 8; Go does not check for 1024.
     shifted = int(digits + fraction)
     value = shifted << exponent
     factor = -1 if sign == "-" else 1

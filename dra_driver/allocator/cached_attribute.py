@@ -12,7 +12,7 @@ Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-class cached_attribute(Generic[Owner, Value]):  # noqa: N801 - reads as a decorator
+class cached_attribute(Generic[Owner, Value]):  # noqa: N801 - a decorator has a lower-case name
     """Decorator for a method without arguments. Its result becomes an attribute of the object."""
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:

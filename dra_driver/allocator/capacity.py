@@ -91,7 +91,7 @@ def permitted(offered: DeviceCapacity, most: Amount) -> Amount | None:
 
 
 def policy_in_words(policy: CapacityRequestPolicy | None) -> str:
-    """What may be taken of a capacity at once."""
+    """The request policy as text: "10Gi, 20Gi" or "from 1Gi up to 40Gi in steps of 1Gi". "" without a policy."""
     valid = policy.valid_range if policy else None
     if valid is None:
         return ", ".join(map(str, (policy.valid_values if policy else None) or ()))
@@ -103,7 +103,7 @@ def policy_in_words(policy: CapacityRequestPolicy | None) -> str:
 def exhausted_capacity(
     consumed: Consumed, capacity: Mapping[str, Amount], taken: Mapping[str, int]
 ) -> str | None:
-    """A capacity of which less is left than the request would take; `taken` in billionths."""
+    """The first capacity with too little left for the request, or None. `taken` is what shares consume, in billionths."""
     for name, wanted in consumed.items():
         if taken.get(name, 0) + wanted.nanos > capacity[name].nanos:
             return name
@@ -164,7 +164,8 @@ def _round_up_in_milli(requested: Amount, minimum: Amount, step: Amount) -> Amou
             f"{_NOT_REPRESENTABLE}: request {requested} is not a representable milli value"
         )
     milli = _next_step(wanted, minimum.nanos // MILLI, step.nanos // MILLI)
-    # Upstream's comparison with the largest number overflows for a negative minimum, and always fails.
+    # roundUpRange checks for an overflow with `n > (MaxInt64 - minimum) / step`. For a negative minimum the subtraction
+    # itself overflows, so every such request is an error. The integer path above does not have this bug.
     if minimum.nanos < 0 or milli > MAX_INT64:
         raise AllocationError(
             f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes the milli-value range"

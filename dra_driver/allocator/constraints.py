@@ -66,6 +66,8 @@ class MatchAttribute(_Constraint):
 
     def admits(self, values: AttributeValues) -> AttributeValues | None:
         """The common values if a device with these values is added. None if the device violates the constraint."""
+        # Without list attributes, upstream stores the first attribute without looking at its type. Only the comparison with
+        # the second device fails for an unknown type.
         if values is UNKNOWN and (self._lists or self.accepted):
             return None
         if not self.accepted:

@@ -20,7 +20,7 @@ AttributeValues = tuple[ValueType, frozenset[Hashable]]
 """The type and the set of values of one attribute. AttributeValues of different types are never equal."""
 
 CounterName = tuple[str, str]
-"""The name of the counter set and the name of the counter in it."""
+"""The name of a counter set, and the name of a counter in it."""
 
 
 class SliceDevice:

@@ -147,6 +147,7 @@ class Eligibility:
         if not self._rules.consumable_capacity:
             return None
         taken = {} if fresh else self._devices_in_use.capacity(device.id)
+        # The common case: the request gets the full capacity, and nobody else consumes any of it.
         if not request.capacity and not taken and device.simple_capacity:
             return None
         offered = device.device.capacity or {}

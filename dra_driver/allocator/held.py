@@ -131,6 +131,7 @@ def _selects(rule: DeviceTaintRule, published: ResourceSlice) -> bool:
 def _with_taints(
     device: Device, rules: Sequence[DeviceTaintRule], device_id: DeviceID, names: RuleNames
 ) -> Device:
+    # The scheduler reports the first taint that is not tolerated, so the order matters: published taints come first.
     taints = list(device.taints or ())
     for rule in rules:
         selector = rule.spec.device_selector

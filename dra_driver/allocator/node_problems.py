@@ -46,6 +46,7 @@ def selector_problems(selector: NodeSelector) -> Iterator[str]:
 
 
 def _label_problems(part: NodeSelectorRequirement, path: str) -> Iterator[str]:
+    # NewRequirement returns at once for an unknown operator. The other problems come as one aggregate error.
     if part.operator not in _OPERATORS:
         yield _unsupported(part.operator, _OPERATORS, path)
         return
@@ -57,6 +58,7 @@ def _label_problems(part: NodeSelectorRequirement, path: str) -> Iterator[str]:
 
 def _key_problems(key: str, path: str) -> Iterator[str]:
     *prefix, name = key.split("/")
+    # IsQualifiedName returns at once if the key has two slashes. Otherwise it reports the problems of both parts.
     if len(prefix) > 1:
         found = [
             f"{_KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

@@ -41,6 +41,7 @@ def _term_holds(node: Node, term: NodeSelectorTerm) -> bool:
     labels = node.metadata.labels or {}
     if not all(_label_holds(labels, part) for part in term.match_expressions or ()):
         return False
+    # nodeaffinity skips match_fields for a node without a name.
     return not node.metadata.name or all(
         _field_holds(node.metadata.name, part) for part in term.match_fields or ()
     )
@@ -53,6 +54,7 @@ def _label_holds(labels: Mapping[str, str], requirement: NodeSelectorRequirement
         return (found in values) == (operator == "In")
     if operator in ("Exists", "DoesNotExist"):
         return (found is not None) == (operator == "Exists")
+    # A label that is no integer does not match Gt or Lt. That is no error (Requirement.Matches).
     number = None if found is None else integer(found)
     if number is None:
         return False
@@ -66,6 +68,7 @@ def _field_holds(name: str, requirement: NodeSelectorRequirement) -> bool:
 
 
 def _as_go(selector: NodeSelector) -> str:
+    # Kubernetes' error message has the selector as its generated String() method writes it.
     terms = "".join(
         f"NodeSelectorTerm{{MatchExpressions:{_requirements_as_go(term.match_expressions)},"
         f"MatchFields:{_requirements_as_go(term.match_fields)},}},"

@@ -141,6 +141,8 @@ class SliceIndex:
         # If all slices are for this node, there is no need to look at the rest of the cluster.
         if len(slices) == pool.resource_slice_count:
             return self._complete_pool(pool_id, slices, [])
+        # Slices are missing. Maybe they are for other nodes, or their kind of slice (counters) is for no node. So look at all
+        # slices of the pool in the cluster (checkSlicesInPool).
         others = self._of_pool[pool_id]
         if any(part.spec.pool.generation > pool.generation for part in others):
             return None  # The node's slices are outdated. The new generation has no slice for this node yet.
@@ -157,6 +159,7 @@ class SliceIndex:
     def _complete_pool(
         self, pool_id: PoolID, slices: list[PoolSlice], everything: list[PoolSlice]
     ) -> Pool:
+        # The order of the slices decides which device the search finds first, so it must be the scheduler's.
         if self._rules.newer_than_stable:
             slices.sort(key=lambda part: part.name)
         names = {part.name for part in slices} if len(slices) < len(everything) else None
@@ -187,6 +190,7 @@ def _keep_newest(seen: dict[PoolID, list[PoolSlice]], part: PoolSlice) -> None:
         seen[part.pool_id] = [part]
     elif generation == known[0].spec.pool.generation:
         known.append(part)
+    # A slice of an older generation is outdated. The driver has not deleted it yet.
 
 
 def _any_device_is_for(part: PoolSlice, node: Node) -> bool:

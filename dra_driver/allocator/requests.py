@@ -112,6 +112,7 @@ class RequestValidator:
                 f"claim {claim}, request {request.name}: has subrequests,"
                 " but the DRAPrioritizedList feature is disabled"
             )
+        # The stable allocator ignores capacity requests. The newer ones refuse them if the feature is disabled.
         if self._rules.newer_than_stable and not self._rules.consumable_capacity:
             _refuse_capacity(claim, request)
         if alternatives:

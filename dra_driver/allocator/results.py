@@ -91,6 +91,7 @@ def _configuration(
     return [
         DeviceAllocationConfiguration(
             source=source,
+            # No list of requests means all requests, and upstream writes it in this short form.
             requests=None if _means_all(requests, choices) else requests,
             opaque=opaque,
         )
@@ -107,6 +108,7 @@ def _of_classes(choices: Sequence[Choice]) -> list[_Configured]:
             break
     else:
         return []
+    # Several requests may use one class. Upstream writes the configuration of a class once, for all these requests.
     users: dict[str, list[str]] = {}
     classes: dict[str, DeviceClass] = {}
     for choice in choices:

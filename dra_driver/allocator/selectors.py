@@ -33,7 +33,7 @@ _compiled_attribute = lru_cache(maxsize=1024)(compile_attribute)
 
 
 @lru_cache(maxsize=4)
-def _environment(consumable_capacity: bool, list_attributes: bool) -> Environment:  # noqa: FBT001 - kept by position
+def _environment(consumable_capacity: bool, list_attributes: bool) -> Environment:  # noqa: FBT001 - lru_cache is faster with positional arguments
     features = Features(
         consumable_capacity=consumable_capacity, list_type_attributes=list_attributes
     )
@@ -56,6 +56,7 @@ class Selectors:
         """The index of the first selector that does not match the device. None if all match."""
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
+            # Many claims use the same expression, so the result belongs to the device and not to the request.
             wanted = device.selected.get(expression)
             if wanted is None:
                 of_class = selectors is request.class_selectors

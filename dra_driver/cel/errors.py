@@ -42,10 +42,10 @@ class _Place:
 
 
 class CompileError(Exception):
-    """An expression that the API server refuses.
+    """The API server refuses the expression.
 
-    `message` is its text without what comes before it in the API server's answer, `detail` is the whole. `line` and
-    `column` count from 1; they are 0 if the expression as a whole is refused.
+    `detail` is the API server's message, `message` the same without "compilation failed: ". `line` and `column` start at 1;
+    both are 0 if the error is about the whole expression.
     """
 
     def __init__(

@@ -27,9 +27,8 @@ _TOO_LARGE = "pattern too large"
 _MOST_STEPS = (
     10**8
 )  # Bytes of the text times instructions of the pattern: a few seconds in the worst case.
-_ALWAYS_SEARCHED = (
-    64  # Bytes. No string of a device is longer, so every pattern works on every device.
-)
+# Bytes. No string of a device is longer, so every pattern works on every device.
+_ALWAYS_SEARCHED = 64
 _NO_MATCH = -1
 
 
@@ -98,7 +97,7 @@ class Pattern:
 
 
 def _inside_character(content: bytes, start: int, end: int) -> bool:
-    return start == end < len(content) and content[start] & 0xC0 == 0x80  # noqa: PLR2004  a byte that continues one
+    return start == end < len(content) and content[start] & 0xC0 == 0x80  # noqa: PLR2004 - 10xxxxxx is a continuation byte of UTF-8
 
 
 def _width(content: bytes, position: int) -> int:
@@ -133,9 +132,8 @@ def compile_pattern(pattern: str) -> Pattern:
 def _in_little_memory(pattern: bytes) -> Pattern:
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = (
-        True  # No CEL function returns groups, and the search is faster without them.
-    )
+    # No CEL function returns groups, and the search is faster without them.
+    options.never_capture = True
     options.max_mem = _USUAL_MEMORY
     try:
         compiled = re2.compile(pattern, options)
@@ -161,7 +159,7 @@ def check(pattern: str) -> None:
 # --- differences between RE2 and Go -----------------------------------------------------------------------------------
 
 _UNICODE = r"\\[pP](?:\{\^?[^}]*\}|[A-Za-z])"
-# Within brackets: [:alpha:], a class, or a character with or without the end of a range.
+# A part of a bracket expression: [:alpha:], a class, a character, or a range.
 _MEMBER = rf"\[:\^?\w+:\]|{_UNICODE}|\\[dDsSwW]|(?:\\.|[^\\\]])(?:-(?!\])(?:\\.|[^\\]))?+"
 _MEMBERS = re.compile(rf"(?:{_MEMBER}|\])", re.DOTALL)
 _TOKENS = re.compile(

@@ -107,12 +107,10 @@ _OPAQUE = frozenset({"net.IP", "net.CIDR", "optional_type"})
 
 
 def list_of(element: Type) -> Type:
-    """The type list(element)."""
     return Type(Kind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """The type map(key, value)."""
     return Type(Kind.MAP, "map", (key, value))
 
 
@@ -122,7 +120,6 @@ def type_of(instance: Type) -> Type:
 
 
 def optional_of(value: Type) -> Type:
-    """The type optional_type(value)."""
     return Type(Kind.OPAQUE, "optional_type", (value,))
 
 

@@ -23,7 +23,7 @@ from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.syntax.ast import Uint
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
-SECOND = 10**9  # durations count nanoseconds
+SECOND = 10**9  # In nanoseconds, the unit of Duration.
 
 BOOL, INT, UINT, DOUBLE, STRING, BYTES = "bool", "int", "uint", "double", "string", "bytes"
 NULL, LIST, MAP, TYPE, OPTIONAL = "null_type", "list", "map", "type", "optional_type"
@@ -54,7 +54,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """A type as a value: `type(1)`, `int`."""
+    """A type used as a value: `type(1)` or `int`."""
 
     name: str
 
@@ -147,6 +147,7 @@ def _names(value: object) -> tuple[str, str]:
         return names
     if isinstance(value, Opaque):
         return value.type_name, value.go_type()
+    # DomainMap in device.py. Only this map has a default.
     if hasattr(value, "__missing__"):
         return MAP, "cel.mapper"
     return _KINDS[dict if isinstance(value, dict) else list]
@@ -196,7 +197,7 @@ def key_of(value: object) -> object:
     """The dict key for a CEL map key. In Python 1 == 1.0 == True; in a CEL map these are different keys."""
     if type(value) is str:
         return value
-    if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124  NaN is never found again
+    if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124 - false for NaN, which equals no key
         return kind(value), value
     return _Unequal(value)
 
@@ -223,6 +224,7 @@ def numeric_twins(value: object) -> Iterator[object]:
 
 
 def _lookup(mapping: Mapping[object, object], value: object) -> object:
+    # Go hashes the key only if the map is not empty, so an empty map never panics.
     if mapping and isinstance(mapping, LiteralMap):
         hashable(value)
     found = mapping.get(key_of(value), _MISSING)
@@ -408,7 +410,7 @@ def _sign(left: tuple[object, ...], right: tuple[object, ...]) -> int:
 def _compare_numbers(left: object, right: object) -> int:
     if _is_nan(left) or _is_nan(right):
         raise EvaluationError("NaN values cannot be ordered")
-    # An int beside a double is rounded to a double first.
+    # cel-go converts the integer to a double first, so large integers lose precision.
     if type(left) is float and isinstance(right, int):
         return _sign((left,), (float(right),))
     if type(right) is float and isinstance(left, int):

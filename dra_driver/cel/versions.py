@@ -15,10 +15,9 @@ from typing import Literal
 EnvironmentType = Literal["NewExpressions", "StoredExpressions"]
 
 OLDEST, NEWEST = 32, 37
-MAX_COST = (
-    1_000_000  # CELSelectorExpressionMaxCost: limits the estimated cost and also the actual cost.
-)
-MAX_LENGTH = 10 * 1024  # CELSelectorExpressionMaxLength, in bytes
+# CELSelectorExpressionMaxCost: limits the estimated cost and also the actual cost.
+MAX_COST = 1_000_000
+MAX_LENGTH = 10 * 1024  # CELSelectorExpressionMaxLength, in bytes.
 
 _LIST_ATTRIBUTES = 36
 

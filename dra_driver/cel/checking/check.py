@@ -36,9 +36,8 @@ from dra_driver.cel.syntax.ast import (
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import Environment
 
-_NAMES_RESOLVED_ANEW = (
-    37  # From 1.37 on, `.name` skips the variables of comprehensions, and `list{}` is a literal.
-)
+# From 1.37 on, `.name` skips the variables of comprehensions, and `list{}` is a literal.
+_NAMES_RESOLVED_ANEW = 37
 _SECOND_VARIABLES = 33  # From 1.33 on, the second variable of a comprehension over dyn has a type.
 
 
@@ -138,7 +137,7 @@ class _Checker:
     def _check_all(self, nodes: Sequence[Expr]) -> tuple[Expr, ...]:
         checked: list[Expr] = []
         for node in nodes:
-            checked.append(self._check(node))  # noqa: PERF401 - a comprehension would cost a frame per level
+            checked.append(self._check(node))  # noqa: PERF401 - a comprehension needs one more stack frame in each level of the tree
         return tuple(checked)
 
     # --- names

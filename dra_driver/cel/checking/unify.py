@@ -73,7 +73,7 @@ class Substitutions:
         if checked.kind is not Kind.PARAMETER:
             inner: list[Type] = []
             for parameter in checked.parameters:
-                inner.append(self._resolved(parameter, done, finally_=finally_))  # noqa: PERF401 - a comprehension would cost a frame per level
+                inner.append(self._resolved(parameter, done, finally_=finally_))  # noqa: PERF401 - a comprehension needs one more stack frame in each level of the tree
             return bounded(Type(checked.kind, checked.name, tuple(inner)))
         if checked.name not in done:
             known = self._known.get(checked.name)
@@ -95,7 +95,7 @@ class Substitutions:
     def _all_fit(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
         if len(given) != len(wanted):
             return False
-        for one, other in zip(given, wanted, strict=True):  # noqa: SIM110 - all() in each level would use C's stack
+        for one, other in zip(given, wanted, strict=True):  # noqa: SIM110 - all() needs C stack in each level of the type
             if not self._fits(one, other):
                 return False
         return True
@@ -104,6 +104,8 @@ class Substitutions:
         self._step()
         if given is wanted:
             return True
+        # internalIsAssignable tries the parameter on the right side first. It tries the left side only if the right one was
+        # free and could not be set.
         if wanted.kind is Kind.PARAMETER:
             valid, known = self._stands_for(given, wanted)
             if valid or known:
@@ -121,6 +123,7 @@ class Substitutions:
             return _takes_null(given)
         if given.kind in _PLAIN:
             return wanted.kind is given.kind and wanted.name == given.name
+        # A type value is assignable to any other type value: type(int) equals type(string) for this check.
         if given.kind is Kind.TYPE:
             return wanted.kind is Kind.TYPE
         return (
@@ -200,7 +203,7 @@ def _less_specific(one: Type, other: Type) -> bool:
     if one.name != other.name or len(one.parameters) != len(other.parameters):
         return False
     pairs = zip(one.parameters, other.parameters, strict=True)
-    return all([_less_specific(first, second) for first, second in pairs])  # noqa: C419 - a generator in each level would use C's stack
+    return all([_less_specific(first, second) for first, second in pairs])  # noqa: C419 - a generator needs C stack in each level of the type
 
 
 def _is_vague(checked: Type) -> bool:

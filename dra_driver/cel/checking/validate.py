@@ -31,6 +31,7 @@ def literals(checked: Checked) -> list[Issue]:
             found += _mixed_list(checked, node)
         elif isinstance(node, MapLiteral) and not in_format:
             found += _mixed_map(checked, node)
+    # cel-go runs one validator after the other over the whole expression, so issues are grouped by function.
     for function, is_good in _MEANINGS.items():
         found += _malformed(calls.get(function, ()), is_good)
     found += _templates(checked, calls.get("format", ()))
@@ -230,6 +231,7 @@ def _wrong_argument(
         found = checked.types[part.id]
         if found != types.DYN and found.kind not in kinds:
             return part
+        # %s also formats the elements of a list or map, so cel-go checks their types, too.
         if deep and isinstance(part, ListLiteral | MapLiteral):
             todo.extend(reversed(children(part)))
     return None

@@ -39,9 +39,8 @@ _INDEX = {"index_list": "@items", "index_map": "@values"}
 _TURNS = {Kind.LIST: "@items", Kind.MAP: "@keys"}
 _CONCATENATIONS = frozenset({"add_string", "add_bytes", "add_list"})
 _FIRST_RELEASE = 32  # Kubernetes 1.32 has cel-go 0.22.
-_GLOBAL_MATCHES = (
-    37  # From cel-go 0.29 on, matches(text, pattern) costs the same as text.matches(pattern).
-)
+# From cel-go 0.29 on, matches(text, pattern) costs the same as text.matches(pattern).
+_GLOBAL_MATCHES = 37
 
 
 def cost(checked: Checked, environment: Environment) -> Bounds:

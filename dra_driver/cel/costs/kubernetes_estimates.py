@@ -23,9 +23,8 @@ from dra_driver.cel.versions import Environment
 
 _AUTHORIZATION_CHECK = 350_000
 _MOST_INCLUDED = 48  # The API allows this many entries in a list attribute.
-_FORMAT_PATTERN = (
-    32.0  # The cost factor of the longest pattern of a named format, which has 128 characters.
-)
+# The cost factor of the longest pattern of a named format, which has 128 characters.
+_FORMAT_PATTERN = 32.0
 _LONGEST_FORMAT = 64
 _IP_BYTES = Bounds(4, 16)
 _AUTHORIZATION_TYPES = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")

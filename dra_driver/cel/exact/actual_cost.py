@@ -143,6 +143,7 @@ def _path(step: AttributeStep, tracker: Tracker, _value: object) -> int:
 
 
 def _condition(step: AttributeStep, condition: Condition, tracker: Tracker, _value: object) -> int:
+    # A bug of cel-go, kept: for has() it subtracts the cost of the attribute, which it never added for a conditional one.
     tracker.drop(condition.falsy.id, condition.truthy.id, condition.condition_id)
     return -_STEP if step.test else 0
 

@@ -114,7 +114,6 @@ class Path:
         return self.qualifiers[-1].id if self.qualifiers else self.own_id
 
     def add(self, qualifier: Qualifier) -> None:
-        """Append a qualifier."""
         self.qualifiers.append(qualifier)
 
     def resolve(self, frame: Frame) -> object:
@@ -134,6 +133,7 @@ class Path:
                 return value
             if value is ABSENT:
                 return NONE
+        # `device` as a whole, for example in dyn(device), behaves as a map.
         if isinstance(value, DeviceValue):
             value = value.as_map()
         return Optional(value) if optional else value

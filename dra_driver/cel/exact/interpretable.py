@@ -31,7 +31,7 @@ class ConstantStep(Step):
 
 @dataclass(slots=True)
 class CallStep(Step):
-    """A call of a function that evaluates all its arguments."""
+    """A call of a function that needs the values of all its arguments."""
 
     function: str
     overload: str
@@ -102,6 +102,7 @@ def logic(node: int, terms: tuple[Step, ...], *, decisive: bool) -> LogicStep:
             value = term.run(frame)
             if value is decisive:
                 return decisive
+            # A later term may still decide the result. If none does, the first error is the result.
             if type(value) is not bool and error is None:
                 error = _as_error(value)
         return not decisive if error is None else error

@@ -16,9 +16,8 @@ from dra_driver.cel.overloads import Singleton
 from dra_driver.cel.syntax.ast import Uint
 from dra_driver.cel.values import ConcatenatedList, Duration, MutableList, Timestamp
 
-MAX_ELEMENTS = (
-    2_000_000  # In cel-go a sum of lists shares its parts and needs no memory, so it has no limit.
-)
+# In cel-go a sum of lists shares its parts and needs no memory, so it has no limit.
+MAX_ELEMENTS = 2_000_000
 
 Arithmetic = Callable[[object, object], object]
 
@@ -88,7 +87,7 @@ _subtract_numbers = _on_numbers(operator.sub, operator.sub)
 
 
 def add(left: object, right: object) -> object:
-    """The operator `left + right`."""
+    """The operator `left + right`, also for strings, bytes, lists and times. EvaluationError on an overflow."""
     if isinstance(left, list):
         return _add_lists(left, right)
     if isinstance(left, Duration | Timestamp):
@@ -114,7 +113,7 @@ def _add_lists(left: list[object], right: object) -> object:
 
 
 def subtract(left: object, right: object) -> object:
-    """The operator `left - right`."""
+    """The operator `left - right`, also for times. EvaluationError on an overflow."""
     if isinstance(left, Duration | Timestamp):
         return times.subtract(left, right)
     return _subtract_numbers(left, right)
@@ -143,7 +142,7 @@ def not_strictly_false(value: object) -> object:
 
 
 def contains(element: object, collection: object) -> object:
-    """The operator `element in collection`."""
+    """The operator `in`: an element of a list or a key of a map. An element that cannot be compared is not in a list."""
     if isinstance(collection, list):
         return values.contains(collection, element)
     if isinstance(collection, dict):
@@ -156,7 +155,7 @@ def _size(value: Sized) -> int:
 
 
 def equal(left: object, right: object) -> bool:
-    """The operator `left == right`."""
+    """The operator `left == right`. EvaluationError if the types have no equality."""
     return values.equal(left, right)
 
 

@@ -121,9 +121,8 @@ def parse_quantity(text: str) -> Quantity:
         raise EvaluationError(_WRONG)
     sign, zeros, digits, decimals, suffix = match.groups()
     whole, fraction = digits or "0", decimals or ""
-    number = int(
-        Decimal(whole + fraction)
-    )  # int(text) raises ValueError for more than 4,300 digits.
+    # int(text) raises ValueError for more than 4,300 digits.
+    number = int(Decimal(whole + fraction))
     if suffix in _BINARY:
         parsed = _binary(number, whole, fraction, _BINARY[suffix])
     else:

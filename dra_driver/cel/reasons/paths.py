@@ -28,7 +28,7 @@ _INDEX = ("_[_]", "_[?_]")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Path:
-    """`device.driver`, or for example `device.attributes["domain"].name`."""
+    """A read of a device in an expression: `device.driver`, or `device.attributes["domain"].name`."""
 
     kind: DeviceField
     domain: str = ""
@@ -141,7 +141,7 @@ def _is_device(part: Expr) -> bool:
 
 
 def _step(part: Expr) -> tuple[Expr, str] | None:
-    """The operand and the constant name of `.name`, `["name"]`, `.?name` and `[?"name"]`."""
+    """The operand and the name of `.name`, `["name"]`, `.?name` or `[?"name"]`. None for other expressions."""
     match part:
         case Select(operand=operand, field=field):
             return operand, field

@@ -22,7 +22,7 @@ ConstantValue = bool | int | Uint | float | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal."""
+    """A literal of a simple type."""
 
     id: int
     value: ConstantValue
@@ -48,7 +48,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`function(args)`, or `target.function(args)`."""
+    """A call `function(args)` or `target.function(args)`. An operator is a call, too."""
 
     id: int
     function: str
@@ -67,7 +67,7 @@ class ListLiteral:
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """`key: value`, or `?key: value`."""
+    """An entry of a map literal: `key: value`, or `?key: value` if `optional`."""
 
     id: int
     key: "Expr"
@@ -77,7 +77,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True)
 class MapLiteral:
-    """`{k: v}`."""
+    """A map literal `{k: v}`."""
 
     id: int
     entries: tuple[MapEntry, ...]
@@ -85,7 +85,7 @@ class MapLiteral:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """`field: value`, or `?field: value`."""
+    """A field of a message literal: `field: value`, or `?field: value` if `optional`."""
 
     id: int
     name: str
@@ -95,7 +95,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructLiteral:
-    """`Type{field: value}`."""
+    """A message literal `Type{field: value}`."""
 
     id: int
     type_name: str

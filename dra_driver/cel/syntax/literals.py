@@ -55,9 +55,8 @@ TOO_LARGE = {
 
 _SURROGATES = range(0xD800, 0xE000)
 _ASCII = range(0x80)
-_BYTES = (
-    0xDC00  # The error handler "surrogateescape" encodes the code point 0xDC00 + b as the byte b.
-)
+# The error handler "surrogateescape" encodes the code point 0xDC00 + b as the byte b.
+_BYTES = 0xDC00
 
 
 class LiteralError(ValueError):

@@ -83,11 +83,9 @@ class NodeFactory:
         return self.new_id(self.place)
 
     def literal(self, value: ConstantValue) -> Expr:
-        """A constant node."""
         return Constant(self._here(), value)
 
     def name(self, name: str) -> Expr:
-        """An identifier node."""
         return Identifier(self._here(), name)
 
     def result(self) -> Expr:
@@ -99,7 +97,6 @@ class NodeFactory:
         return ListLiteral(self._here(), elements)
 
     def empty_map(self) -> Expr:
-        """An empty map literal."""
         return MapLiteral(self._here(), ())
 
     def call(self, function: str, *args: Expr, target: Expr | None = None) -> Expr:
@@ -166,7 +163,7 @@ class NodeFactory:
     def _copies(self, nodes: Sequence[Expr]) -> tuple[Expr, ...]:
         copies: list[Expr] = []
         for node in nodes:
-            copies.append(self.copy(node))  # noqa: PERF401 - a comprehension would cost a frame per level
+            copies.append(self.copy(node))  # noqa: PERF401 - a comprehension needs one more stack frame in each level of the tree
         return tuple(copies)
 
     def _copied_entries(self, entries: Sequence[MapEntry]) -> tuple[MapEntry, ...]:
@@ -179,7 +176,7 @@ class NodeFactory:
     def _copied_fields(self, fields: Sequence[StructField]) -> tuple[StructField, ...]:
         copies: list[StructField] = []
         for field in fields:
-            copies.append(replace(field, id=self._here(), value=self.copy(field.value)))  # noqa: PERF401 - as above
+            copies.append(replace(field, id=self._here(), value=self.copy(field.value)))  # noqa: PERF401 - as above: one more stack frame
         return tuple(copies)
 
     def _copied_loop(self, number: int, loop: Comprehension) -> Comprehension:
@@ -203,6 +200,7 @@ def expander(call: Call, environment: Environment) -> Expander | None:
     member = call.target is not None
     if (call.function, len(call.args), member) not in declarations(environment).macros:
         return None
+    # x.bind(…) with another target is an ordinary call of a function "bind", which nobody declares.
     if call.function == "bind" and not _is_name(call.target, "cel"):
         return None
     return _TWO_VARIABLES.get((call.function, len(call.args))) or _EXPANDERS[call.function]
@@ -223,6 +221,7 @@ def _variable(nodes: NodeFactory, node: Expr, otherwise: str) -> str:
     """The name of an iteration variable. MacroError with the message `otherwise` if the argument is no name."""
     if not isinstance(node, Identifier):
         raise MacroError(node, otherwise, _VARIABLE_ADVICE)
+    # 1.32 accepts the name of the accumulator here. Such a macro then overwrites its own result.
     if node.name in (nodes.accumulator, _VISIBLE_NAME) and nodes.accumulator != _VISIBLE_NAME:
         raise MacroError(node, _OVERWRITES, _VARIABLE_ADVICE)
     return node.name
@@ -299,7 +298,7 @@ def _quantifier(
 
 def _map(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
     name = _variable(nodes, args[0], "argument is not an identifier")
-    predicate = args[1] if len(args) > 2 else None  # noqa: PLR2004 - (name, predicate, element)
+    predicate = args[1] if len(args) > 2 else None  # noqa: PLR2004 - map(name, predicate, element)
     return nodes.loop(target, [name], _append(nodes, predicate, args[-1]))
 
 
@@ -313,7 +312,7 @@ def _transform(
 ) -> Expander:
     def expand(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
         names = _pair(nodes, args)
-        predicate = args[2] if len(args) > 3 else None  # noqa: PLR2004 - (name, name, predicate, element)
+        predicate = args[2] if len(args) > 3 else None  # noqa: PLR2004 - f(name, name, predicate, element)
         taken = step(nodes, names[0], args[-1])
         return nodes.loop(target, names, _collect(nodes, empty(nodes), taken, predicate))
 
@@ -344,6 +343,7 @@ def _if_present(nodes: NodeFactory, function: str, target: Expr, args: tuple[Exp
     if not isinstance(args[0], Identifier):
         message = f"{function}() variable name must be a simple identifier"
         raise MacroError(args[0], message, _VARIABLE_ADVICE)
+    # The target occurs twice in the expansion: here and in hasValue(). Each node needs its own ID, so this is a copy.
     value = nodes.call("value", target=nodes.copy(target))
     return nodes.bind(args[0].name, value, args[1])
 
@@ -367,6 +367,7 @@ def _sort_by(nodes: NodeFactory, target: Expr, args: tuple[Expr, ...]) -> Expr:
             " expression"
         )
         raise MacroError(target, message)
+    # cel.bind gives the list a name, so that the expression is evaluated only once.
     keys = _map(nodes, nodes.name(_SORT_INPUT), args)
     ordered = nodes.call("@sortByAssociatedKeys", keys, target=nodes.name(_SORT_INPUT))
     return nodes.bind(_SORT_INPUT, target, ordered)

@@ -51,7 +51,7 @@ _RELATIONS = {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", 
 _SUMS = {"+": "_+_", "-": "_-_"}
 _PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
 _RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905 - a list of words reads better as words
+    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905 - easier to read than a list of string literals
 )
 
 
