@@ -101,7 +101,7 @@ def _decimal(text: str, sign: str, digits: str, fraction: str, unit: tuple[int, 
         return Amount(value * 10 ** (scale + 9), form, scale, text if kept else "")
     if scale >= -9:  # noqa: PLR2004 - 10^-9, the smallest unit of a quantity
         return Amount(value * 10 ** (scale + 9), form, None)
-    # A quantity below the smallest unit is rounded up: who requests a little must not get nothing.
+    # A quantity below the smallest unit is rounded up, because a small request must not become a request for nothing.
     return Amount(_away_from_zero(value, 10 ** (-scale - 9)), form, None)
 
 

@@ -54,7 +54,7 @@ class Ledger:
     def exhausted(self, device: SliceDevice) -> CounterName | None:
         """The first counter that has too little for the device, or None."""
         wanted = device.consumes
-        # Upstream compares all counters of the pool each time, so one negative counter refuses every consumer. Without a
+        # Upstream compares all counters of the pool each time, so one negative counter excludes every consumer. Without a
         # negative counter only the device's own counters can fail, and checking these is much faster.
         names = self._left if self._overdrawn else wanted
         return next((name for name in names if self._left[name] < wanted.get(name, 0)), None)

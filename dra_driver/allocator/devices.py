@@ -17,7 +17,7 @@ from dra_driver.model.api.resource_slice import Device, DeviceAttribute, Resourc
 
 ValueType = str
 AttributeValues = tuple[ValueType, frozenset[Hashable]]
-"""The type and the set of values of one attribute. AttributeValues of different types are never equal."""
+"""The type and the set of values of one attribute. Values of different types are never equal."""
 
 CounterName = tuple[str, str]
 """The name of a counter set, and the name of a counter in it."""

@@ -75,7 +75,7 @@ class DevicesInUse:
         return device in self._shared or device in self._capacity
 
     def is_allocated(self, device: SliceDevice) -> bool:
-        """Whether the allocated device consumes counters of its pool (IsDeviceAllocated). Stable ignores shares here."""
+        """Whether the allocated device consumes counters of its pool (IsDeviceAllocated). The stable allocator ignores shares."""
         return self.allocated(device.id) or (self.shares_are_known and self.shared(device.id))
 
     def capacity(self, device: DeviceID) -> dict[str, int]:
@@ -100,7 +100,7 @@ class Eligibility:
         )
 
     def in_use(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether another claim has the whole device. A request with admin access can have it all the same."""
+        """Whether another claim has the whole device. A request with admin access can use it at the same time."""
         if not request.admin_access and self._devices_in_use.allocated(device.id):
             return _ALLOCATED
         return None

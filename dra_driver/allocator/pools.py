@@ -4,7 +4,7 @@
 A driver publishes a pool as one or more slices. To change the pool, it writes each slice with a new generation. The
 scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
 if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
-device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. SliceIndex for other
+device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. Slices for other
 nodes matter for two reasons: they count for completeness, and their devices consume the same counters.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
@@ -141,8 +141,8 @@ class SliceIndex:
         # If all slices are for this node, there is no need to look at the rest of the cluster.
         if len(slices) == pool.resource_slice_count:
             return self._complete_pool(pool_id, slices, [])
-        # Slices are missing. Maybe they are for other nodes, or their kind of slice (counters) is for no node. So look at all
-        # slices of the pool in the cluster (checkSlicesInPool).
+        # Some slices are missing here. They may be for other nodes, so look at all slices of the pool in the cluster
+        # (checkSlicesInPool).
         others = self._of_pool[pool_id]
         if any(part.spec.pool.generation > pool.generation for part in others):
             return None  # The node's slices are outdated. The new generation has no slice for this node yet.

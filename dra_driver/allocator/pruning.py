@@ -9,7 +9,7 @@ same values, they consume the same from the same counters, and they have the sam
 we can replace B by A. Now assume that every combination with A in one place of a request failed. Then every combination
 with B in this place fails, too. B also fails in all later places of the request: after the replacement and sorting, the
 combination has A in the first place, and these were all tried. So B is skipped in all these places. The same is true if
-A was rejected at once, because the devices that the search adds later never_enough free anything.
+A was rejected at once, because the devices that the search adds later never free anything.
 
 *Too few devices left.* A request needs five more devices. If fewer than five eligible devices follow in the order, the
 request fails. Under matchAttribute, five devices must have one value in common. So the search skips a device if each of
@@ -154,7 +154,7 @@ class Pruning:
             if not self._verdicts.eligible(request, position):
                 return False
         except AllocationError:
-            # The search may find a solution before it comes to this device. Only then must the error be raised.
+            # The search may find a solution before it comes to this device. Then the scheduler never sees this error.
             return None
         # A second share of a device consumes no counters, so too few counters now do not exclude the device.
         if not device.device.consumes_counters or device.device.allow_multiple_allocations:

@@ -80,7 +80,7 @@ def _device_result(
 
 @lru_cache(maxsize=4096)
 def _text(taken: Amount) -> str:
-    return str(taken)  # The search tries the same amounts many times, and formatting is slow.
+    return str(taken)  # Many results have the same amounts, and formatting is slow.
 
 
 def _configuration(
@@ -149,7 +149,7 @@ def _node_selector(
     for one in selected:
         spec, device = one.device.slice.spec, one.device.device
         chooses = device if spec.per_device_node_selection else spec
-        # One device that exists on one node has_binding_conditions the whole claim to this node.
+        # One device that exists on one node binds the whole claim to this node.
         if chooses.node_name is not None or (rules.newer_than_stable and device.binds_to_node):
             name = node_name if rules.newer_than_stable else chooses.node_name
             return _only(name or "")

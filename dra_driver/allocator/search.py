@@ -43,7 +43,7 @@ class Outcome(Enum):
 
 
 Call = Generator["Call", Outcome, Outcome] | Outcome
-"""A function that has not finished yet, or its result. A result saves the cost of a generator."""
+"""A function that has not finished yet, or its result. A function that needs no call of its own returns its result at once."""
 
 Undo = list[Callable[[], object]]
 """What the search must call, last entry first, to go back."""

@@ -68,7 +68,7 @@ class DeviceValue:
         self._list_values = list_values
 
     def __getattr__(self, name: str) -> object:
-        """Convert `attributes` or `capacity` on first use. Python calls this only while the slot is empty."""
+        """Convert `attributes` or `capacity` on first use. Python calls this method only while the value does not exist."""
         if name == "attributes":
             self.attributes = self._convert_attributes()
             return self.attributes

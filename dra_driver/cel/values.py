@@ -224,7 +224,7 @@ def numeric_twins(value: object) -> Iterator[object]:
 
 
 def _lookup(mapping: Mapping[object, object], value: object) -> object:
-    # Go hashes the key only if the map is not empty, so an empty map never panics.
+    # refValMapAccessor.Find returns early for an empty map, so only other maps panic.
     if mapping and isinstance(mapping, LiteralMap):
         hashable(value)
     found = mapping.get(key_of(value), _MISSING)

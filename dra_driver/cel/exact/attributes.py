@@ -20,7 +20,7 @@ from dra_driver.cel.values import NONE, Optional
 
 
 class Frame:
-    """The state of one evaluation (cel-go: Activation): the device, the variables, and the cost tracker or None."""
+    """The state of one evaluation (cel-go: ExecutionFrame): the device, the variables, and the cost tracker or None."""
 
     __slots__ = ("device", "slots", "tracker")
 

@@ -155,7 +155,7 @@ def _size(value: Sized) -> int:
 
 
 def equal(left: object, right: object) -> bool:
-    """The operator `left == right`. EvaluationError if the types have no equality."""
+    """The operator `left == right`. EvaluationError if values of these types cannot be compared."""
     return values.equal(left, right)
 
 

@@ -13,7 +13,7 @@ from dra_driver.cel.errors import Issue
 
 
 class Token(NamedTuple):
-    """A token. The kind of an operator or keyword is its text. `offset` is the index of its first character."""
+    """A token. For an operator or keyword, `kind` is its text. `offset` is the index of its first character."""
 
     kind: str
     text: str
