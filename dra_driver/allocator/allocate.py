@@ -141,6 +141,7 @@ class Allocator:
         for index, claim in enumerate(claims):
             choices.append(reader.choices(index, claim))
             constraints.append(constraints_of(claim, self.rules))
+        # The devices of allocationMode All belong to one node, so these requests cannot be kept.
         if not reader.node_matters:
             self._last = (tuple(claims), choices)
         return choices, constraints
@@ -215,6 +216,7 @@ class _RequestReader:
             # Only one subrequest is allocated, so the smallest one decides whether the claim can fit at all.
             if prioritized:
                 wanted = min(one.count for one in alternatives)
+            # Upstream refuses such a claim before the search, which could not succeed on any node.
             if wanted > MAX_RESULTS - fewest:
                 raise TooManyAsked(
                     f"claim {name}, request {request.name}: adding {wanted} devices exceeds"

@@ -67,6 +67,7 @@ class Ledger:
 
     def copy(self) -> "Ledger":
         """A copy that one search may change."""
+        # Without counter sets there is nothing to change, and most pools have none.
         if not self._pool.counter_sets:
             return self
         other = copy(self)
@@ -91,6 +92,7 @@ class Ledger:
         for counter_set, own in device.groups:
             if counter_set not in self._groups:
                 continue
+            # `common` is None if the consumers have no groups (admits in compatibility_groups.go).
             common = self._groups[counter_set]
             if (common is not None) if not own else (common is None or not common & own):
                 return counter_set
@@ -98,6 +100,7 @@ class Ledger:
 
     def consume_groups(self, device: SliceDevice) -> dict[str, Common]:
         """Add the device to the consumers. Returns the value that `restore_groups` needs to undo this."""
+        # An intersection cannot be reversed. So the old dict stays as it is, and undoing puts it back.
         before = self._groups
         self._groups = dict(before)
         self._add_groups(device)

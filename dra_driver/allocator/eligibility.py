@@ -107,6 +107,7 @@ class Eligibility:
 
     def unselectable(self, request: Request, device: SliceDevice) -> Reason | None:
         """Whether a selector of the class or the request, or the device's node selection, excludes the device."""
+        # isSelectable checks in this order: class selectors, request selectors, node. An error of an earlier one counts.
         if device.device.binding_conditions and not self._rules.binding_conditions:
             return _BINDING
         refusing = self._selectors.first_refusing(request, request.class_selectors, device)
@@ -154,6 +155,7 @@ class Eligibility:
         missing = missing_capacity(request.capacity, offered)
         if missing is not None:
             return Reason("capacity missing", missing)
+        # From here on a wrong request policy of the driver is an error, which stops the pod.
         consumed = self.consumed(request, device, device.id.device if fresh else device.id)
         forbidden = self._forbidden(request, device, consumed)
         if forbidden is not None:

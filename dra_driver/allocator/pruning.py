@@ -7,9 +7,9 @@ skip combinations. The search uses them only after its first backtracking, so a 
 *Equal devices.* Two devices A and B are equal if every request of the pod accepts both or none, every constraint sees the
 same values, they consume the same from the same counters, and they have the same capacity left. In every solution with B
 we can replace B by A. Now assume that every combination with A in one place of a request failed. Then every combination
-with B in this place fails, too. B also fails in all later places of the request: after the replacement and sorting, the
-combination has A in the first place, and these were all tried. So B is skipped in all these places. The same is true if
-A was rejected at once, because the devices that the search adds later never free anything.
+with B in this place fails, too. B also fails in all later places of the request. For example, take the combination (C, B):
+replaced and sorted it is (A, C), which has A in the place where every combination failed. So B is skipped in all these
+places. The same is true if A was rejected at once, because the devices that the search adds later never free anything.
 
 *Too few devices left.* A request needs five more devices. If fewer than five eligible devices follow in the order, the
 request fails. Under matchAttribute, five devices must have one value in common. So the search skips a device if each of
@@ -112,6 +112,8 @@ class Pruning:
         return remaining
 
     def _count(self, request: Request) -> Sequence[int]:
+        # With an error among the verdicts, the search must come to that device or find a solution before it. So it must
+        # not fail early.
         verdicts = self._verdicts_for(request)
         if None in verdicts:
             return ()
@@ -167,6 +169,7 @@ class Pruning:
         observed = tuple([self._observed(request, position) for request in self._requests])
         if None in observed:
             return position, "unlike all others"
+        # Devices of two pools are equal only if both consume no counters, because each pool has counters of its own.
         consumes = device.device.consumes_counters
         return (
             observed,
@@ -178,6 +181,7 @@ class Pruning:
 
     def _observed(self, request: Request, position: int) -> Hashable:
         """Everything about the device that the request can observe. None if a check ends with an error."""
+        # A device that the request cannot have is equal to all others that it cannot have. So its values do not count.
         device = self._input.devices[position]
         verdict = (
             position in request.all_devices
@@ -197,6 +201,7 @@ class Pruning:
         return values, self._capacity(request, position)
 
     def _capacity(self, request: Request, position: int) -> Hashable:
+        # A whole device blocks all of its capacity. Only the capacity of a shared device can be too small later.
         device = self._input.devices[position]
         if not (self._input.rules.consumable_capacity and device.device.allow_multiple_allocations):
             return None

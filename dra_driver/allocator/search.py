@@ -217,6 +217,7 @@ class Search:
     def _is_free(self, request: Request, position: int) -> bool:
         """Whether this search has not selected the device. With admin access, several claims can have the same device."""
         claims = self._allocating_devices.get(position)
+        # Inside one claim no device may occur twice, not even with admin access (allocatingDeviceForClaim).
         if request.admin_access:
             return not claims or request.claim_index not in claims
         return not claims
@@ -244,7 +245,9 @@ class Search:
             possible = (shareable and self._is_shared(position)) or self._take_counters(
                 position, undo
             )
+        # For allocationMode All a violated constraint is an error, so this check must come after those that only fail.
         possible = possible and self._satisfy_constraints(request, device, undo)
+        # For ExactCount the eligibility has already compared the capacity that other claims leave.
         if possible and request.wants_all and rules.consumable_capacity:
             possible = self._input.eligibility.short_of_capacity(request, device) is None
             possible = possible and not self._short_beside_shares(request, position)
@@ -273,6 +276,7 @@ class Search:
 
     def _take_counters(self, position: int, undo: Undo) -> bool:
         ledger, device = self._input.ledgers[position], self._input.devices[position]
+        # Groups before counters, as allocateDevice does. Both must be undone if a later check fails.
         if self._input.rules.compatibility_groups:
             if ledger.incompatible(device) is not None:
                 return False
@@ -290,6 +294,7 @@ class Search:
             if accepted is not None:
                 constraint.accepted.append(accepted)
                 undo.append(constraint.accepted.pop)
+            # Upstream: a claim makes no sense if its own constraint excludes one of "all" devices. So this is an error.
             elif request.wants_all:
                 raise ConstraintBroken(
                     f"{request}: cannot add device {device.id}"
@@ -312,6 +317,7 @@ class Search:
 
     def _record(self, request: Request, position: int, undo: Undo, *, shareable: bool) -> None:
         device = self._input.devices[position]
+        # A shared device is not marked as in use: a later request may get another share, if the capacity suffices.
         consumed: Consumed | None = None
         if shareable:
             consumed = self._input.eligibility.consumed(request, device, device.id)

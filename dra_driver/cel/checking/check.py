@@ -193,6 +193,7 @@ class _Checker:
             found = self._named(".".join(qualified), qualified[0])
             if found is not None:
                 return self._refer(node.id, *found)
+        # No qualified name: the operand is a value, and `field` one of its fields.
         operand = self._check(node.operand)
         field = self._field_type(node.id, node.operand, node.field, optional=False)
         self._types[node.id] = types.BOOL if node.test_only else self._known.resolved(field)
@@ -240,6 +241,7 @@ class _Checker:
     def _check_call(self, node: Call) -> Expr:
         if node.function == "_?._":
             return self._check_optional_select(node)
+        # cel-go checks the arguments before the target. The order shows in the numbers of type parameters.
         args = self._check_all(node.args)
         if node.target is None:
             return self._resolve(node, node.function.removeprefix("."), None, args)
@@ -311,6 +313,7 @@ class _Checker:
             arguments, returned = self._instance(overload)
             if not self._known.all_assignable(given, arguments):
                 continue
+            # All matching overloads stay: the static type may be dyn, and the values select one at run time.
             fitting.append(overload.id)
             found = self._known.resolved(returned)
             if result is None:
@@ -377,6 +380,7 @@ class _Checker:
             found = self._optional_element(entry.value) if optional else self._types[entry.value.id]
             value = self._joined(value, found)
             entries.append(MapEntry(entry.id, checked_key, checked_value, entry.optional))
+        # An empty map has unknown types, which its use decides: {} == {"a": 1}.
         if key is None or value is None:
             key, value = self._new_parameter(), self._new_parameter()
         self._types[node.id] = bounded(types.map_of(key, value))
@@ -466,6 +470,7 @@ class _Checker:
                 )
                 self._issue(node.iter_range.id, message, hints.range_(over))
                 first, second = types.ERROR, self._second(types.ERROR)
+        # With one variable, a list gives its elements and a map its keys. With two, a list gives index and element.
         if node.iter_var2:
             return {node.iter_var2: second, node.iter_var: first}
         return {node.iter_var: over.parameters[0] if over.kind is Kind.LIST else first}

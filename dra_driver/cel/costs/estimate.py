@@ -177,6 +177,7 @@ class _Coster:
         for arg in expr.args:
             costs.append(self.cost(arg))
             args.append(self._operand(arg))
+        # costCall visits the arguments before the target. The order matters for paths with a shared array (see `Path`).
         cost, target = ZERO, None
         if expr.target is not None:
             cost, target = self.cost(expr.target), self._operand(expr.target)
@@ -214,6 +215,7 @@ class _Coster:
             return CallEstimate(Bounds(costs[0].low, total(costs).high))
         if site.overload == "conditional":
             return self._conditional(expr, site, costs)
+        # A comprehension over a sum of two lists sees elements of both.
         if site.overload in _CONCATENATIONS:
             self._keep(expr, None, self._united(expr.args))
         if site.overload == "matches" and self.environment.minor < _GLOBAL_MATCHES:
@@ -240,6 +242,7 @@ class _Coster:
         written = _written_size(expr)
         if written is not None:
             return written
+        # The limits of the API come before the type, because a string attribute is `dyn` or `any` for the checker.
         declared = size_at(self._path(expr))
         if declared is not None:
             self.sizes[expr.id] = declared

@@ -132,6 +132,7 @@ class _Parser(NodeFactory):
         if token.kind == lexer.NONE:
             return error_of(self._expression, [*self._issues, lexer.no_word(token)])
         found = "the expression ends" if token.kind == lexer.END else f"'{token.text}' stands there"
+        # ANTLR lists all expected tokens. This message names only what the grammar needs, so it differs from cel-go's.
         message = f"Syntax error: mismatched input '{token.text}' expecting {wanted}"
         before = self._tokens[self._at - 1].text if self._at else ""
         hint = (
@@ -167,6 +168,7 @@ class _Parser(NodeFactory):
         Only operators, selections, indices and member calls count (`counts`). cel-go does the same: a list in a list does
         not make the tree higher.
         """
+        # The parser builds the tree from the leaves, so the heights of the operands are already known.
         height = counts + max([self._heights.get(operand.id, 0) for operand in operands], default=0)
         if height > MAX_DEPTH:
             raise self._too_deep("max recursion depth exceeded")
@@ -362,6 +364,7 @@ class _Parser(NodeFactory):
         dot = "." if self._accept(".") else ""
         if self._begins_message():
             return self._parse_message(dot)
+        # In CEL.g4 a reserved word is an identifier. cel-go refuses it only after parsing, see below.
         name = self._expect("identifier", "a name")
         before = len(self._issues)
         bracket = self._accept("(")
