@@ -23,6 +23,7 @@ from dra_driver.allocator.search import MAX_RESULTS, Search
 from dra_driver.allocator.search_input import SearchInput
 from dra_driver.allocator.selectors import Selectors
 from dra_driver.allocator.state import AllocatedState
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
@@ -52,7 +53,6 @@ class Allocator:
         self.slices = SliceIndex(slices, self.rules)
         self.devices_in_use = DevicesInUse(allocated or AllocatedState(), self.rules)
         self.selectors = Selectors(self.rules)
-        self.lookup = AttributeLookup(self.selectors, self.rules)
         # Of two classes with one name, the first one counts.
         self.requests = RequestValidator(
             self.rules, {one.metadata.name: one for one in reversed(list(classes))}
@@ -67,7 +67,7 @@ class Allocator:
         node: Node,
         claims: Sequence[ResourceClaim],
         *,
-        cancelled: Callable[[], bool] = lambda: False,
+        cancelled: Check = never,
         prune: bool = True,
     ) -> list[AllocationResult] | None:
         """One result for each claim, in the order of the claims. None if the claims do not fit on the node.
@@ -77,7 +77,7 @@ class Allocator:
         `prune=False` makes the search try every combination. The result is the same; tests compare the two.
         """
         node_pools = self._node_pools(node)
-        eligibility = self.eligibility(node)
+        eligibility = self.eligibility(node, cancelled)
         choices, constraints = self._read(claims, node_pools.pools, eligibility)
         search_input = self._input(node_pools, eligibility, cancelled)
         search = Search(search_input, choices, constraints, prune=prune)
@@ -109,9 +109,9 @@ class Allocator:
         other.__dict__ = {**self.__dict__, "devices_in_use": devices_in_use, "_ledgers": {}}
         return other
 
-    def eligibility(self, node: Node) -> Eligibility:
+    def eligibility(self, node: Node, cancelled: Check = never) -> Eligibility:
         """The checks that decide about one device alone, for this node."""
-        return Eligibility(self.rules, self.selectors, self.devices_in_use, node)
+        return Eligibility(self.rules, self.selectors, self.devices_in_use, node, cancelled)
 
     def ledger(self, pool: Pool) -> Ledger:
         """The counters of the pool that are available before the search. The caller must not change them."""
@@ -147,7 +147,7 @@ class Allocator:
         return choices, constraints
 
     def _input(
-        self, node_pools: "_NodePools", eligibility: Eligibility, cancelled: Callable[[], bool]
+        self, node_pools: "_NodePools", eligibility: Eligibility, cancelled: Check
     ) -> SearchInput:
         ledgers = node_pools.ledgers
         if ledgers is None:
@@ -162,7 +162,7 @@ class Allocator:
             ledgers,
             eligibility,
             self.devices_in_use,
-            self.lookup,
+            AttributeLookup(self.selectors, self.rules, cancelled),
             cancelled,
         )
 

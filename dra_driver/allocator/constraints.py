@@ -17,6 +17,7 @@ from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Request, object_name
 from dra_driver.allocator.selectors import Selectors
+from dra_driver.cel.cancellation import Check
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
@@ -27,8 +28,9 @@ UNKNOWN: AttributeValues = ("unknown", frozenset())
 class AttributeLookup:
     """Finds the values of an attribute. A derived attribute of the request comes before a published one (lookupAttribute)."""
 
-    def __init__(self, selectors: Selectors, rules: Rules) -> None:
+    def __init__(self, selectors: Selectors, rules: Rules, cancelled: Check) -> None:
         self._selectors = selectors
+        self._cancelled = cancelled
         self.read: Callable[[DeviceAttribute], AttributeValues] = (
             set_of if rules.list_attributes else scalar_of
         )
@@ -37,7 +39,9 @@ class AttributeLookup:
         """The values of the attribute `name`. None if the device does not have it."""
         if name in request.derived:
             # Another request may derive the attribute by another expression, so this value is not kept in the device.
-            attribute = self._selectors.derived_attribute(name, request.derived[name], device)
+            attribute = self._selectors.derived_attribute(
+                name, request.derived[name], device, self._cancelled
+            )
             return self.read(attribute)
         known = device.compared
         if name not in known:

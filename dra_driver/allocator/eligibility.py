@@ -25,6 +25,7 @@ from dra_driver.allocator.requests import Request
 from dra_driver.allocator.selectors import Selectors
 from dra_driver.allocator.state import AllocatedState, DeviceID
 from dra_driver.allocator.taints import untolerated_taint
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.model.api.core import Node
 
 
@@ -87,12 +88,18 @@ class Eligibility:
     """The checks of one device for one request, on one node."""
 
     def __init__(
-        self, rules: Rules, selectors: Selectors, devices_in_use: DevicesInUse, node: Node
+        self,
+        rules: Rules,
+        selectors: Selectors,
+        devices_in_use: DevicesInUse,
+        node: Node,
+        cancelled: Check = never,
     ) -> None:
         self._rules = rules
         self._selectors = selectors
         self._devices_in_use = devices_in_use
         self._node = node
+        self._cancelled = cancelled
         # Only the experimental allocator reads skipNodeOperations. The others allocate such a device on every node.
         declared = node.status.declared_features or ()
         self._may_skip_operations = not rules.experimental or (
@@ -110,10 +117,14 @@ class Eligibility:
         # isSelectable checks in this order: class selectors, request selectors, node. An error of an earlier one counts.
         if device.device.binding_conditions and not self._rules.binding_conditions:
             return _BINDING
-        refusing = self._selectors.first_refusing(request, request.class_selectors, device)
+        refusing = self._selectors.first_refusing(
+            request, request.class_selectors, device, self._cancelled
+        )
         if refusing is not None:
             return Reason("class selector", refusing)
-        refusing = self._selectors.first_refusing(request, request.selectors, device)
+        refusing = self._selectors.first_refusing(
+            request, request.selectors, device, self._cancelled
+        )
         if refusing is not None:
             return Reason("request selector", refusing)
         if device.slice.spec.per_device_node_selection and not device.is_for(self._node):

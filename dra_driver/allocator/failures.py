@@ -29,4 +29,7 @@ class NodeAllocationError(Permanent):
 
 
 class AllocationCancelled(AllocationError):
-    """The caller cancelled the search."""
+    """The caller cancelled the search. There is no result for the claims."""
+
+    def __init__(self) -> None:
+        super().__init__("filter operation aborted: context canceled")

@@ -99,7 +99,7 @@ class Search:
             if not stack:
                 return outcome is Outcome.DONE
             if cancelled():
-                raise AllocationCancelled("filter operation aborted: context canceled")
+                raise AllocationCancelled
             try:
                 call = stack[-1].send(outcome)  # type: ignore[arg-type] # None starts it
             except StopIteration as finished:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.failures import AllocationCancelled, AllocationError
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.requests import Request
+from dra_driver.cel.cancellation import Cancelled, Check
 from dra_driver.cel.compile import DerivedAttribute, Selector, compile_attribute, compile_selector
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
@@ -51,9 +52,16 @@ class Selectors:
         self._attributes: dict[tuple[SliceDevice, str], DeviceAttribute] = {}
 
     def first_refusing(
-        self, request: Request, selectors: Sequence[DeviceSelector], device: SliceDevice
+        self,
+        request: Request,
+        selectors: Sequence[DeviceSelector],
+        device: SliceDevice,
+        cancelled: Check,
     ) -> int | None:
-        """The index of the first selector that does not match the device. None if all match."""
+        """The index of the first selector that does not match the device. None if all match.
+
+        AllocationCancelled if `cancelled` returns True during an evaluation.
+        """
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
             # Many claims use the same expression, so the result belongs to the device and not to the request.
@@ -65,18 +73,25 @@ class Selectors:
                     if of_class
                     else f"claim {request.claim}"
                 )
-                wanted = self._ask(f"{owner}: selector #{index}", expression, device)
+                wanted = self._ask(f"{owner}: selector #{index}", expression, device, cancelled)
                 device.selected[expression] = wanted
             if not wanted:
                 return index
         return None
 
-    def derived_attribute(self, name: str, expression: str, device: SliceDevice) -> DeviceAttribute:
-        """The value of the derived attribute `name` of a request, for this device."""
+    def derived_attribute(
+        self, name: str, expression: str, device: SliceDevice, cancelled: Check
+    ) -> DeviceAttribute:
+        """The value of the derived attribute `name` of a request, for this device.
+
+        AllocationCancelled if `cancelled` returns True during the evaluation.
+        """
         key = (device, expression)
         if key not in self._attributes:
             try:
-                value = self._derive(expression).value(device.value)
+                value = self._derive(expression).value(device.value, cancelled)
+            except Cancelled as error:
+                raise AllocationCancelled from error
             except CompileError as error:
                 raise AllocationError(
                     f"compile derived attribute {name} failed: {error.detail}"
@@ -88,7 +103,7 @@ class Selectors:
             self._attributes[key] = value
         return self._attributes[key]
 
-    def _ask(self, where: str, expression: str, device: SliceDevice) -> bool:
+    def _ask(self, where: str, expression: str, device: SliceDevice, cancelled: Check) -> bool:
         selector = self._selectors.get(expression)
         if selector is None:
             try:
@@ -97,8 +112,12 @@ class Selectors:
                 raise AllocationError(f"{where}: CEL compile error: {error.detail}") from error
             self._selectors[expression] = selector
         value = device.value if self._shares_are_known else device.value_of_one_claim
+        if cancelled():
+            raise AllocationCancelled
         try:
-            return selector.matches(value)
+            return selector.matches(value, cancelled)
+        except Cancelled as error:
+            raise AllocationCancelled from error
         except EvaluationError as error:
             advice = _ADVICE if "no such key:" in str(error) else ""
             raise AllocationError(

@@ -10,11 +10,14 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dra_driver.cel import types
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.checking import check
 from dra_driver.cel.costs import estimate as cost
+from dra_driver.cel.costs.turns import most_turns
 from dra_driver.cel.derived_attribute import device_attribute
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import PROGRAM, CompileError
@@ -26,10 +29,6 @@ from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import MAX_COST, MAX_LENGTH, Environment
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
-# An evaluation ends with an error if its actual cost exceeds MAX_COST. The estimate is sometimes below the actual cost: it
-# ignores the length of string(x), for example. But the actual cost is never twenty times the estimate. So an expression
-# with an estimate up to this value cannot reach the limit, and its generated function does not count the cost.
-_CHEAP = MAX_COST // 20
 _SCHEDULER = Environment()
 _SEMVER = "kubernetes.Semver"
 _DERIVED = frozenset({Kind.BOOL, Kind.INT, Kind.STRING, Kind.ANY, Kind.DYN})
@@ -39,15 +38,15 @@ _DERIVED = frozenset({Kind.BOOL, Kind.INT, Kind.STRING, Kind.ANY, Kind.DYN})
 class Selector:
     """A compiled selector.
 
-    `matches` returns whether it selects the device, and raises EvaluationError if the evaluation fails. `cost` is the
-    highest cost in the API server's estimate.
+    `matches` returns whether it selects the device. It raises EvaluationError if the evaluation fails, and Cancelled if
+    the caller cancels it. `cost` is the highest cost in the API server's estimate.
     """
 
     expression: str
     environment: Environment
     checked: Checked = field(repr=False)
     cost: int
-    matches: Callable[[DeviceValue], bool]
+    matches: generate.Matcher
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +56,14 @@ class DerivedAttribute:
     expression: str
     environment: Environment
     cost: int
-    value: Callable[[DeviceValue], DeviceAttribute]
+    value: "Derivation"
+
+
+class Derivation(Protocol):
+    """Computes it. Raises EvaluationError, and Cancelled where `cancelled` says so before there is an answer."""
+
+    def __call__(self, device: DeviceValue, cancelled: Check = never) -> DeviceAttribute:
+        """The attribute."""
 
 
 def compile_selector(expression: str, environment: Environment = _SCHEDULER) -> Selector:
@@ -68,10 +74,11 @@ def compile_selector(expression: str, environment: Environment = _SCHEDULER) -> 
         raise _refused(f"must evaluate to bool or the unknown type, not {result.declared}")
     most, exact = _program(checked, environment)
 
-    def decide(device: DeviceValue) -> bool:
-        return evaluate.as_bool(exact(device))
+    def decide(device: DeviceValue, cancelled: Check = never) -> bool:
+        return evaluate.as_bool(exact(device, cancelled))
 
-    matches = generate.matcher(checked, decide) if most <= _CHEAP else decide
+    turns = most_turns(checked, environment, most)
+    matches = decide if turns is None else generate.matcher(checked, decide, turns)
     return Selector(expression, environment, checked, most, matches)
 
 
@@ -86,9 +93,11 @@ def compile_attribute(expression: str, environment: Environment = _SCHEDULER) ->
             f"{or_list}, not {checked.result_type.declared}"
         )
     most, exact = _program(checked, environment)
-    return DerivedAttribute(
-        expression, environment, most, lambda device: device_attribute(exact(device))
-    )
+
+    def derive(device: DeviceValue, cancelled: Check = never) -> DeviceAttribute:
+        return device_attribute(exact(device, cancelled))
+
+    return DerivedAttribute(expression, environment, most, derive)
 
 
 def over_limit(selector: Selector | DerivedAttribute) -> bool:
@@ -107,17 +116,17 @@ def _checked(expression: str, environment: Environment) -> Checked:
 
 def _program(
     checked: Checked, environment: Environment
-) -> tuple[int, Callable[[DeviceValue], object]]:
+) -> tuple[int, Callable[[DeviceValue, Check], object]]:
     most = cost.cost(checked, environment).high
     try:
         run = evaluate.program(checked, MAX_COST)
     except PlanError as error:
         raise _refused(PROGRAM + error.message) from error
 
-    def exact(device: DeviceValue) -> object:
+    def exact(device: DeviceValue, cancelled: Check) -> object:
         # Upstream converts all attributes before it evaluates, so one invalid attribute fails every expression.
         device.convert()
-        return run(device)
+        return run(device, cancelled)
 
     return most, exact
 

@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 
 
 _NONE: dict[str, Any] = {}
+_LONGEST = 64  # bytes of a text; a domain and an identifier are shorter
+_LONGEST_NAME = 2 * _LONGEST
 
 
 class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
@@ -48,7 +50,10 @@ class DeviceValue:
         "attributes",
         "capacity",
         "driver",
+        "short_texts",
     )
+    short_texts: bool
+    """Whether no name and no text is longer than the API server takes."""
     attributes: DomainMap[Attribute]
     capacity: DomainMap[Quantity]
 
@@ -75,6 +80,13 @@ class DeviceValue:
         if name == "capacity":
             self.capacity = self._convert_capacity()
             return self.capacity
+        if name == "short_texts":
+            self.short_texts = (
+                _are_short(self.attributes)
+                and len(self.driver) <= _LONGEST
+                and max(map(len, self._published_capacity or ()), default=0) <= _LONGEST_NAME
+            )
+            return self.short_texts
         raise AttributeError(name)
 
     def convert(self) -> None:
@@ -127,6 +139,24 @@ class DeviceValue:
         for name, capacity in (self._published_capacity or {}).items():
             _file(domains, name, self.driver, parse_quantity(str(capacity.value)))
         return domains
+
+
+def _are_short(attributes: DomainMap[Attribute]) -> bool:
+    """Whether names and texts are; a loop in a loop, as this may be asked about each device."""
+    for named in attributes.values():
+        if max(map(len, named)) > _LONGEST:
+            return False
+        for value in named.values():
+            if type(value) is str:
+                if len(value) > _LONGEST:
+                    return False
+            elif type(value) is list and not all(map(_is_short, value)):
+                return False
+    return max(map(len, attributes), default=0) <= _LONGEST
+
+
+def _is_short(element: object) -> bool:
+    return type(element) is not str or len(element) <= _LONGEST
 
 
 def _file(domains: DomainMap[Value], name: str, driver: str, value: Value) -> None:

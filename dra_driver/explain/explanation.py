@@ -54,7 +54,9 @@ class Explanation:
     @cached_property
     def _requests(self) -> list[RequestExplained]:
         facts = self.facts
-        return [RequestExplained(facts.fleet, one, facts.nodes) for one in facts.requests]
+        return [
+            RequestExplained(facts.fleet, one, facts.nodes, facts.stop) for one in facts.requests
+        ]
 
     @cached_property
     def nodes(self) -> NodesExplained:

@@ -165,7 +165,8 @@ class NodesExplained:
         stopping, everywhere = self.stopping, self._facts.whole_cluster
         if not stopping and everywhere is not None:
             fleet = everywhere.fleet
-            looks = [SelectorAnswers(fleet, request) for request in everywhere.requests]
+            stop = everywhere.stop
+            looks = [SelectorAnswers(fleet, request, stop) for request in everywhere.requests]
             equivalence = NodeEquivalence(fleet, everywhere.nodes, looks)
             stopping = [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
         return next((one.result.error for one in stopping), "")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_state import DeviceState, features_off
 from dra_driver.explain.facts.device_nodes import DeviceNodes
@@ -31,9 +32,11 @@ class RequestExplained:
     `problems` are reasons that hold for every device (class missing, gate off, CEL does not compile).
     """
 
-    def __init__(self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> None:
+    def __init__(
+        self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes, stop: Check = never
+    ) -> None:
         self.request = request
-        self.answers = SelectorAnswers(fleet, request)
+        self.answers = SelectorAnswers(fleet, request, stop)
         self.problems: tuple[Verdict, ...] = (
             *features_off(fleet, request),
             *self.answers.problems,

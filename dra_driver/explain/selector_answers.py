@@ -12,6 +12,7 @@ from functools import cached_property
 import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.cancellation import Cancelled, Check, never
 from dra_driver.cel.errors import CompileError as BadExpression
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.conditions import FailingPart, FalsePart
@@ -64,11 +65,13 @@ class Judgement:
 class SelectorAnswers:
     """The selectors of one request, those of its class first, and their answers.
 
-    `problems` are reasons that hold for every device: the class is missing, or a selector does not compile.
+    `problems` are reasons that hold for every device: the class is missing, or a selector does not compile. An evaluation
+    ends once `stop` answers True; the device's reason is CouldNotTell then.
     """
 
-    def __init__(self, fleet: Fleet, request: ClaimRequest) -> None:
+    def __init__(self, fleet: Fleet, request: ClaimRequest, stop: Check = never) -> None:
         self.request = request
+        self._stop = stop
         self._fleet = fleet
         self.selectors: list[RequestSelector] = []
         self.problems: tuple[Verdict, ...] = tuple(self._compile_all())
@@ -172,6 +175,12 @@ class SelectorAnswers:
         return msgspec.json.encode((driver, values))
 
     def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
+        try:
+            return self._evaluate(device, relax=relax)
+        except Cancelled:
+            return Judgement((CouldNotTell("timeout", "a selector took too long"),))
+
+    def _evaluate(self, device: SliceDevice, *, relax: bool) -> Judgement:
         verdicts: list[Verdict] = []
         parts: list[tuple[RequestSelector, FalsePart]] = []
         failing: list[tuple[RequestSelector, FailingPart]] = []
@@ -179,19 +188,19 @@ class SelectorAnswers:
         for selector in self.selectors:
             explained = selector.explained
             try:
-                if explained.selector.matches(device.value):
+                if explained.selector.matches(device.value, self._stop):
                     continue
             except EvaluationError as error:
                 if not verdicts:  # else the search does not come here
-                    failed = explained.failing_parts(*seen)
+                    failed = explained.failing_parts(*seen, self._stop)
                     failing = [(selector, part) for part in failed]
                     verdicts.append(_error(selector, failed[0], device, error))
                 continue
             # Beyond MANY kinds nobody reads the values, and telling them is most of the cost.
             if relax or len(self._by_values) <= MANY:
-                false = explained.false_parts(*seen, relax=relax)
+                false = explained.false_parts(*seen, relax=relax, cancelled=self._stop)
             else:
-                false = explained.false_parts_in_brief(device.value)
+                false = explained.false_parts_in_brief(device.value, self._stop)
             parts += ((selector, part) for part in false)
             first = false[0]
             verdicts.append(

@@ -4,6 +4,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checking import check
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
@@ -119,7 +120,7 @@ class LeftToTheExactOne(Exception):
     """What the generated function does not decide."""
 
 
-def _leave(_device: DeviceValue) -> bool:
+def _leave(_device: DeviceValue, _cancelled: Check = never) -> bool:
     raise LeftToTheExactOne
 
 

@@ -45,7 +45,7 @@ _GLOBAL_MATCHES = 37
 
 def cost(checked: Checked, environment: Environment) -> Bounds:
     """The lowest and the highest cost of an evaluation of the expression."""
-    coster = _Coster022 if environment.minor <= _FIRST_RELEASE else _Coster
+    coster = _Coster022 if environment.minor <= _FIRST_RELEASE else Coster
     return coster(checked, environment).cost(checked.parsed.root)
 
 
@@ -68,7 +68,7 @@ class _LocalVariable:
 
 
 @dataclass(slots=True)
-class _Coster:
+class Coster:
     """One estimate (cel-go: coster). The dicts keep what is known about nodes that were visited, by node ID."""
 
     checked: Checked
@@ -81,6 +81,7 @@ class _Coster:
     # --- costs
 
     def cost(self, expr: Expr) -> Bounds:
+        """What the node costs, with those below it."""
         cost = ZERO
         match expr:
             case Constant():
@@ -98,7 +99,7 @@ class _Coster:
             case StructLiteral():
                 cost = total([self.cost(given.value) for given in expr.fields]) + _STRUCT
             case _:
-                cost = self._bind(expr) if _binds(expr) else self._comprehension(expr)
+                cost = self._bind(expr) if binds(expr) else self._comprehension(expr)
         return cost
 
     def _identifier(self, expr: Identifier) -> Bounds:
@@ -160,7 +161,7 @@ class _Coster:
             self._close(expr.iter_var2)
         cost += self.cost(expr.result)
         self._close(expr.accu_var)
-        turns = self.size(expr.iter_range) or UNKNOWN
+        turns = self.turns_of(expr)
         # The size of the result follows from the start value of the accumulator: all and exists start with a constant; map
         # and filter start with an empty literal and add at most one element in each iteration.
         if isinstance(expr.accu_init, Constant):
@@ -168,6 +169,10 @@ class _Coster:
         elif isinstance(expr.accu_init, ListLiteral | MapLiteral):
             self._keep(expr, turns, self._entries(expr.loop_step))
         return cost + turns * turn
+
+    def turns_of(self, expr: Comprehension) -> Bounds:
+        """How often the loop turns; what it goes over was visited."""
+        return self.size(expr.iter_range) or UNKNOWN
 
     def _call(self, expr: Call) -> Bounds:
         return self._dyn(expr) if expr.function == "dyn" else self._plain_call(expr)
@@ -243,7 +248,7 @@ class _Coster:
         if written is not None:
             return written
         # The limits of the API come before the type, because a string attribute is `dyn` or `any` for the checker.
-        declared = size_at(self._path(expr))
+        declared = self._declared(expr)
         if declared is not None:
             self.sizes[expr.id] = declared
             return declared
@@ -251,6 +256,9 @@ class _Coster:
             return ONE
         local = self._local(expr.name) if isinstance(expr, Identifier) else None
         return None if local is None else local.size
+
+    def _declared(self, expr: Expr) -> Bounds | None:
+        return size_at(self._path(expr))
 
     def _size_of(self, operand: Operand) -> Bounds:
         return operand.size or UNKNOWN
@@ -320,7 +328,7 @@ class _Coster:
 
 
 @dataclass(slots=True)
-class _Coster022(_Coster):
+class _Coster022(Coster):
     """The estimate of cel-go 0.22. It does not know the elements of literals, and no variables except those of loops."""
 
     ranges: dict[str, list[Expr]] = field(default_factory=dict)
@@ -359,7 +367,7 @@ class _Coster022(_Coster):
         return ONE
 
 
-def _binds(expr: Comprehension) -> bool:
+def binds(expr: Comprehension) -> bool:
     """Whether the comprehension is an expanded cel.bind: its range is empty and its condition is false (isBind)."""
     return (
         isinstance(expr.iter_range, ListLiteral)

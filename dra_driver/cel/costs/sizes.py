@@ -14,7 +14,7 @@ from dra_driver.cel.costs.bounds import Bounds
 _DRIVER_LENGTH = _DOMAIN_LENGTH = 63
 _NAME_LENGTH = 32
 _ATTRIBUTES_AND_CAPACITIES = 32
-_VALUE_LENGTH = 64  # A string has at most 64 characters, a list at most 48 entries. The larger limit counts for both.
+VALUE_LENGTH = 64  # A string has at most 64 characters, a list at most 48 entries. The larger limit counts for both.
 
 
 class Path:
@@ -62,7 +62,7 @@ def _maps_of(value: _Declared) -> _Declared:
     return _Declared(_ATTRIBUTES_AND_CAPACITIES, key=_Declared(_DOMAIN_LENGTH), element=by_name)
 
 
-_ATTRIBUTE = _Declared(_VALUE_LENGTH)
+_ATTRIBUTE = _Declared(VALUE_LENGTH)
 _DEVICE = _Declared(
     0,
     {

@@ -24,6 +24,11 @@ _LIST = 10  # The cost of a new list.
 _COMPARISONS = 2.0  # The cost of comparing two elements.
 
 
+def price_before(overload: str) -> Rule | None:
+    """What a call will cost, for those that compare each of many elements with each other and so may take minutes."""
+    return _BY_OVERLOAD_FIRST[overload] if overload in _EACH_WITH_EACH else None
+
+
 def call_cost(step: CallStep, arguments: Arguments, result: object) -> int:
     """The actual cost of a call with these arguments and this result."""
     rule = _BY_OVERLOAD_FIRST.get(step.overload) or _BY_FUNCTION.get(step.function)
@@ -186,6 +191,15 @@ _BY_OVERLOAD_FIRST: dict[str, Rule] = {
     "cidr_contains_ip_string": _containing_ip(parsed=True),
     "cidr_contains_cidr_string": _containing_cidr(parsed=True),
 }
+
+_EACH_WITH_EACH = frozenset(
+    {
+        "list_distinct",
+        "list_sets_contains_list",
+        "list_sets_equivalent_list",
+        "list_sets_intersects_list",
+    }
+)
 
 _BY_FUNCTION: dict[str, Rule] = (
     dict.fromkeys(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from dra_driver.cel.cancellation import STEPS_BETWEEN_CHECKS, Cancelled, Check, never
 from dra_driver.cel.exact.actual_call_costs import Arguments, call_cost
 from dra_driver.cel.exact.attributes import ABSENT, Condition, Frame, Qualifier
 from dra_driver.cel.exact.interpretable import (
@@ -30,11 +31,13 @@ _STEP = 1
 class Tracker:
     """The cost so far, and the stack of values (cel-go: CostTracker)."""
 
-    __slots__ = ("_limit", "_places", "_stack", "cost")
+    __slots__ = ("_cancelled", "_limit", "_places", "_stack", "_unchecked", "cost")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, cancelled: Check = never) -> None:
         self.cost = 0
         self._limit = limit
+        self._cancelled = cancelled
+        self._unchecked = 0
         self._stack: list[tuple[int, object]] = []
         # Positions on the stack by node. The stack grows long in a comprehension, so a search from its end would be slow.
         self._places: dict[int, list[int]] = {}
@@ -45,7 +48,27 @@ class Tracker:
         self._stack.append((node, value))
         self.cost += cost
         if self.cost > self._limit:
-            raise Aborted("operation cancelled: actual cost limit exceeded")
+            raise _exceeded()
+        self._unchecked += 1
+        if self._unchecked >= STEPS_BETWEEN_CHECKS:
+            self._unchecked = 0
+            if self._cancelled():
+                raise Cancelled
+
+    def afford(self, arguments: tuple[Step, ...], price: int) -> None:
+        """End the evaluation if a call of these arguments, which has not run yet, would exceed the limit."""
+        if self.cost + price > self._limit and self._are_there(arguments):
+            raise _exceeded()
+
+    def _are_there(self, steps: tuple[Step, ...]) -> bool:
+        """Whether `take` would find them."""
+        end = len(self._stack)
+        for step in reversed(steps):
+            places = [place for place in self._places.get(step_id(step), ()) if place < end]
+            if not places:
+                return False
+            end = places[-1]
+        return True
 
     def drop(self, *nodes: int) -> None:
         """Remove the values of these steps, and all values above them."""
@@ -73,6 +96,10 @@ class Tracker:
         while len(self._stack) > place:
             node, _ = self._stack.pop()
             self._places[node].pop()
+
+
+def _exceeded() -> Aborted:
+    return Aborted("operation cancelled: actual cost limit exceeded")
 
 
 def counted(step: Step) -> Step:

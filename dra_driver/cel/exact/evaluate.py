@@ -6,9 +6,10 @@ steps return it, and here it is raised.
 Source: cel-go cel/program.go, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 from dra_driver.cel import golang, values
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.exact.actual_cost import Tracker
@@ -17,7 +18,12 @@ from dra_driver.cel.exact.planner import Planner
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.values import Optional
 
-Program = Callable[[DeviceValue], object]
+
+class Program(Protocol):
+    """Evaluates an expression for a device."""
+
+    def __call__(self, device: DeviceValue, cancelled: Check = never) -> object:
+        """The value. Raises EvaluationError, and Cancelled where `cancelled` says so while steps are counted."""
 
 
 def program(checked: Checked, cost_limit: int | None = None) -> Program:
@@ -29,8 +35,8 @@ def program(checked: Checked, cost_limit: int | None = None) -> Program:
     root = planner.step(checked.parsed.root).run
     size = planner.slots
 
-    def evaluate(device: DeviceValue) -> object:
-        tracker = None if cost_limit is None else Tracker(cost_limit)
+    def evaluate(device: DeviceValue, cancelled: Check = never) -> object:
+        tracker = None if cost_limit is None else Tracker(cost_limit, cancelled)
         values.work.begin()
         result = root(Frame(device, [None] * size, tracker))
         if isinstance(result, EvaluationError):

@@ -14,7 +14,8 @@ from dra_driver.cel import values
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.exact import aggregates, loops
 from dra_driver.cel.exact import interpretable as plan
-from dra_driver.cel.exact.actual_cost import counted, counted_qualifier
+from dra_driver.cel.exact.actual_call_costs import price_before
+from dra_driver.cel.exact.actual_cost import Tracker, counted, counted_qualifier
 from dra_driver.cel.exact.attributes import Condition, Frame, Path, Qualifier, Run, invalid_key
 from dra_driver.cel.exact.interpretable import AttributeStep, CallStep, ConstantStep, Step, constant
 from dra_driver.cel.failures import Aborted, EvaluationError, PlanError
@@ -302,7 +303,7 @@ def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> ob
 def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: str = "") -> Run:
     """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives.
 
-    Those of any number do not, and upstream has made `format` one of them.
+    Those of any number do not, and upstream has made `format` one of them. What takes long is not begun if it exceeds the limit.
     """
     if implementation is FUNCTIONS["@not_strictly_false"]:
         return _asking(implementation, steps[0])
@@ -310,6 +311,7 @@ def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: 
         len(steps) > _PAIR or isinstance(implementation, Dispatcher) or overload == "string_format"
     )
     place = lists.counted_argument(overload)
+    price = price_before(overload)
 
     def run(frame: Frame) -> object:
         arguments: list[object] = []
@@ -323,6 +325,8 @@ def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: 
             arguments.append(value)
         if place is not None:
             lists.require_countable(overload, arguments[place])
+        if price is not None and error is None and isinstance(frame.tracker, Tracker):
+            frame.tracker.afford(steps, price(arguments, None))
         return _answer(implementation, tuple(arguments)) if error is None else error
 
     return run

@@ -9,10 +9,12 @@ written that way is not written at all, and the exact evaluation does the work.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Protocol, cast
 
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checked_ast import Checked
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.fast import inline
+from dra_driver.cel.fast import inline, loops, templates
 from dra_driver.cel.fast.writer import (
     ATTRIBUTES,
     CAPACITY,
@@ -33,9 +35,16 @@ from dra_driver.cel.syntax.ast import (
     ListLiteral,
     Select,
 )
+from dra_driver.cel.turns import NO_LOOPS, Turns
 from dra_driver.cel.types import DYN
 
-Matcher = Callable[[DeviceValue], bool]
+
+class Matcher(Protocol):
+    """Whether a device is wanted. Raises EvaluationError, and Cancelled where `cancelled` says so before there is an answer."""
+
+    def __call__(self, device: DeviceValue, cancelled: Check = never) -> bool:
+        """The answer."""
+
 
 _CONSTANTS: dict[type, Form] = {
     bool: Form.BOOL,
@@ -45,17 +54,25 @@ _CONSTANTS: dict[type, Form] = {
 }
 
 
-def matcher(checked: Checked, exact: Matcher) -> Matcher:
-    """A function that answers as `exact` does, sooner where it can."""
-    writer = Writer(checked)
+def matcher(checked: Checked, exact: Matcher, turns: Turns = NO_LOOPS) -> Matcher:
+    """A function that answers as `exact` does, sooner where it can. A loop turns as often as `turns` allows at most."""
+    writer = Writer(checked, turns)
     try:
         answer = as_bool(writer, _write(writer, checked.parsed.root))
     except Unsupported:
         return exact
     source = _SOURCE.format(prologue="".join(map(_LINE.format, writer.prologue)), answer=answer)
-    namespace = writer.namespace | {"exact": exact, "stumble": _stumble, "each": _each}
+    namespace = (
+        writer.namespace
+        | loops.HELPERS
+        | {
+            "exact": exact,
+            "never": never,
+            "stumble": _stumble,
+        }
+    )
     exec(compile(source, "<a generated selector>", "exec"), namespace)  # noqa: S102  see writer.py: no text of the expression is in it
-    return namespace["matches"]  # type: ignore[return-value]  # what exec defines has no type
+    return cast(Matcher, namespace["matches"])
 
 
 def _stumble() -> bool:
@@ -63,21 +80,14 @@ def _stumble() -> bool:
     raise Unsupported
 
 
-def _each(value: object) -> list[object]:
-    """The list to go over; maps of unknown origin are left to the exact evaluation."""
-    if type(value) is not list:
-        raise Unsupported
-    return value
-
-
 # The attributes are looked at in any case: one that cannot be converted fails every expression.
 _SOURCE = """\
-def matches(device):
+def matches(device, cancelled=never):
     try:
         attributes = device.attributes
 {prologue}        return {answer}
     except Exception:
-        return exact(device)
+        return exact(device, cancelled)
 """
 _LINE = "        {}\n"
 
@@ -96,7 +106,7 @@ def _write(writer: Writer, expr: Expr) -> Code:
             case ListLiteral():
                 return _list(writer, expr)
             case Comprehension():
-                return _loop(writer, expr)
+                return loops.loop(writer, expr, _write)
             case _:
                 raise Unsupported
 
@@ -154,6 +164,10 @@ def _value_at(writer: Writer, operand: Code, key: Code) -> Code:
         return Code(f"{operand.text}[{key.text}]", Form.VALUES, operand.element)
     if key.form is Form.STRING and operand.form is Form.VALUES:
         return Code(f"{operand.text}[{key.text}]", operand.element)
+    if key.form is Form.INT and operand.form is Form.LIST:
+        return Code(f"item({operand.text}, {key.text})", operand.element)
+    if operand.form is Form.MAP:
+        return Code(f"entry({operand.text}, {key.text})", operand.element)
     raise Unsupported
 
 
@@ -253,6 +267,18 @@ def _compared(writer: Writer, expr: Call) -> Code | None:
     return inline.compare_to(writer, inline.COMPARISONS[expr.function], target, other)
 
 
+def _format(writer: Writer, expr: Call) -> Code | None:
+    """A constant template is read here; others are left to the function itself."""
+    template, arguments = expr.target, expr.args[0]
+    if not isinstance(template, Constant) or not isinstance(arguments, ListLiteral):
+        return None
+    if not isinstance(template.value, str) or arguments.optional_indices:
+        return None
+    with writer.deeper():  # as many brackets as two operands inside each other
+        operands = [_write(writer, node) for node in arguments.elements]
+    return templates.filled(writer, template.value, operands)
+
+
 def _dyn(writer: Writer, expr: Call) -> Code:
     return _write(writer, expr.args[0])
 
@@ -268,64 +294,5 @@ _SPECIAL: Mapping[str, Callable[[Writer, Call], Code | None]] = {
     "hasValue": _has_value,
     "@in": _in,
     "dyn": _dyn,
+    "format": _format,
 } | dict.fromkeys(inline.COMPARISONS, _compared)
-
-
-# --- macros -----------------------------------------------------------------------------------------------------------
-
-
-def _loop(writer: Writer, expr: Comprehension) -> Code:
-    if expr.iter_var2:
-        raise Unsupported
-    if isinstance(expr.iter_range, ListLiteral) and not expr.iter_range.elements:
-        return _bind(writer, expr)
-    return _quantifier(writer, expr)
-
-
-def _bind(writer: Writer, expr: Comprehension) -> Code:
-    """cel.bind; the value is not looked at later than it could be, and an error in it may never show: both as well here.
-
-    A bound empty map or list is one that cel-go may change, which shows in sums (never written) and where the map was one of domains.
-    """
-    if not isinstance(expr.loop_condition, Constant) or expr.loop_condition.value is not False:
-        raise Unsupported
-    value = _write(writer, expr.accu_init)
-    if value.form is Form.DOMAINS:
-        raise Unsupported
-    name = writer.name()
-    with writer.bound(expr.accu_var, Code(name, value.form, value.element)):
-        result = _write(writer, expr.result)
-    text = f"({result.text} if (({name} := {value.text}),) else 0)"
-    return Code(text, result.form, result.element)
-
-
-def _quantifier(writer: Writer, expr: Comprehension) -> Code:
-    """all, exists and exists_one: they end early where CEL does, and a turn that stumbles is decided exactly."""
-    pattern, predicate = _predicate(expr)
-    if writer.is_variable(expr.accu_var) or expr.iter_var == expr.accu_var:
-        raise Unsupported
-    over = _write(writer, expr.iter_range)
-    values, element = writer.name(), writer.name()
-    elements = over.text if over.form in _ITERATED else f"each({over.text})"
-    with writer.bound(expr.iter_var, Code(element, _ITERATED.get(over.form) or over.element)):
-        holds = as_bool(writer, _write(writer, predicate))
-    decided = pattern.format(holds=holds, element=element, values=values)
-    return Code(f"({decided} if (({values} := {elements}),) else 0)", Form.BOOL)
-
-
-_ITERATED = {Form.DOMAINS: Form.STRING, Form.VALUES: Form.STRING, Form.LIST: None}
-# By the function that a turn calls, with the place of the predicate among its arguments.
-_QUANTIFIERS = {
-    "_&&_": ("all({holds} for {element} in {values})", 1),
-    "_||_": ("any({holds} for {element} in {values})", 1),
-    "_?_:_": ("sum(1 for {element} in {values} if {holds}) == 1", 0),
-}
-
-
-def _predicate(expr: Comprehension) -> tuple[str, Expr]:
-    """Which macro it was, and what it asks of each element."""
-    step, start = expr.loop_step, expr.accu_init
-    if not isinstance(start, Constant) or not isinstance(step, Call):
-        raise Unsupported  # map and filter, which begin with a list
-    pattern, place = _QUANTIFIERS[step.function]
-    return pattern, step.args[place]

@@ -30,7 +30,7 @@ STRICT = frozenset(
     """
     _==_ _!=_ _<_ _<=_ _>_ _>=_ _-_ _*_ _/_ _%_ -_ size contains startsWith endsWith matches
     int double string bool bytes duration timestamp
-    lowerAscii upperAscii trim replace split substring charAt indexOf lastIndexOf join find findAll
+    lowerAscii upperAscii trim replace split substring charAt indexOf lastIndexOf join format find findAll
     quantity isQuantity sign isGreaterThan isLessThan compareTo asInteger isInteger asApproximateFloat
     semver isSemver major minor patch includes isSorted sum min max
     ip isIP cidr isCIDR containsIP containsCIDR family isLoopback prefixLength
@@ -147,11 +147,15 @@ def compare_to(writer: Writer, sign: str, left: Code, right: Code) -> Code | Non
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _in(_writer: Writer, _function: str, operands: Operands) -> Code | None:
-    """A name in a map of the device; other maps and lists are written elsewhere."""
+def _in(writer: Writer, _function: str, operands: Operands) -> Code | None:
+    """A name in a map of the device, or a value in a list or map that was made; literal lists are written elsewhere."""
     element, container = operands
     if element.form is Form.STRING and container.form in {Form.DOMAINS, Form.VALUES}:
         return Code(f"({element.text} in {container.text})", Form.BOOL)
+    if container.form is Form.LIST and element.form is container.element in SCALARS:
+        return Code(f"({element.text} in {container.text})", Form.BOOL)
+    if container.form in {Form.LIST, Form.MAP}:
+        return Code(writer.call("@in", element.text, container.text), Form.BOOL)
     raise Unsupported
 
 
@@ -209,7 +213,21 @@ def _size(_writer: Writer, _function: str, operands: Operands) -> Code | None:
     return None
 
 
-_SIZED = frozenset({Form.STRING, Form.BYTES, Form.LIST, Form.DOMAINS, Form.VALUES})
+_SIZED = frozenset({Form.STRING, Form.BYTES, Form.LIST, Form.MAP, Form.DOMAINS, Form.VALUES})
+
+
+def _sum(writer: Writer, _function: str, operands: Operands) -> Code | None:
+    (elements,) = operands
+    if elements.form is not Form.LIST or elements.element is not Form.INT:
+        return None
+    return Code(f"{writer.constant(_total, Form.ANYTHING).text}({elements.text})", Form.INT)
+
+
+def _total(numbers: list[int]) -> int:
+    """The sum, if no order of adding them up overflows."""
+    if sum(map(abs, numbers)) > _INT_MAX:
+        raise Unsupported
+    return sum(numbers)
 
 
 def _arithmetic(writer: Writer, function: str, operands: Operands) -> Code | None:
@@ -237,5 +255,5 @@ _INLINE: dict[str, Inline] = (
     | dict.fromkeys(_CASES, _ascii_case)
     | dict.fromkeys(("_+_", "_-_", "_*_"), _arithmetic)
     | dict.fromkeys(("isGreaterThan", "isLessThan"), _order)
-    | {"@in": _in, "size": _size, "matches": _matches}
+    | {"@in": _in, "size": _size, "matches": _matches, "sum": _sum}
 )

@@ -6,20 +6,22 @@ a namespace, and variables get numbers in place of their names. A piece of text 
 in brackets. Python's parser takes a limited number of brackets inside each other, so the depth is bounded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count
 
 from dra_driver.cel import values
 from dra_driver.cel.checked_ast import Checked
-from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.functions import FUNCTIONS
+from dra_driver.cel.turns import NO_LOOPS, Turns
 from dra_driver.cel.types import Kind, Type
 
 _DEEPEST, _MOST_NODES = 40, 2_000
 _LOOK_AT_CAPACITY = "capacity = device.capacity"
+_LOOK_AT_TEXTS = "device.short_texts or stumble()"
 _WITH_LITERALS = frozenset({bool, bytes, int, str, type(None)})
 ATTRIBUTES, CAPACITY = "attributes", "capacity"
 
@@ -37,6 +39,8 @@ class Form(Enum):
     DOUBLE = auto()
     INT = auto()
     LIST = auto()
+    MAP = auto()
+    """what a loop made: its keys are encoded by `values.key_of`"""
     STRING = auto()
     UINT = auto()
     QUANTITY = auto()
@@ -83,9 +87,11 @@ class Code:
 
 
 def _unequal(left: object, right: object) -> bool:
-    """What cannot be compared is not equal, and no error."""
+    """What cannot be compared is not equal, and no error; what would take too long to compare is left to the exact one."""
     try:
         return not values.equal(left, right)
+    except Aborted:
+        raise
     except EvaluationError:
         return True
 
@@ -102,6 +108,7 @@ class Writer:
     """What has been written so far for one expression."""
 
     checked: Checked
+    turns: Turns = NO_LOOPS
     prologue: list[str] = field(default_factory=list)
     namespace: dict[str, object] = field(default_factory=dict)
     _variables: dict[str, list[Code]] = field(default_factory=dict)
@@ -139,6 +146,11 @@ class Writer:
             raise Unsupported from error
         return self.constant(value, form)
 
+    def require_short_texts(self) -> None:
+        """Leave devices to the exact evaluation that have longer texts than the loops were allowed for."""
+        if self.turns.short_texts and _LOOK_AT_TEXTS not in self.prologue:
+            self.prologue.insert(0, _LOOK_AT_TEXTS)
+
     def part(self, name: str) -> Code:
         """device.attributes or device.capacity."""
         if name == CAPACITY and _LOOK_AT_CAPACITY not in self.prologue:
@@ -169,6 +181,14 @@ class Writer:
         self._variables.setdefault(name, []).append(code)
         yield
         self._variables[name].pop()
+
+    @contextmanager
+    def bound_all(self, codes: Mapping[str, Code]) -> Iterator[None]:
+        """The same for the variables of a loop."""
+        with ExitStack() as names:
+            for name, code in codes.items():
+                names.enter_context(self.bound(name, code))
+            yield
 
     @contextmanager
     def deeper(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ Source: cel-go ext/formatting.go, golang.org/x/text/message.
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from typing import NamedTuple
 
 from dra_driver.cel import golang, values
 from dra_driver.cel.failures import Aborted, EvaluationError
@@ -21,7 +22,7 @@ _PRECISION = 6
 _FILLED = 255
 _SMALLEST_DIGIT = 1100  # No double has a digit further behind the decimal point.
 _LONGEST = 10**6
-_MOST_WRITTEN = 5 * 10**7  # Characters. Go has no limit here until it runs out of memory.
+MOST_WRITTEN = 5 * 10**7  # Characters. Go has no limit here until it runs out of memory.
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _DIGITS = "0123456789"
@@ -33,7 +34,7 @@ _FORMAT_ERROR = "error during formatting: "
 def format_text(template: str, arguments: list[object]) -> str:
     """The template with each clause replaced by its argument. EvaluationError if they do not match."""
     written: list[str] = []
-    position, used, left = 0, 0, _MOST_WRITTEN
+    position, used, left = 0, 0, MOST_WRITTEN
     while position < len(template):
         if template[position] != "%":
             written.append(template[position])
@@ -46,10 +47,39 @@ def format_text(template: str, arguments: list[object]) -> str:
             written.append(shown)
             left -= len(shown)
             if left < 0:
-                raise EvaluationError(f"the text would have more than {_MOST_WRITTEN} characters")
+                raise EvaluationError(f"the text would have more than {MOST_WRITTEN} characters")
             position += 1 + length
             used += 1
     return "".join(written)
+
+
+class Verb(NamedTuple):
+    """What a clause asks for."""
+
+    letter: str
+    precision: int
+
+
+def parse(template: str) -> list[str | Verb]:
+    """The texts and the clauses of a template, in order. Raises EvaluationError."""
+    parts: list[str | Verb] = []
+    position = 0
+    while position < len(template):
+        if template[position] != "%" or template.startswith("%%", position):
+            parts.append(template[position])
+            position += 1 + (template[position] == "%")
+            continue
+        if position + 1 == len(template):
+            raise EvaluationError("unexpected end of string")
+        length, verb, precision = _verb(template[position + 1 :])
+        parts.append(Verb(verb, precision))
+        position += 1 + length
+    return parts
+
+
+def write(verb: Verb, argument: object) -> str:
+    """The argument as a clause writes it. Raises EvaluationError."""
+    return _write(verb.letter, verb.precision, argument)
 
 
 def _clause(rest: str, arguments: list[object], used: int) -> tuple[int, str]:

@@ -7,6 +7,7 @@ those that are false. This module can also write the selector with such a condit
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
@@ -26,7 +27,7 @@ from dra_driver.model.api.resource_slice import Device
 
 
 class ExplainedSelector:
-    """Explains one selector for many devices."""
+    """Explains one selector for many devices. Its methods raise Cancelled if `cancelled` returns True."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
@@ -44,22 +45,30 @@ class ExplainedSelector:
             return None
 
     def false_parts(
-        self, driver: str, device: Device, value: DeviceValue, *, relax: bool = False
+        self,
+        driver: str,
+        device: Device,
+        value: DeviceValue,
+        *,
+        relax: bool = False,
+        cancelled: Check = never,
     ) -> tuple[FalsePart, ...]:
         """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalsePart.relaxed`."""
         explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
-        return tuple(explainer.tell(part) for part in self._failed(value))
+        return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
-    def false_parts_in_brief(self, value: DeviceValue) -> tuple[FalsePart, ...]:
+    def false_parts_in_brief(
+        self, value: DeviceValue, cancelled: Check = never
+    ) -> tuple[FalsePart, ...]:
         """The same without the values of the device, which is faster. For reports about very many devices."""
-        return tuple(self._brief(part) for part in self._failed(value))
+        return tuple(self._brief(part) for part in self._failed(value, cancelled))
 
-    def _failed(self, value: DeviceValue) -> list[Expr]:
+    def _failed(self, value: DeviceValue, cancelled: Check) -> list[Expr]:
         if len(self._parts) == 1:
             return [self.root]
-        return [part for part, alone in self._parts if alone and _is_false(alone, value)] or [
-            self.root
-        ]
+        return [
+            part for part, alone in self._parts if alone and _is_false(alone, value, cancelled)
+        ] or [self.root]
 
     def _brief(self, part: Expr) -> FalsePart:
         known = self._briefs.get(part.id)
@@ -70,11 +79,11 @@ class ExplainedSelector:
         return known
 
     def failing_parts(
-        self, driver: str, device: Device, value: DeviceValue
+        self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
     ) -> tuple[FailingPart, ...]:
         """The conditions that end with an error, or the whole selector if no condition alone does."""
         explainer = ConditionExplainer(driver, device, self._texts)
-        failing = [part for part, alone in self._parts if alone and _fails(alone, value)]
+        failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]
         return tuple(explainer.failing(part) for part in failing or [self.root])
 
     def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
@@ -135,16 +144,16 @@ def conjuncts(root: Expr) -> Iterator[Expr]:
             yield part
 
 
-def _fails(alone: Selector, value: DeviceValue) -> bool:
+def _fails(alone: Selector, value: DeviceValue, cancelled: Check) -> bool:
     try:
-        alone.matches(value)
+        alone.matches(value, cancelled)
     except EvaluationError:
         return True
     return False
 
 
-def _is_false(alone: Selector, value: DeviceValue) -> bool:
+def _is_false(alone: Selector, value: DeviceValue, cancelled: Check) -> bool:
     try:
-        return not alone.matches(value)
+        return not alone.matches(value, cancelled)
     except EvaluationError:
         return False

@@ -203,6 +203,49 @@ def test_who_gives_up_gets_an_error() -> None:
         allocator.allocate(NODE, [a_claim({"exactly": exactly()})], cancelled=lambda: True)
 
 
+LONG = "lists.range(200000).all(x, x >= 0)"
+"""A condition that nobody knows the answer of before a thousand questions whether to go on."""
+
+
+class Waiting:
+    """Waits until it was asked so often."""
+
+    def __init__(self, patience: int) -> None:
+        self.asked = 0
+        self._patience = patience
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked >= self._patience
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"exactly": exactly(selectors=[{"cel": {"expression": LONG}}])},
+        {"exactly": {**ALL_GPUS, "selectors": [{"cel": {"expression": LONG}}]}},
+        {"exactly": exactly(derivedAttributes=[{"name": "a.example/b", "expression": LONG}])},
+    ],
+)
+def test_who_gives_up_while_one_expression_is_evaluated_gets_the_same_error(
+    wanted: dict[str, Any],
+) -> None:
+    claim = a_claim(wanted, constraints=[{"matchAttribute": "a.example/b"}])
+    waiting = Waiting(50)
+    with pytest.raises(AllocationCancelled, match=r"^filter operation aborted"):
+        an_allocator(a_slice(*gpus(1))).allocate(NODE, [claim], cancelled=waiting)
+    assert waiting.asked == 50
+
+
+def test_who_gives_up_between_two_expressions_gets_the_same_error() -> None:
+    selectors = [{"cel": {"expression": "device.driver != ''"}}]
+    claim = a_claim({"exactly": {**ALL_GPUS, "selectors": selectors}})
+    waiting = Waiting(3)
+    with pytest.raises(AllocationCancelled):
+        an_allocator(a_slice(*gpus(9))).allocate(NODE, [claim], cancelled=waiting)
+    assert waiting.asked == 3
+
+
 def test_the_first_class_of_a_name_counts() -> None:
     refusing = {
         "metadata": {"name": "gpu"},

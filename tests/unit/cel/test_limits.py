@@ -40,7 +40,7 @@ def test_values_that_share_their_parts_are_not_looked_at_without_end(
 
 
 def test_a_text_ends_where_it_would_be_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formatting, "_MOST_WRITTEN", 10)
+    monkeypatch.setattr(formatting, "MOST_WRITTEN", 10)
     selector = compile_selector("'%s%s'.format(['123456', '12345']) == ''")
     with pytest.raises(EvaluationError, match="the text would have more than 10 characters"):
         selector.matches(DEVICE)

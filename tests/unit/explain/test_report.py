@@ -39,8 +39,8 @@ def pod(*, of: dict[str, str] | None = None, **parts: Any) -> Pod:
     return msgspec.convert({**made, **parts}, Pod)
 
 
-def owned(**parts: Any) -> dict[str, Any]:
-    made = words.claim(**parts)
+def owned(*requests: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    made = words.claim(*requests, **parts)
     owner = {"kind": "Pod", "name": words.MINE, "uid": "u", "controller": True}
     made["metadata"] |= {"namespace": "ns", "ownerReferences": [owner]}
     return made
@@ -138,6 +138,16 @@ def test_a_search_that_is_stopped_could_not_tell() -> None:
     report = explain(state(ONE, owned()), ClaimSubject("ns", words.MINE), cancelled=lambda: True)
     assert report.exit_code == 2
     assert any(isinstance(one, CouldNotTell) for one in report.verdicts)
+
+
+def test_one_expression_that_takes_too_long_could_not_tell() -> None:
+    """It is asked alone first, of each device; then the search begins and ends at once."""
+    asked = iter(range(10**6))
+    cluster = state(ONE, owned(request(cel="lists.range(200000).all(x, x >= 0)")))
+    report = explain(cluster, ClaimSubject("ns", words.MINE), cancelled=lambda: next(asked) > 100)
+    assert (report.exit_code, report.outcome) == (2, "could not tell")
+    assert any(isinstance(one, CouldNotTell) and one.cause == "timeout" for one in report.verdicts)
+    assert next(asked) < 150
 
 
 def test_a_node_can_be_named() -> None:
