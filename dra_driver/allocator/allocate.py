@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 
 from dra_driver.allocator.constraints import AnyConstraint, AttributeLookup, constraints_of
-from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import DevicesInUse, Eligibility
-from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, TooManyAsked
+from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, TooManyDevices
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
 from dra_driver.allocator.pools import Pool, SliceIndex
 from dra_driver.allocator.requests import Choice, Request, RequestValidator, object_name
@@ -59,7 +59,7 @@ class Allocator:
         )
         self._new_share_id = new_share_id
         self._known_pools: dict[str, _NodePools] = {}
-        self._ledgers: dict[Pool, Ledger] = {}
+        self._available_counters: dict[Pool, AvailableCounters] = {}
         self._last: tuple[tuple[ResourceClaim, ...], list[list[Choice]]] = ((), [])
 
     def allocate(
@@ -106,18 +106,24 @@ class Allocator:
         # __init__ would prepare all slices again, and explain calls this method once for each trial.
         other = object.__new__(Allocator)
         devices_in_use = DevicesInUse(allocated, self.rules)
-        other.__dict__ = {**self.__dict__, "devices_in_use": devices_in_use, "_ledgers": {}}
+        other.__dict__ = {
+            **self.__dict__,
+            "devices_in_use": devices_in_use,
+            "_available_counters": {},
+        }
         return other
 
     def eligibility(self, node: Node, cancelled: Check = never) -> Eligibility:
         """The checks that decide about one device alone, for this node."""
         return Eligibility(self.rules, self.selectors, self.devices_in_use, node, cancelled)
 
-    def ledger(self, pool: Pool) -> Ledger:
+    def available_counters(self, pool: Pool) -> AvailableCounters:
         """The counters of the pool that are available before the search. The caller must not change them."""
-        if pool not in self._ledgers:
-            self._ledgers[pool] = Ledger(pool, self.devices_in_use.is_allocated)
-        return self._ledgers[pool]
+        if pool not in self._available_counters:
+            self._available_counters[pool] = AvailableCounters(
+                pool, self.devices_in_use.is_allocated
+            )
+        return self._available_counters[pool]
 
     def _node_pools(self, node: Node) -> "_NodePools":
         node_pools = self._known_pools.get(node.metadata.name)
@@ -149,17 +155,17 @@ class Allocator:
     def _input(
         self, node_pools: "_NodePools", eligibility: Eligibility, cancelled: Check
     ) -> SearchInput:
-        ledgers = node_pools.ledgers
-        if ledgers is None:
-            own = {pool: self.ledger(pool).copy() for pool in node_pools.usable}
-            ledgers = [own[pool] for pool in node_pools.usable for _ in pool.devices]
+        counters = node_pools.counters
+        if counters is None:
+            own = {pool: self.available_counters(pool).copy() for pool in node_pools.usable}
+            counters = [own[pool] for pool in node_pools.usable for _ in pool.devices]
             # Without counter sets the search changes no counter, so the next search may use the same objects.
             if not any(pool.counter_sets for pool in node_pools.usable):
-                node_pools.ledgers = ledgers
+                node_pools.counters = counters
         return SearchInput(
             self.rules,
             node_pools.devices,
-            ledgers,
+            counters,
             eligibility,
             self.devices_in_use,
             AttributeLookup(self.selectors, self.rules, cancelled),
@@ -177,7 +183,7 @@ class _NodePools:
         self.devices: list[SliceDevice] = [
             device for pool in self.usable for device in pool.devices
         ]
-        self.ledgers: list[Ledger] | None = None
+        self.counters: list[AvailableCounters] | None = None
         """For each device the counters of its pool. None if a pool has counters: then each search makes copies."""
 
 
@@ -218,7 +224,7 @@ class _RequestReader:
                 wanted = min(one.count for one in alternatives)
             # Upstream refuses such a claim before the search, which could not succeed on any node.
             if wanted > MAX_RESULTS - fewest:
-                raise TooManyAsked(
+                raise TooManyDevices(
                     f"claim {name}, request {request.name}: adding {wanted} devices exceeds"
                     f" the claim limit of {MAX_RESULTS}, with {fewest} already accounted for",
                     fewest + wanted,

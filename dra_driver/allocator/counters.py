@@ -22,7 +22,7 @@ Common = frozenset[str] | None
 """The groups that all consumers of a counter set have in common. None if no consumer has a group (allEmpty upstream)."""
 
 
-class Ledger:
+class AvailableCounters:
     """The available counters and the compatibility groups of one pool."""
 
     def __init__(self, pool: Pool, is_allocated: Callable[[SliceDevice], bool]) -> None:
@@ -65,7 +65,7 @@ class Ledger:
             self._before[name] < taken for name, taken in device.consumes.items()
         )
 
-    def copy(self) -> "Ledger":
+    def copy(self) -> "AvailableCounters":
         """A copy that one search may change."""
         # Without counter sets there is nothing to change, and most pools have none.
         if not self._pool.counter_sets:

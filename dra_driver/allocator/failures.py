@@ -8,7 +8,7 @@ class AllocationError(Permanent):
     """The claims, or objects that they refer to, are wrong. The scheduler stops the pod on all nodes."""
 
 
-class TooManyAsked(AllocationError):
+class TooManyDevices(AllocationError):
     """A claim needs more devices (at least `needed`) than one claim may have."""
 
     def __init__(self, message: str, needed: int) -> None:
@@ -20,7 +20,7 @@ class PoolUnusable(AllocationError):
     """A request has allocationMode All, and a pool of the node is incomplete or invalid."""
 
 
-class ConstraintBroken(AllocationError):
+class ConstraintViolated(AllocationError):
     """A request has allocationMode All, and one of its devices violates a constraint of the claim."""
 
 

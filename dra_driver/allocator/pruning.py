@@ -77,7 +77,7 @@ class Pruning:
         """Whether the rules can be used for these claims. The three conditions are in the module docstring."""
         return (
             not any(one.wants_all and self._constraints_on(one) for one in self._requests)
-            and all(ledger.monotonic for ledger in set(self._input.ledgers))
+            and all(counters.monotonic for counters in set(self._input.counters))
             and (self._input.rules.list_attributes or not self._any_list())
         )
 
@@ -151,7 +151,7 @@ class Pruning:
 
     def _verdict(self, request: Request, position: int) -> bool | None:
         """Whether the request can have the device. None if the check ends with an error."""
-        device, ledger = self._input.devices[position], self._input.ledgers[position]
+        device, counters = self._input.devices[position], self._input.counters[position]
         try:
             if not self._verdicts.eligible(request, position):
                 return False
@@ -161,10 +161,10 @@ class Pruning:
         # A second share of a device consumes no counters, so too few counters now do not exclude the device.
         if not device.device.consumes_counters or device.device.allow_multiple_allocations:
             return True
-        return not ledger.never_enough(device)
+        return not counters.never_enough(device)
 
     def _describe(self, position: int) -> Hashable:
-        device, ledger = self._input.devices[position], self._input.ledgers[position]
+        device, counters = self._input.devices[position], self._input.counters[position]
         devices_in_use = self._input.devices_in_use
         observed = tuple([self._observed(request, position) for request in self._requests])
         if None in observed:
@@ -176,7 +176,7 @@ class Pruning:
             device.device.allow_multiple_allocations,
             devices_in_use.allocated(device.id),
             devices_in_use.shared(device.id),
-            (id(ledger), tuple(device.consumes.items()), device.groups) if consumes else None,
+            (id(counters), tuple(device.consumes.items()), device.groups) if consumes else None,
         )
 
     def _observed(self, request: Request, position: int) -> Hashable:

@@ -23,7 +23,7 @@ from dra_driver.allocator.capacity import Consumed, exhausted_capacity
 from dra_driver.allocator.constraints import AnyConstraint
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import EligibilityCache
-from dra_driver.allocator.failures import AllocationCancelled, ConstraintBroken
+from dra_driver.allocator.failures import AllocationCancelled, ConstraintViolated
 from dra_driver.allocator.pruning import Pruning, SearchState
 from dra_driver.allocator.requests import Choice, Request
 from dra_driver.allocator.search_input import SearchInput
@@ -275,16 +275,16 @@ class Search:
         return exhausted_capacity(consumed, device.capacity, taken) is not None
 
     def _take_counters(self, position: int, undo: Undo) -> bool:
-        ledger, device = self._input.ledgers[position], self._input.devices[position]
+        counters, device = self._input.counters[position], self._input.devices[position]
         # Groups before counters, as allocateDevice does. Both must be undone if a later check fails.
         if self._input.rules.compatibility_groups:
-            if ledger.incompatible(device) is not None:
+            if counters.incompatible(device) is not None:
                 return False
-            undo.append(partial(ledger.restore_groups, ledger.consume_groups(device)))
-        if ledger.exhausted(device) is not None:
+            undo.append(partial(counters.restore_groups, counters.consume_groups(device)))
+        if counters.exhausted(device) is not None:
             return False
-        ledger.consume(device)
-        undo.append(partial(ledger.release, device))
+        counters.consume(device)
+        undo.append(partial(counters.release, device))
         return True
 
     def _satisfy_constraints(self, request: Request, device: SliceDevice, undo: Undo) -> bool:
@@ -296,7 +296,7 @@ class Search:
                 undo.append(constraint.accepted.pop)
             # Upstream: a claim makes no sense if its own constraint excludes one of "all" devices. So this is an error.
             elif request.wants_all:
-                raise ConstraintBroken(
+                raise ConstraintViolated(
                     f"{request}: cannot add device {device.id}"
                     " because a claim constraint would not be satisfied"
                 )

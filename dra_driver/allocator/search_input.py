@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dra_driver.allocator.constraints import AttributeLookup
-from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import DevicesInUse, Eligibility
 from dra_driver.allocator.features import Rules
@@ -16,7 +16,7 @@ class SearchInput(NamedTuple):
 
     rules: Rules
     devices: Sequence[SliceDevice]
-    ledgers: Sequence[Ledger]
+    counters: Sequence[AvailableCounters]
     """For each device the available counters of its pool."""
     eligibility: Eligibility
     devices_in_use: DevicesInUse

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a device have a taint that a request does not tolerate?
+"""Does a device have a taint that a request does not tolerate, and which taints do DeviceTaintRules add?
 
-Source: k8s.io/dynamic-resource-allocation/resourceclaim (ToleratesTaint).
+Source: k8s.io/dynamic-resource-allocation/resourceclaim (ToleratesTaint), resourceslice/tracker (DeviceTaintRule).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from dra_driver.model.api.resource_claim import DeviceToleration
-from dra_driver.model.api.resource_slice import Device, DeviceTaint
+import msgspec
+
+from dra_driver.allocator.state import DeviceID
+from dra_driver.model.api.resource_claim import DeviceTaintRule, DeviceToleration
+from dra_driver.model.api.resource_slice import Device, DeviceTaint, ResourceSlice
 
 _EFFECTIVE = ("NoSchedule", "NoExecute")
 
@@ -31,3 +34,53 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
     return toleration.operator == "Exists"
+
+
+RuleNames = dict[tuple[DeviceID, int], str]
+"""The name of the DeviceTaintRule that added a taint, by device and index in its list of taints."""
+
+
+def with_taint_rules(
+    slices: Sequence[ResourceSlice], rules: Sequence[DeviceTaintRule]
+) -> tuple[tuple[ResourceSlice, ...], RuleNames]:
+    """The slices with the taints of `rules`, which follow the published taints of each device."""
+    names: RuleNames = {}
+    return tuple(_tainted(published, rules, names) for published in slices), names
+
+
+def _tainted(
+    published: ResourceSlice, rules: Sequence[DeviceTaintRule], names: RuleNames
+) -> ResourceSlice:
+    concerned = [rule for rule in rules if _selects(rule, published)]
+    if not concerned:
+        return published
+    pool = (published.spec.driver, published.spec.pool.name)
+    devices = [
+        _with_taints(device, concerned, DeviceID(*pool, device.name), names)
+        for device in published.spec.devices or ()
+    ]
+    return msgspec.structs.replace(
+        published, spec=msgspec.structs.replace(published.spec, devices=devices)
+    )
+
+
+def _selects(rule: DeviceTaintRule, published: ResourceSlice) -> bool:
+    selector = rule.spec.device_selector
+    return (
+        selector is not None
+        and selector.driver in (None, published.spec.driver)
+        and selector.pool in (None, published.spec.pool.name)
+    )
+
+
+def _with_taints(
+    device: Device, rules: Sequence[DeviceTaintRule], device_id: DeviceID, names: RuleNames
+) -> Device:
+    # The scheduler reports the first taint that is not tolerated, so the order matters: published taints come first.
+    taints = list(device.taints or ())
+    for rule in rules:
+        selector = rule.spec.device_selector
+        if selector and selector.device in (None, device.name):
+            names[device_id, len(taints)] = rule.metadata.name
+            taints.append(rule.spec.taint)
+    return msgspec.structs.replace(device, taints=taints) if taints else device

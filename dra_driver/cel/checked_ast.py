@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dra_driver.cel.syntax.ast import Parsed
+from dra_driver.cel.syntax.ast import ParsedAst
 from dra_driver.cel.types import Type
 
 
@@ -19,10 +19,10 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedAst:
     """An expression without type errors: the tree to evaluate, with types and references by node ID."""
 
-    parsed: Parsed
+    parsed: ParsedAst
     types: Mapping[int, Type]
     references: Mapping[int, Reference]
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dra_driver.cel import types
 from dra_driver.cel.cancellation import Check, never
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.checking import check
 from dra_driver.cel.costs import estimate as cost
 from dra_driver.cel.costs.turns import most_turns
@@ -44,7 +44,7 @@ class Selector:
 
     expression: str
     environment: Environment
-    checked: Checked = field(repr=False)
+    checked: CheckedAst = field(repr=False)
     cost: int
     matches: generate.Matcher
 
@@ -110,12 +110,12 @@ def too_long(expression: str) -> bool:
     return len(expression.encode()) > MAX_LENGTH
 
 
-def _checked(expression: str, environment: Environment) -> Checked:
+def _checked(expression: str, environment: Environment) -> CheckedAst:
     return check.check(parser.parse(expression, environment), environment)
 
 
 def _program(
-    checked: Checked, environment: Environment
+    checked: CheckedAst, environment: Environment
 ) -> tuple[int, Callable[[DeviceValue, Check], object]]:
     most = cost.cost(checked, environment).high
     try:

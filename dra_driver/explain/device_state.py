@@ -15,7 +15,7 @@ from dra_driver.allocator.capacity import (
     missing_capacity,
     policy_in_words,
 )
-from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import (
@@ -172,7 +172,7 @@ class DeviceState:
                 yield CountersUsedUp(counter_set, "", "", "", users)
 
     def _counter(
-        self, device: SliceDevice, ledger: Ledger, counter: tuple[str, str]
+        self, device: SliceDevice, ledger: AvailableCounters, counter: tuple[str, str]
     ) -> CountersUsedUp:
         published = (device.slice.pool_id, counter[0])
         whole = self._fleet.pools[published[0]].counter_sets[counter[0]].counters or {}

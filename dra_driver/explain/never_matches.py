@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalsePart, shown
-from dra_driver.cel.reasons.paths import Path, path_of, value_at
+from dra_driver.cel.reasons.conditions import FalseCondition, shown
+from dra_driver.cel.reasons.paths import DevicePath, path_of, value_at
 from dra_driver.cel.reasons.selector import conjuncts
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
@@ -28,7 +28,7 @@ class _Blamed:
     """A condition, and for how many devices it is false; `false` says so for one of them."""
 
     selector: RequestSelector
-    false: FalsePart
+    false: FalseCondition
     count: int
 
 
@@ -76,7 +76,7 @@ def _blamed(answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss
     return found
 
 
-def _key(selector: RequestSelector, false: FalsePart) -> _Key:
+def _key(selector: RequestSelector, false: FalseCondition) -> _Key:
     return selector.source, selector.index, false.part
 
 
@@ -112,12 +112,12 @@ def _driver_wanted(part: Expr) -> str:
     if not isinstance(part, Call) or part.function != "_==_":
         return ""
     for one, other in (part.args, reversed(part.args)):
-        if path_of(one) == Path("driver") and isinstance(other, Constant):
+        if path_of(one) == DevicePath("driver") and isinstance(other, Constant):
             return other.value if isinstance(other.value, str) else ""
     return ""
 
 
-def _values(path: Path, devices: Sequence[SliceDevice]) -> Counter[str]:
+def _values(path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
     """What devices publish at a path, and how many each; devices without it do not count."""
     return Counter(
         text

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.failures import ConstraintBroken, PoolUnusable
+from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
 from dra_driver.explain import conflict
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.counting import unserved
@@ -243,7 +243,7 @@ class NodesExplained:
             yield TooManyDevices(result.too_many)
             return
         found = self._counted(tried, tried.group.devices)
-        if not found and result.error and result.failure is not ConstraintBroken:
+        if not found and result.error and result.failure is not ConstraintViolated:
             found = [meaning_of(result)]
         yield from found or [self._conflict(tried)]
 

@@ -13,8 +13,8 @@ import msgspec
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalsePart
-from dra_driver.cel.reasons.paths import Path
+from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
 from dra_driver.explain.device_state import taint_text
@@ -57,7 +57,7 @@ class Miss:
 
     device: SliceDevice
     reasons: tuple[Verdict, ...]
-    parts: tuple[tuple[RequestSelector, FalsePart], ...]
+    parts: tuple[tuple[RequestSelector, FalseCondition], ...]
     foreign: bool
 
     @property
@@ -139,7 +139,7 @@ def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> 
     yield from _corrected(
         explained.request, [(selector, typo) for selector, part in failing for typo in part.typos]
     )
-    paths: dict[RequestSelector, dict[str, dict[Path, None]]] = {}
+    paths: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
     for selector, part in failing:
         known = paths.setdefault(selector, {}).setdefault(part.part, {})
         known.update(dict.fromkeys(part.missing))
@@ -157,17 +157,17 @@ def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> 
     if all(explained.answers.judged(device).verdicts for device in devices):
         words = [f"leave out {part}" for parts in paths.values() for part in parts]
         texts = {
-            selector.index: selector.explained.without([FalsePart(part, "") for part in parts])
+            selector.index: selector.explained.without([FalseCondition(part, "") for part in parts])
             for selector, parts in paths.items()
         }
         yield _rewritten(explained.request, words, texts)
 
 
 def _corrected(
-    request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[Path, str]]]
+    request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[DevicePath, str]]]
 ) -> Iterator[Proposal]:
     """The request with its mistyped names corrected; a selector of the class stays as it is."""
-    names: dict[RequestSelector, dict[Path, str]] = {}
+    names: dict[RequestSelector, dict[DevicePath, str]] = {}
     for selector, (path, name) in typos:
         if selector.is_own:
             names.setdefault(selector, {})[path] = name
@@ -265,10 +265,10 @@ def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
 
 
 def _selectors(
-    body: Body, parts: Sequence[tuple[RequestSelector, FalsePart]]
+    body: Body, parts: Sequence[tuple[RequestSelector, FalseCondition]]
 ) -> tuple[list[str], Body] | None:
     """The selectors of the request relaxed; None where a selector of the class is false, which no change of the claim helps."""
-    failed: dict[int, tuple[RequestSelector, list[FalsePart]]] = {}
+    failed: dict[int, tuple[RequestSelector, list[FalseCondition]]] = {}
     for selector, part in parts:
         if not selector.is_own:
             return None

@@ -15,8 +15,8 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Cancelled, Check, never
 from dra_driver.cel.errors import CompileError as BadExpression
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.conditions import FailingPart, FalsePart
-from dra_driver.cel.reasons.paths import Path, value_at
+from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.paths import DevicePath, value_at
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.explain.claim_request import ClaimRequest
@@ -32,7 +32,7 @@ from dra_driver.explain.verdict import (
 
 MANY = 64
 """With more kinds of devices than this, the reason omits their values, so that devices can be grouped."""
-_DRIVER = Path("driver")
+_DRIVER = DevicePath("driver")
 _REQUEST = "request"
 
 
@@ -58,8 +58,8 @@ class Judgement:
     """
 
     verdicts: tuple[Verdict, ...] = ()
-    parts: tuple[tuple[RequestSelector, FalsePart], ...] = ()
-    failing: tuple[tuple[RequestSelector, FailingPart], ...] = ()
+    parts: tuple[tuple[RequestSelector, FalseCondition], ...] = ()
+    failing: tuple[tuple[RequestSelector, FailingCondition], ...] = ()
 
 
 class SelectorAnswers:
@@ -106,9 +106,9 @@ class SelectorAnswers:
         else:
             self.selectors.append(selector)
 
-    def _all_paths(self) -> list[Path] | None:
+    def _all_paths(self) -> list[DevicePath] | None:
         """What the selectors look at; None where they look at everything."""
-        found: set[Path] = set()
+        found: set[DevicePath] = set()
         for selector in self.selectors:
             if selector.explained.paths is None:
                 return None
@@ -127,7 +127,7 @@ class SelectorAnswers:
             self._by_device[device] = known
         return known
 
-    def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalsePart], ...]:
+    def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
         """The false conditions again, each with the nearest one that the device meets."""
         return self._judge(device, relax=True).parts
 
@@ -182,8 +182,8 @@ class SelectorAnswers:
 
     def _evaluate(self, device: SliceDevice, *, relax: bool) -> Judgement:
         verdicts: list[Verdict] = []
-        parts: list[tuple[RequestSelector, FalsePart]] = []
-        failing: list[tuple[RequestSelector, FailingPart]] = []
+        parts: list[tuple[RequestSelector, FalseCondition]] = []
+        failing: list[tuple[RequestSelector, FailingCondition]] = []
         seen = (device.id.driver, device.device, device.value)
         for selector in self.selectors:
             explained = selector.explained
@@ -192,15 +192,15 @@ class SelectorAnswers:
                     continue
             except EvaluationError as error:
                 if not verdicts:  # else the search does not come here
-                    failed = explained.failing_parts(*seen, self._stop)
+                    failed = explained.failing_conditions(*seen, self._stop)
                     failing = [(selector, part) for part in failed]
                     verdicts.append(_error(selector, failed[0], device, error))
                 continue
             # Beyond MANY kinds nobody reads the values, and telling them is most of the cost.
             if relax or len(self._by_values) <= MANY:
-                false = explained.false_parts(*seen, relax=relax, cancelled=self._stop)
+                false = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
             else:
-                false = explained.false_parts_in_brief(device.value, self._stop)
+                false = explained.false_conditions_in_brief(device.value, self._stop)
             parts += ((selector, part) for part in false)
             first = false[0]
             verdicts.append(
@@ -210,7 +210,10 @@ class SelectorAnswers:
 
 
 def _error(
-    selector: RequestSelector, failing: FailingPart, device: SliceDevice, error: EvaluationError
+    selector: RequestSelector,
+    failing: FailingCondition,
+    device: SliceDevice,
+    error: EvaluationError,
 ) -> SelectorError:
     where = f"{device.id} {failing.lacks}" if failing.lacks else f"on {device.id}"
     near = "; ".join(question(name) for _, name in failing.typos[:1])

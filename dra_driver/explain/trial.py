@@ -9,7 +9,7 @@ from dra_driver.allocator.failures import (
     AllocationCancelled,
     AllocationError,
     NodeAllocationError,
-    TooManyAsked,
+    TooManyDevices,
 )
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
@@ -54,5 +54,5 @@ def try_on(
     except NodeAllocationError as error:
         return TrialResult(error=str(error))
     except AllocationError as error:
-        needed = error.needed if isinstance(error, TooManyAsked) else 0
+        needed = error.needed if isinstance(error, TooManyDevices) else 0
         return TrialResult(error=str(error), failure=type(error), too_many=needed)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import msgspec
 
 from dra_driver.allocator.allocate import Allocator
+from dra_driver.allocator.allocated_devices import AllocatedDevices
 from dra_driver.allocator.failures import AllocationError, NodeAllocationError
-from dra_driver.allocator.held import Held
 from dra_driver.kube.wire.objects import load
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
@@ -103,7 +103,7 @@ class FakeScheduler:
         return Allocator(
             [load(ResourceSlice, found) for found in self._client.list("resourceslices")],
             classes,
-            Held.of(claims, consumable_capacity=True).state(),
+            AllocatedDevices.of(claims, consumable_capacity=True).state(),
             new_share_id=lambda: str(uuid.uuid4()),
         )
 

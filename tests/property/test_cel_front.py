@@ -4,7 +4,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.cel.checking.check import Checked, check
+from dra_driver.cel.checking.check import CheckedAst, check
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.syntax.ast import walk
 from dra_driver.cel.syntax.parser import parse
@@ -32,7 +32,7 @@ EXPRESSIONS = st.one_of(
 )
 
 
-def outcome(expression: str, environment: Environment) -> Checked | CompileError:
+def outcome(expression: str, environment: Environment) -> CheckedAst | CompileError:
     try:
         return check(parse(expression, environment), environment)
     except CompileError as error:
@@ -42,7 +42,7 @@ def outcome(expression: str, environment: Environment) -> Checked | CompileError
 @given(EXPRESSIONS, ENVIRONMENTS)
 def test_any_text_is_checked_or_refused_with_a_place(expression, environment):
     found = outcome(expression, environment)
-    if isinstance(found, Checked):
+    if isinstance(found, CheckedAst):
         assert {node.id for node in walk(found.parsed.root)} <= found.types.keys()
     else:
         lines = expression.split("\n")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from dra_driver.cel import types
-from dra_driver.cel.checked_ast import Checked, Reference
+from dra_driver.cel.checked_ast import CheckedAst, Reference
 from dra_driver.cel.checking import hints, validate
 from dra_driver.cel.checking.unify import Substitutions, TooManyStepsError, bounded, more_general
 from dra_driver.cel.declarations import Declarations, OverloadDecl, declarations
@@ -27,7 +27,7 @@ from dra_driver.cel.syntax.ast import (
     ListLiteral,
     MapEntry,
     MapLiteral,
-    Parsed,
+    ParsedAst,
     Select,
     StructField,
     StructLiteral,
@@ -41,12 +41,12 @@ _NAMES_RESOLVED_ANEW = 37
 _SECOND_VARIABLES = 33  # From 1.33 on, the second variable of a comprehension over dyn has a type.
 
 
-__all__ = ["Checked", "Reference", "check"]
+__all__ = ["CheckedAst", "Reference", "check"]
 
 Hint = str | Callable[[], str]
 
 
-def check(parsed: Parsed, environment: Environment) -> Checked:
+def check(parsed: ParsedAst, environment: Environment) -> CheckedAst:
     """Check the types of an expression. CompileError lists all issues."""
     checker = _Checker(parsed, environment)
     try:
@@ -59,7 +59,7 @@ def check(parsed: Parsed, environment: Environment) -> Checked:
 class _Checker:
     """Checks one expression. An object can run only once."""
 
-    def __init__(self, parsed: Parsed, environment: Environment) -> None:
+    def __init__(self, parsed: ParsedAst, environment: Environment) -> None:
         self.issues: list[Issue] = []
         self._parsed = parsed
         self._environment = environment
@@ -70,13 +70,13 @@ class _Checker:
         self._scopes: list[dict[str, Type]] = []  # The variables of comprehensions, innermost last.
         self._parameters = 0  # Error messages show the names of type parameters (_var3), so cel-go's counter is kept.
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckedAst:
         """Check the whole expression. CompileError if there are issues."""
         root = self._check(self._parsed.root)
         if self.issues:
             raise error_of(self._parsed.expression, self.issues)
         # cel-go runs the validators only on an expression without type errors.
-        checked = Checked(replace(self._parsed, root=root), self._final(), self._references)
+        checked = CheckedAst(replace(self._parsed, root=root), self._final(), self._references)
         issues = validate.literals(checked)
         if issues:
             raise error_of(self._parsed.expression, issues)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dra_driver.cel import golang, regex, types
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.checking import hints
 from dra_driver.cel.errors import Issue
 from dra_driver.cel.failures import EvaluationError
@@ -20,7 +20,7 @@ from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.values import Timestamp
 
 
-def literals(checked: Checked) -> list[Issue]:
+def literals(checked: CheckedAst) -> list[Issue]:
     """The issues of all literals, in the order of cel-go's validators."""
     calls: dict[str, list[Call]] = {}
     found: list[_Problem] = []
@@ -55,7 +55,7 @@ def _nodes(root: Expr) -> Iterator[tuple[Expr, bool]]:
 # --- lists and maps of one type ---------------------------------------------------------------------------------------
 
 
-def _mixed_list(checked: Checked, node: ListLiteral) -> _Found:
+def _mixed_list(checked: CheckedAst, node: ListLiteral) -> _Found:
     first: Type | None = None
     for index, element in enumerate(node.elements):
         found = checked.types[element.id]
@@ -70,7 +70,7 @@ def _mixed_list(checked: Checked, node: ListLiteral) -> _Found:
             return
 
 
-def _mixed_map(checked: Checked, node: MapLiteral) -> _Found:
+def _mixed_map(checked: CheckedAst, node: MapLiteral) -> _Found:
     first: tuple[Type, Type] | None = None
     for entry in node.entries:
         key, value = checked.types[entry.key.id], checked.types[entry.value.id]
@@ -152,7 +152,7 @@ class _TemplateError(Exception):
         self.node = node
 
 
-def _templates(checked: Checked, calls: Iterable[Call]) -> _Found:
+def _templates(checked: CheckedAst, calls: Iterable[Call]) -> _Found:
     for node in calls:
         template, arguments = node.target, node.args[0]
         if not (isinstance(template, Constant) and isinstance(template.value, str)):
@@ -161,7 +161,7 @@ def _templates(checked: Checked, calls: Iterable[Call]) -> _Found:
             yield from _template(checked, node.id, template.value, arguments.elements)
 
 
-def _template(checked: Checked, node: int, template: str, arguments: Sequence[Expr]) -> _Found:
+def _template(checked: CheckedAst, node: int, template: str, arguments: Sequence[Expr]) -> _Found:
     used = 0
     try:
         for clause in _CLAUSE.finditer(template):
@@ -185,7 +185,7 @@ _CLAUSES = (
 
 
 def _check_clause(
-    checked: Checked, clause: re.Match[str], arguments: Sequence[Expr], used: int
+    checked: CheckedAst, clause: re.Match[str], arguments: Sequence[Expr], used: int
 ) -> None:
     if clause.group() == "%":
         raise _TemplateError("unexpected end of string")
@@ -222,7 +222,7 @@ def _precision_problem(clause: re.Match[str]) -> str:
 
 
 def _wrong_argument(
-    checked: Checked, node: Expr, kinds: frozenset[Kind], *, deep: bool
+    checked: CheckedAst, node: Expr, kinds: frozenset[Kind], *, deep: bool
 ) -> Expr | None:
     """The argument of the wrong type, or an element of it if it is a literal. None if the verb accepts all."""
     todo = [node]

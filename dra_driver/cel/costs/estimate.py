@@ -12,7 +12,7 @@ Source: cel-go checker/cost.go, version 0.23 and later. `_Coster022` has the dif
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.costs.bounds import EMPTY, ONE, UNKNOWN, ZERO, Bounds, fixed, total
 from dra_driver.cel.costs.call_estimates import CallEstimate, CallSite, Operand, extension, standard
 from dra_driver.cel.costs.kubernetes_estimates import kubernetes
@@ -43,7 +43,7 @@ _FIRST_RELEASE = 32  # Kubernetes 1.32 has cel-go 0.22.
 _GLOBAL_MATCHES = 37
 
 
-def cost(checked: Checked, environment: Environment) -> Bounds:
+def cost(checked: CheckedAst, environment: Environment) -> Bounds:
     """The lowest and the highest cost of an evaluation of the expression."""
     coster = _Coster022 if environment.minor <= _FIRST_RELEASE else Coster
     return coster(checked, environment).cost(checked.parsed.root)
@@ -71,7 +71,7 @@ class _LocalVariable:
 class Coster:
     """One estimate (cel-go: coster). The dicts keep what is known about nodes that were visited, by node ID."""
 
-    checked: Checked
+    checked: CheckedAst
     environment: Environment
     paths: dict[int, Path | None] = field(default_factory=dict)
     locals: dict[str, list[_LocalVariable]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.costs.bounds import LARGEST, Bounds
 from dra_driver.cel.costs.estimate import Coster, binds
 from dra_driver.cel.costs.sizes import VALUE_LENGTH, Path, size_at
@@ -31,7 +31,7 @@ _OF_A_NODE = 2  # a name that is looked up and a field of it cost one each, and 
 _CHEAP, _CHEAP_LOOPS = MAX_COST // 20, MAX_COST // 10
 
 
-def most_turns(checked: Checked, environment: Environment, estimate: int) -> Turns | None:
+def most_turns(checked: CheckedAst, environment: Environment, estimate: int) -> Turns | None:
     """The turns that are cheap; None where even short lists could make an evaluation too expensive.
 
     `estimate` is the API server's, which decides where there is no loop.

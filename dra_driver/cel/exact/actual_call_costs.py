@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from dra_driver.cel import golang, values
-from dra_driver.cel.exact.interpretable import CallStep
+from dra_driver.cel.exact.interpretable import InterpretableCall
 from dra_driver.cel.library.formats import Format
 from dra_driver.cel.values import Opaque, Optional, WithSize
 
@@ -29,7 +29,7 @@ def price_before(overload: str) -> Rule | None:
     return _BY_OVERLOAD_FIRST[overload] if overload in _EACH_WITH_EACH else None
 
 
-def call_cost(step: CallStep, arguments: Arguments, result: object) -> int:
+def call_cost(step: InterpretableCall, arguments: Arguments, result: object) -> int:
     """The actual cost of a call with these arguments and this result."""
     rule = _BY_OVERLOAD_FIRST.get(step.overload) or _BY_FUNCTION.get(step.function)
     if rule is None and step.function == "_==_" and _is_opaque(arguments[0]):

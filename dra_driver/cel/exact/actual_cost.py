@@ -13,14 +13,14 @@ from functools import partial
 
 from dra_driver.cel.cancellation import STEPS_BETWEEN_CHECKS, Cancelled, Check, never
 from dra_driver.cel.exact.actual_call_costs import Arguments, call_cost
-from dra_driver.cel.exact.attributes import ABSENT, Condition, Frame, Qualifier
+from dra_driver.cel.exact.attributes import ABSENT, ConditionalAttribute, Frame, Qualifier
 from dra_driver.cel.exact.interpretable import (
-    AttributeStep,
-    CallStep,
-    FoldStep,
-    LogicStep,
-    MakeStep,
-    Step,
+    Interpretable,
+    InterpretableAttribute,
+    InterpretableCall,
+    InterpretableConstructor,
+    InterpretableFold,
+    InterpretableLogic,
     step_id,
 )
 from dra_driver.cel.failures import Aborted, EvaluationError
@@ -55,12 +55,12 @@ class Tracker:
             if self._cancelled():
                 raise Cancelled
 
-    def afford(self, arguments: tuple[Step, ...], price: int) -> None:
+    def afford(self, arguments: tuple[Interpretable, ...], price: int) -> None:
         """End the evaluation if a call of these arguments, which has not run yet, would exceed the limit."""
         if self.cost + price > self._limit and self._are_there(arguments):
             raise _exceeded()
 
-    def _are_there(self, steps: tuple[Step, ...]) -> bool:
+    def _are_there(self, steps: tuple[Interpretable, ...]) -> bool:
         """Whether `take` would find them."""
         end = len(self._stack)
         for step in reversed(steps):
@@ -77,7 +77,7 @@ class Tracker:
             if place is not None:
                 self._cut(place)
 
-    def take(self, steps: tuple[Step, ...]) -> Arguments | None:
+    def take(self, steps: tuple[Interpretable, ...]) -> Arguments | None:
         """Remove the values of these steps and return them. None if one is not on the stack."""
         found: Arguments = []
         for step in reversed(steps):
@@ -102,7 +102,7 @@ def _exceeded() -> Aborted:
     return Aborted("operation cancelled: actual cost limit exceeded")
 
 
-def counted(step: Step) -> Step:
+def counted(step: Interpretable) -> Interpretable:
     """Change the step so that it reports to the frame's tracker. Returns the same object."""
     run, report = step.run, _reporter(step)
 
@@ -144,49 +144,51 @@ def counted_qualifier(qualifier: Qualifier, *, computed: bool) -> Qualifier:
 Report = Callable[[Tracker, object], int]
 
 
-def _reporter(step: Step) -> Report:
+def _reporter(step: Interpretable) -> Report:
     """The function that removes the step's operands from the stack and returns the cost of the step."""
-    if isinstance(step, CallStep):
+    if isinstance(step, InterpretableCall):
         return partial(_call, step)
-    if isinstance(step, AttributeStep):
-        if isinstance(step.attribute, Condition):
+    if isinstance(step, InterpretableAttribute):
+        if isinstance(step.attribute, ConditionalAttribute):
             return partial(_condition, step, step.attribute)
         return partial(_path, step)
-    if isinstance(step, LogicStep):
+    if isinstance(step, InterpretableLogic):
         return partial(_logic, step)
-    if isinstance(step, FoldStep):
+    if isinstance(step, InterpretableFold):
         return partial(_fold, step)
-    return partial(_made, step) if isinstance(step, MakeStep) else _nothing
+    return partial(_made, step) if isinstance(step, InterpretableConstructor) else _nothing
 
 
-def _call(step: CallStep, tracker: Tracker, value: object) -> int:
+def _call(step: InterpretableCall, tracker: Tracker, value: object) -> int:
     arguments = tracker.take(step.arguments)
     return 0 if arguments is None else call_cost(step, arguments, value)
 
 
-def _path(step: AttributeStep, tracker: Tracker, _value: object) -> int:
+def _path(step: InterpretableAttribute, tracker: Tracker, _value: object) -> int:
     tracker.drop(step.attribute.id)
     return 0 if step.test else _STEP
 
 
-def _condition(step: AttributeStep, condition: Condition, tracker: Tracker, _value: object) -> int:
+def _condition(
+    step: InterpretableAttribute, condition: ConditionalAttribute, tracker: Tracker, _value: object
+) -> int:
     # A bug of cel-go, kept: for has() it subtracts the cost of the attribute, which it never added for a conditional one.
     tracker.drop(condition.falsy.id, condition.truthy.id, condition.condition_id)
     return -_STEP if step.test else 0
 
 
-def _logic(step: LogicStep, tracker: Tracker, _value: object) -> int:
+def _logic(step: InterpretableLogic, tracker: Tracker, _value: object) -> int:
     for term in step.terms:
         tracker.drop(step_id(term))
     return 0
 
 
-def _fold(step: FoldStep, tracker: Tracker, _value: object) -> int:
+def _fold(step: InterpretableFold, tracker: Tracker, _value: object) -> int:
     tracker.drop(step_id(step.range))
     return 0
 
 
-def _made(step: MakeStep, tracker: Tracker, _value: object) -> int:
+def _made(step: InterpretableConstructor, tracker: Tracker, _value: object) -> int:
     tracker.take(step.parts)
     return step.cost
 

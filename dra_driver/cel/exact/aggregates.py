@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from dra_driver.cel import values
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.exact.attributes import Frame, Run
-from dra_driver.cel.exact.interpretable import CallStep, ConstantStep, MakeStep, Step, constant
+from dra_driver.cel.exact.interpretable import (
+    Interpretable,
+    InterpretableCall,
+    InterpretableConst,
+    InterpretableConstructor,
+    constant,
+)
 from dra_driver.cel.failures import Aborted, EvaluationError, PlanError
 from dra_driver.cel.library import messages
 from dra_driver.cel.syntax.ast import ListLiteral, MapLiteral, StructLiteral, Uint
@@ -22,11 +28,11 @@ _PRIMITIVE = frozenset({bool, int, Uint, float, str})
 _NO_DEVICE = DeviceValue("")
 
 
-def _all_constant(steps: tuple[Step, ...]) -> bool:
-    return all(isinstance(step, ConstantStep) for step in steps)
+def _all_constant(steps: tuple[Interpretable, ...]) -> bool:
+    return all(isinstance(step, InterpretableConst) for step in steps)
 
 
-def _now(node: int, run: Run) -> Step:
+def _now(node: int, run: Run) -> Interpretable:
     """What a step of constants gives, before there is a device; an error is a constant, too."""
     try:
         value = run(Frame(_NO_DEVICE, []))
@@ -38,7 +44,7 @@ def _now(node: int, run: Run) -> Step:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def list_step(node: ListLiteral, elements: tuple[Step, ...]) -> Step:
+def list_step(node: ListLiteral, elements: tuple[Interpretable, ...]) -> Interpretable:
     """`[a, ?b]`"""
 
     def run(frame: Frame) -> object:
@@ -55,7 +61,7 @@ def list_step(node: ListLiteral, elements: tuple[Step, ...]) -> Step:
 
     if _all_constant(elements):
         return _now(node.id, run)
-    return MakeStep(node.id, run, elements, _LIST_COST)
+    return InterpretableConstructor(node.id, run, elements, _LIST_COST)
 
 
 def _element(value: object) -> object:
@@ -71,7 +77,9 @@ def _element(value: object) -> object:
 # --- maps -------------------------------------------------------------------------------------------------------------
 
 
-def map_step(node: MapLiteral, keys: tuple[Step, ...], entries: tuple[Step, ...]) -> Step:
+def map_step(
+    node: MapLiteral, keys: tuple[Interpretable, ...], entries: tuple[Interpretable, ...]
+) -> Interpretable:
     """`{k: v, ?o: w}`"""
     parts = tuple(zip(keys, entries, (entry.optional for entry in node.entries), strict=True))
 
@@ -92,7 +100,7 @@ def map_step(node: MapLiteral, keys: tuple[Step, ...], entries: tuple[Step, ...]
     if _all_constant((*keys, *entries)):
         return _now(node.id, run)
     interleaved = tuple(step for pair in zip(keys, entries, strict=True) for step in pair)
-    return MakeStep(node.id, run, interleaved, _MAP_COST)
+    return InterpretableConstructor(node.id, run, interleaved, _MAP_COST)
 
 
 def _set(made: LiteralMap, key: object, value: object) -> None:
@@ -117,7 +125,9 @@ def _entry(key: object, value: object) -> object:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def message_step(node: StructLiteral, made: str, fields: tuple[Step, ...]) -> Step:
+def message_step(
+    node: StructLiteral, made: str, fields: tuple[Interpretable, ...]
+) -> Interpretable:
     """`google.protobuf.Int64Value{value: 1}`"""
     messages.require(made)
     parts = tuple(zip(node.fields, fields, strict=True))
@@ -136,13 +146,13 @@ def message_step(node: StructLiteral, made: str, fields: tuple[Step, ...]) -> St
                 given[field.name] = value
         return messages.make(made, given)
 
-    return MakeStep(node.id, run, fields, _MESSAGE_COST)
+    return InterpretableConstructor(node.id, run, fields, _MESSAGE_COST)
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-def membership(call: CallStep, elements: object) -> Step:
+def membership(call: InterpretableCall, elements: object) -> Interpretable:
     """`x in [constants]`: x is not asked about an empty list, and is looked up among primitive values."""
     if elements == []:
         return constant(call.id, value=False)
@@ -159,7 +169,7 @@ def membership(call: CallStep, elements: object) -> Step:
             return value
         return values.key_of(values.hashable(value)) in known
 
-    return Step(call.id, run)
+    return Interpretable(call.id, run)
 
 
 def _keys(element: object) -> Iterator[object]:

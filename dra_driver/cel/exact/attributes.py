@@ -101,7 +101,7 @@ class Qualifier:
 
 
 @dataclass(slots=True)
-class Path:
+class QualifiedAttribute:
     """A root value and its qualifiers (cel-go: absoluteAttribute, relativeAttribute)."""
 
     own_id: int
@@ -140,7 +140,7 @@ class Path:
 
 
 @dataclass(slots=True)
-class Condition:
+class ConditionalAttribute:
     """`condition ? truthy : falsy` and the qualifiers behind it (cel-go: conditionalAttribute)."""
 
     own_id: int
@@ -169,4 +169,4 @@ class Condition:
         return chosen if type(chosen) is EvaluationError else no_such_overload()
 
 
-Attribute = Path | Condition
+Attribute = QualifiedAttribute | ConditionalAttribute

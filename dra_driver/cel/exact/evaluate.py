@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dra_driver.cel import golang, values
 from dra_driver.cel.cancellation import Check, never
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.exact.actual_cost import Tracker
 from dra_driver.cel.exact.attributes import Frame
@@ -26,7 +26,7 @@ class Program(Protocol):
         """The value. Raises EvaluationError, and Cancelled where `cancelled` says so while steps are counted."""
 
 
-def program(checked: Checked, cost_limit: int | None = None) -> Program:
+def program(checked: CheckedAst, cost_limit: int | None = None) -> Program:
     """What evaluates the expression for a device; raises PlanError now, EvaluationError then.
 
     With a limit the cost is counted, and evaluation ends where it is exceeded.

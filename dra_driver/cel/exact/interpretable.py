@@ -15,7 +15,7 @@ from dra_driver.cel.values import Optional
 
 
 @dataclass(slots=True)
-class Step:
+class Interpretable:
     """A step. A step that is none of the subclasses below costs nothing."""
 
     id: int
@@ -23,77 +23,77 @@ class Step:
 
 
 @dataclass(slots=True)
-class ConstantStep(Step):
+class InterpretableConst(Interpretable):
     """A constant: a literal, or the result of constant folding."""
 
     value: object
 
 
 @dataclass(slots=True)
-class CallStep(Step):
+class InterpretableCall(Interpretable):
     """A call of a function that needs the values of all its arguments."""
 
     function: str
     overload: str
-    arguments: tuple[Step, ...]
+    arguments: tuple[Interpretable, ...]
 
 
 @dataclass(slots=True)
-class LogicStep(Step):
+class InterpretableLogic(Interpretable):
     """A chain of `&&` or of `||`."""
 
-    terms: tuple[Step, ...]
+    terms: tuple[Interpretable, ...]
 
 
 @dataclass(slots=True)
-class FoldStep(Step):
+class InterpretableFold(Interpretable):
     """A comprehension (cel-go: evalFold)."""
 
-    range: Step
+    range: Interpretable
 
 
 @dataclass(slots=True)
-class MakeStep(Step):
+class InterpretableConstructor(Interpretable):
     """A list, map or message literal with computed parts."""
 
-    parts: tuple[Step, ...]
+    parts: tuple[Interpretable, ...]
     cost: int
 
 
 @dataclass(slots=True)
-class AttributeStep(Step):
+class InterpretableAttribute(Interpretable):
     """A variable with its qualifiers. `test` marks has()."""
 
     attribute: Attribute
     test: bool = False
 
 
-def step_id(step: Step) -> int:
+def step_id(step: Interpretable) -> int:
     """The ID under which the tracker knows the step. For an attribute it changes while qualifiers are appended."""
-    return step.id if type(step) is not AttributeStep or step.test else step.attribute.id
+    return step.id if type(step) is not InterpretableAttribute or step.test else step.attribute.id
 
 
-def constant(node: int, value: object) -> ConstantStep:
+def constant(node: int, value: object) -> InterpretableConst:
     """The step for a constant value."""
-    return ConstantStep(node, lambda _frame: value, value)
+    return InterpretableConst(node, lambda _frame: value, value)
 
 
-def attribute(found: Attribute) -> AttributeStep:
+def attribute(found: Attribute) -> InterpretableAttribute:
     """The step that resolves an attribute."""
-    return AttributeStep(found.id, found.resolve, found)
+    return InterpretableAttribute(found.id, found.resolve, found)
 
 
-def presence(node: int, found: Attribute) -> AttributeStep:
+def presence(node: int, found: Attribute) -> InterpretableAttribute:
     """The step for has(). `found` ends with a qualifier that has `test` set."""
 
     def run(frame: Frame) -> object:
         value = found.resolve(frame)
         return value.present if isinstance(value, Optional) else value
 
-    return AttributeStep(node, run, found, test=True)
+    return InterpretableAttribute(node, run, found, test=True)
 
 
-def logic(node: int, terms: tuple[Step, ...], *, decisive: bool) -> LogicStep:
+def logic(node: int, terms: tuple[Interpretable, ...], *, decisive: bool) -> InterpretableLogic:
     """The step for `&&` (`decisive` is False) or `||` (True). If a term is decisive, errors of other terms do not count."""
 
     def run(frame: Frame) -> object:
@@ -107,7 +107,7 @@ def logic(node: int, terms: tuple[Step, ...], *, decisive: bool) -> LogicStep:
                 error = _as_error(value)
         return not decisive if error is None else error
 
-    return LogicStep(node, run, terms)
+    return InterpretableLogic(node, run, terms)
 
 
 def _as_error(value: object) -> EvaluationError:

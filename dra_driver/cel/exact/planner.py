@@ -11,13 +11,26 @@ Source: cel-go interpreter/planner.go, interpreter/decorators.go, cel/library.go
 from collections.abc import Callable
 
 from dra_driver.cel import values
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.exact import aggregates, loops
 from dra_driver.cel.exact import interpretable as plan
 from dra_driver.cel.exact.actual_call_costs import price_before
 from dra_driver.cel.exact.actual_cost import Tracker, counted, counted_qualifier
-from dra_driver.cel.exact.attributes import Condition, Frame, Path, Qualifier, Run, invalid_key
-from dra_driver.cel.exact.interpretable import AttributeStep, CallStep, ConstantStep, Step, constant
+from dra_driver.cel.exact.attributes import (
+    ConditionalAttribute,
+    Frame,
+    QualifiedAttribute,
+    Qualifier,
+    Run,
+    invalid_key,
+)
+from dra_driver.cel.exact.interpretable import (
+    Interpretable,
+    InterpretableAttribute,
+    InterpretableCall,
+    InterpretableConst,
+    constant,
+)
 from dra_driver.cel.failures import Aborted, EvaluationError, PlanError
 from dra_driver.cel.functions import FUNCTIONS
 from dra_driver.cel.library import conversions, lists, regexes
@@ -62,13 +75,13 @@ _TYPE_NAMES = frozenset(
 class Planner:
     """Makes the steps of one expression; with `counts` each tells a tracker what it cost."""
 
-    def __init__(self, checked: Checked, *, counts: bool) -> None:
+    def __init__(self, checked: CheckedAst, *, counts: bool) -> None:
         self.slots = 0
         self._checked = checked
         self._counts = counts
         self._scope: dict[str, Run] = {}
 
-    def step(self, node: Expr) -> Step:
+    def step(self, node: Expr) -> Interpretable:
         """The step for a node, and below it those for its parts."""
         match node:
             case Call():
@@ -93,18 +106,18 @@ class Planner:
                 built = aggregates.message_step(node, made, fields)
         return self._done(built)
 
-    def _steps(self, nodes: tuple[Expr, ...]) -> tuple[Step, ...]:
-        steps: list[Step] = []
+    def _steps(self, nodes: tuple[Expr, ...]) -> tuple[Interpretable, ...]:
+        steps: list[Interpretable] = []
         for node in nodes:
             steps.append(self.step(node))  # noqa: PERF401  a comprehension would cost a frame per level
         return tuple(steps)
 
-    def _done(self, step: Step) -> Step:
+    def _done(self, step: Interpretable) -> Interpretable:
         return counted(step) if self._counts else step
 
     # --- names and paths
 
-    def _identifier(self, node: int, name: str) -> Step:
+    def _identifier(self, node: int, name: str) -> Interpretable:
         reference = self._checked.references.get(node)
         if reference is not None and reference.value is not None:
             return constant(node, reference.value)
@@ -114,17 +127,17 @@ class Planner:
             if variable is not None or name not in _TYPE_NAMES:
                 raise PlanError(f"reference to undefined type: {name}")
             return constant(node, TypeValue((*found.parameters, found)[0].name))
-        return plan.attribute(Path(node, variable or _device))
+        return plan.attribute(QualifiedAttribute(node, variable or _device))
 
-    def _path(self, step: Step) -> AttributeStep:
+    def _path(self, step: Interpretable) -> InterpretableAttribute:
         """The step as something that qualifiers can be added to."""
-        if isinstance(step, AttributeStep):
+        if isinstance(step, InterpretableAttribute):
             return step
-        begun = plan.attribute(Path(step.id, step.run))
+        begun = plan.attribute(QualifiedAttribute(step.id, step.run))
         self._done(begun)
         return begun
 
-    def _select(self, node: Select) -> Step:
+    def _select(self, node: Select) -> Interpretable:
         path = self._path(self.step(node.operand))
         path.attribute.add(
             self._qualifier(node.id, constant(node.id, node.field), test=node.test_only)
@@ -132,27 +145,27 @@ class Planner:
         return self._done(plan.presence(node.id, path.attribute)) if node.test_only else path
 
     def _qualifier(
-        self, node: int, key: Step, *, optional: bool = False, test: bool = False
+        self, node: int, key: Interpretable, *, optional: bool = False, test: bool = False
     ) -> Qualifier:
-        if isinstance(key, ConstantStep):
+        if isinstance(key, InterpretableConst):
             problem = invalid_key(key.value)
             if problem is not None:
                 raise PlanError(problem)
             qualifier = Qualifier(node, key.run, optional, test)
         else:
-            computed = key.attribute.resolve if isinstance(key, AttributeStep) else key.run
+            computed = key.attribute.resolve if isinstance(key, InterpretableAttribute) else key.run
             qualifier = Qualifier(node, _valid_key(computed), optional, test)
         if not self._counts:
             return qualifier
         return counted_qualifier(
-            qualifier, computed=not isinstance(key, ConstantStep | AttributeStep)
+            qualifier, computed=not isinstance(key, InterpretableConst | InterpretableAttribute)
         )
 
     # --- calls
 
-    def _call(self, node: Call) -> Step:
+    def _call(self, node: Call) -> Interpretable:
         parts = node.args if node.target is None else (node.target, *node.args)
-        arguments: list[Step] = []
+        arguments: list[Interpretable] = []
         for part in parts:
             arguments.append(self.step(part))  # noqa: PERF401  a comprehension would cost a frame per level
         build = _SPECIAL.get(node.function)
@@ -162,59 +175,65 @@ class Planner:
             return build(self, node.id, arguments)
         return self._done(self._plain(node, tuple(arguments)))
 
-    def _plain(self, node: Call, arguments: tuple[Step, ...]) -> Step:
+    def _plain(self, node: Call, arguments: tuple[Interpretable, ...]) -> Interpretable:
         ids = self._checked.references[node.id].overload_ids
         overload = ids[0] if len(ids) == 1 else ""
         run = _calling(_implementation(node.function, overload), arguments, overload)
-        call = CallStep(node.id, run, node.function, overload, arguments)
-        if overload == "in_list" and isinstance(arguments[1], ConstantStep):
+        call = InterpretableCall(node.id, run, node.function, overload, arguments)
+        if overload == "in_list" and isinstance(arguments[1], InterpretableConst):
             return aggregates.membership(call, arguments[1].value)
-        if node.function in conversions.FOLDED and isinstance(arguments[0], ConstantStep):
+        if node.function in conversions.FOLDED and isinstance(arguments[0], InterpretableConst):
             return _folded(call, arguments[0])
         pattern = arguments[1] if len(arguments) >= _PAIR else None
         if (
             node.function in regexes.WITH_CONSTANT
-            and isinstance(pattern, ConstantStep)
+            and isinstance(pattern, InterpretableConst)
             and isinstance(pattern.value, str)
         ):
             call.run = _calling(_matcher(node.function, pattern.value), arguments)
         return call
 
-    def logic(self, node: int, arguments: list[Step], *, decisive: bool) -> Step:
+    def logic(self, node: int, arguments: list[Interpretable], *, decisive: bool) -> Interpretable:
         """`&&`, `||`"""
         return self._done(plan.logic(node, tuple(arguments), decisive=decisive))
 
-    def equality(self, node: int, arguments: list[Step], *, wanted: bool) -> Step:
+    def equality(self, node: int, arguments: list[Interpretable], *, wanted: bool) -> Interpretable:
         """`==`, `!=`: what cannot be compared is an error for the first, and not equal for the second."""
         name, overload = ("_==_", "equals") if wanted else ("_!=_", "not_equals")
         run = _calling(FUNCTIONS[name], tuple(arguments))
-        return self._done(CallStep(node, run, name, overload, tuple(arguments)))
+        return self._done(InterpretableCall(node, run, name, overload, tuple(arguments)))
 
-    def condition(self, node: int, arguments: list[Step]) -> Step:
+    def condition(self, node: int, arguments: list[Interpretable]) -> Interpretable:
         """`c ? a : b`"""
         chooser, *sides = arguments
         truthy, falsy = (
-            side.attribute if isinstance(side, AttributeStep) else Path(side.id, side.run)
+            side.attribute
+            if isinstance(side, InterpretableAttribute)
+            else QualifiedAttribute(side.id, side.run)
             for side in sides
         )
-        chosen = Condition(node, chooser.id, chooser.run, truthy, falsy)
+        chosen = ConditionalAttribute(node, chooser.id, chooser.run, truthy, falsy)
         chosen.condition_id = plan.step_id(chooser)
         return self._done(plan.attribute(chosen))
 
-    def index(self, node: int, arguments: list[Step], *, optional: bool) -> Step:
+    def index(self, node: int, arguments: list[Interpretable], *, optional: bool) -> Interpretable:
         """`a[k]`, `a[?k]`, `a.?k`"""
         path = self._path(arguments[0])
         path.attribute.add(self._qualifier(node, arguments[1], optional=optional))
         return path
 
-    def alternative(self, node: int, arguments: list[Step], *, unwraps: bool) -> Step:
+    def alternative(
+        self, node: int, arguments: list[Interpretable], *, unwraps: bool
+    ) -> Interpretable:
         """`a.or(b)`, `a.orValue(b)`: b is asked only if a is none."""
         first, second = arguments
-        return self._done(Step(node, loops.alternative(first.run, second.run, unwraps=unwraps)))
+        return self._done(
+            Interpretable(node, loops.alternative(first.run, second.run, unwraps=unwraps))
+        )
 
     # --- loops
 
-    def _loop(self, node: Comprehension) -> Step:
+    def _loop(self, node: Comprehension) -> Interpretable:
         init = self.step(node.accu_init)
         items = self.step(node.iter_range)
         places = range(self.slots, self.slots + 3)
@@ -233,15 +252,15 @@ class Planner:
             two=bool(node.iter_var2),
             items=items.run,
             condition=None
-            if isinstance(condition, ConstantStep) and condition.value is True
+            if isinstance(condition, InterpretableConst) and condition.value is True
             else condition.run,
             turn=turn.run,
             result=result.run,
         )
-        return plan.FoldStep(node.id, fold.run, items)
+        return plan.InterpretableFold(node.id, fold.run, items)
 
 
-Builder = Callable[[Planner, int, list[Step]], Step]
+Builder = Callable[[Planner, int, list[Interpretable]], Interpretable]
 
 _SPECIAL: dict[str, Builder] = {
     "_&&_": lambda planner, node, steps: planner.logic(node, steps, decisive=False),
@@ -282,7 +301,7 @@ def _matcher(function: str, pattern: str) -> Implementation:
         raise PlanError(*error.args) from error
 
 
-def _folded(call: CallStep, argument: ConstantStep) -> Step:
+def _folded(call: InterpretableCall, argument: InterpretableConst) -> Interpretable:
     given = argument.value
     if not isinstance(given, EvaluationError):
         given = _answer(_implementation(call.function, call.overload), (given,))
@@ -300,7 +319,9 @@ def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> ob
         return error
 
 
-def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: str = "") -> Run:
+def _calling(
+    implementation: Implementation, steps: tuple[Interpretable, ...], overload: str = ""
+) -> Run:
     """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives.
 
     Those of any number do not, and upstream has made `format` one of them. What takes long is not begun if it exceeds the limit.
@@ -332,6 +353,6 @@ def _calling(implementation: Implementation, steps: tuple[Step, ...], overload: 
     return run
 
 
-def _asking(implementation: Implementation, step: Step) -> Run:
+def _asking(implementation: Implementation, step: Interpretable) -> Run:
     """The one function that takes errors as arguments."""
     return lambda frame: _answer(implementation, (step.run(frame),))

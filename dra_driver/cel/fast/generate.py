@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from dra_driver.cel.cancellation import Check, never
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.fast import inline, loops, templates
 from dra_driver.cel.fast.writer import (
@@ -54,7 +54,7 @@ _CONSTANTS: dict[type, Form] = {
 }
 
 
-def matcher(checked: Checked, exact: Matcher, turns: Turns = NO_LOOPS) -> Matcher:
+def matcher(checked: CheckedAst, exact: Matcher, turns: Turns = NO_LOOPS) -> Matcher:
     """A function that answers as `exact` does, sooner where it can. A loop turns as often as `turns` allows at most."""
     writer = Writer(checked, turns)
     try:

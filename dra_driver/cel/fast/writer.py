@@ -13,7 +13,7 @@ from enum import Enum, auto
 from itertools import count
 
 from dra_driver.cel import values
-from dra_driver.cel.checked_ast import Checked
+from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.functions import FUNCTIONS
 from dra_driver.cel.turns import NO_LOOPS, Turns
@@ -107,7 +107,7 @@ _EXACT: dict[str, Callable[..., object]] = {
 class Writer:
     """What has been written so far for one expression."""
 
-    checked: Checked
+    checked: CheckedAst
     turns: Turns = NO_LOOPS
     prologue: list[str] = field(default_factory=list)
     namespace: dict[str, object] = field(default_factory=dict)

@@ -8,10 +8,10 @@ change of the condition that makes it true for this device.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dra_driver.cel.reasons.paths import Path, names, path_of, paths, value_at
+from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import likely, question
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Parsed, Select
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
@@ -44,7 +44,7 @@ _TEXT_TESTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class FalsePart:
+class FalseCondition:
     """A condition that is false for a device.
 
     `part` is the text of the condition, `found` says why it is false. `relaxed` is the smallest change of the condition
@@ -56,13 +56,13 @@ class FalsePart:
     found: str
     hint: str = ""
     relaxed: str = ""
-    path: Path | None = None
+    path: DevicePath | None = None
     wanted: tuple[str, ...] = ()
-    typo: tuple[Path, str] | None = None
+    typo: tuple[DevicePath, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FailingPart:
+class FailingCondition:
     """A condition whose evaluation ends with an error on a device.
 
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
@@ -70,15 +70,15 @@ class FailingPart:
     """
 
     part: str
-    missing: tuple[Path, ...] = ()
+    missing: tuple[DevicePath, ...] = ()
     lacks: str = ""
-    typos: tuple[tuple[Path, str], ...] = ()
+    typos: tuple[tuple[DevicePath, str], ...] = ()
 
 
 class PartTexts:
     """The text of each part of one expression. Each text is made once and kept."""
 
-    def __init__(self, parsed: Parsed) -> None:
+    def __init__(self, parsed: ParsedAst) -> None:
         self.parsed = parsed
         self._known: dict[int, str] = {}
 
@@ -96,11 +96,11 @@ class _Operand:
 
     name: str
     value: str
-    path: Path | None = None
+    path: DevicePath | None = None
 
 
 class ConditionExplainer:
-    """Explains the conditions of one expression for one device. With `relax`, it also fills `FalsePart.relaxed`."""
+    """Explains the conditions of one expression for one device. With `relax`, it also fills `FalseCondition.relaxed`."""
 
     def __init__(
         self, driver: str, device: Device, texts: PartTexts, *, relax: bool = False
@@ -110,7 +110,7 @@ class ConditionExplainer:
         self._texts = texts
         self._relax = relax
 
-    def tell(self, part: Expr) -> FalsePart:
+    def tell(self, part: Expr) -> FalseCondition:
         """Explain a condition that is false for the device."""
         text = self._texts.of(part)
         told = self._comparison(part) or self._test(part) or self._negation(part)
@@ -118,7 +118,7 @@ class ConditionExplainer:
             told = self._plain(part)
         return replace(told, part=text)
 
-    def lacks(self, path: Path) -> str:
+    def lacks(self, path: DevicePath) -> str:
         """The sentence that the device does not have the path, with the names that it has."""
         what = "attribute" if path.kind == "attributes" else "capacity"
         there = list(names(path.kind, path.domain, self._driver, self._device))
@@ -131,13 +131,13 @@ class ConditionExplainer:
             )
         return f"has no {what} {path.name}, {has}"
 
-    def absent(self, path: Path) -> FalsePart:
+    def absent(self, path: DevicePath) -> FalseCondition:
         """Explain a condition that is false because the device does not have the path."""
         near = self._near(path)
         typo = (path, near) if near else None
-        return FalsePart("", self.lacks(path), question(near), typo=typo)
+        return FalseCondition("", self.lacks(path), question(near), typo=typo)
 
-    def failing(self, part: Expr) -> FailingPart:
+    def failing(self, part: Expr) -> FailingCondition:
         """Explain a condition that ends with an error on the device."""
         missing = tuple(
             path
@@ -146,14 +146,14 @@ class ConditionExplainer:
         )
         typos = tuple((path, near) for path in missing if (near := self._near(path)))
         lacks = self.lacks(missing[0]) if missing else ""
-        return FailingPart(self._texts.of(part), missing, lacks, typos)
+        return FailingCondition(self._texts.of(part), missing, lacks, typos)
 
-    def _near(self, path: Path) -> str:
+    def _near(self, path: DevicePath) -> str:
         """The similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
         return likely(path.name, list(there))
 
-    def _comparison(self, part: Expr) -> FalsePart | None:
+    def _comparison(self, part: Expr) -> FalseCondition | None:
         sides = _sides(part)
         if sides is None:
             return None
@@ -169,16 +169,18 @@ class ConditionExplainer:
         if first.path is None:
             return None
         if sign == "_!=_":
-            return FalsePart("", f"{first.name} is {second.value or second.name}", path=first.path)
+            return FalseCondition(
+                "", f"{first.name} is {second.value or second.name}", path=first.path
+            )
         found = f"{first.name} {first.value} {_OPPOSITE[sign]} {second.value or second.name}"
         if first.path.kind == "driver" and sign == "_==_":
             found = f"of another driver than {second.name}"
         relaxed = self._relaxed(part, right, first.path)
-        return FalsePart(
+        return FalseCondition(
             "", found, relaxed=relaxed, path=first.path, wanted=(second.value or second.name,)
         )
 
-    def _relaxed(self, part: Expr, bound: Expr, path: Path) -> str:
+    def _relaxed(self, part: Expr, bound: Expr, path: DevicePath) -> str:
         """The comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
         strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
         constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
@@ -189,7 +191,7 @@ class ConditionExplainer:
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
         return unparse(self._texts.parsed, _with(part, bound, new))
 
-    def _test(self, part: Expr) -> FalsePart | None:
+    def _test(self, part: Expr) -> FalseCondition | None:
         path = presence(part)
         if path is not None:
             return self.absent(path)
@@ -203,16 +205,18 @@ class ConditionExplainer:
                 if operand.path is None:
                     return None
                 told = f"{operand.name} {operand.value} {_TEXT_TESTS[function]}"
-                return FalsePart("", f"{told} {self._operand(argument).name}", path=operand.path)
+                return FalseCondition(
+                    "", f"{told} {self._operand(argument).name}", path=operand.path
+                )
         return None
 
-    def _membership(self, item: Expr, container: Expr) -> FalsePart | None:
+    def _membership(self, item: Expr, container: Expr) -> FalseCondition | None:
         operand = self._operand(item)
         if operand.path is None:
             return None
         listed = self._texts.of(container)
         elements = container.elements if isinstance(container, ListLiteral) else ()
-        return FalsePart(
+        return FalseCondition(
             "",
             f"{operand.name} {operand.value} is not in {listed}",
             relaxed=self._extended(item, container, operand.path),
@@ -220,7 +224,7 @@ class ConditionExplainer:
             wanted=tuple(self._operand(element).name for element in elements),
         )
 
-    def _extended(self, item: Expr, container: Expr, path: Path) -> str:
+    def _extended(self, item: Expr, container: Expr, path: DevicePath) -> str:
         """The `in` condition with the device's value added to the list, or ""."""
         published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if published is None or not isinstance(container, ListLiteral):
@@ -228,27 +232,27 @@ class ConditionExplainer:
         added = replace(container, elements=(*container.elements, Constant(0, published)))
         return unparse(self._texts.parsed, Call(0, "@in", (item, added)))
 
-    def _negation(self, part: Expr) -> FalsePart | None:
+    def _negation(self, part: Expr) -> FalseCondition | None:
         match part:
             case Call(function="!_", args=(Select(test_only=True) as test,)):
                 path = presence(test)
-                return FalsePart("", f"has {path.shown(self._driver)}") if path else None
+                return FalseCondition("", f"has {path.shown(self._driver)}") if path else None
             case Call(function="!_", args=(Call(function=sign) as inner,)) if sign in _OPPOSITES:
                 return self._comparison(replace(inner, function=_OPPOSITES[sign]))
             case Call(function="!_", args=(inner,)):
                 operand = self._operand(inner)
-                return FalsePart("", f"{operand.name} is true") if operand.path else None
+                return FalseCondition("", f"{operand.name} is true") if operand.path else None
             case Call(function="_||_", args=alternatives):
                 told = [self.tell(alternative) for alternative in _disjuncts(alternatives)]
                 hints = [one.hint for one in told if one.hint]
                 found = ", and ".join(dict.fromkeys(one.found for one in told))
-                return FalsePart("", found, hints[0] if hints else "")
+                return FalseCondition("", found, hints[0] if hints else "")
             case _:
                 operand = self._operand(part)
                 told_plainly = f"{operand.name} is {operand.value}"
-                return FalsePart("", told_plainly) if operand.path else None
+                return FalseCondition("", told_plainly) if operand.path else None
 
-    def _plain(self, part: Expr) -> FalsePart:
+    def _plain(self, part: Expr) -> FalseCondition:
         """Explain a condition of any other form: name the values that it reads."""
         values = [
             f"{path.shown(self._driver)} {value}"
@@ -256,7 +260,7 @@ class ConditionExplainer:
             if (value := self._value(path))
         ]
         told = f" with {', '.join(values)}" if values else ""
-        return FalsePart("", f"{self._texts.of(part)} is false{told}")
+        return FalseCondition("", f"{self._texts.of(part)} is false{told}")
 
     def _operand(self, part: Expr) -> _Operand:
         match part:
@@ -278,7 +282,7 @@ class ConditionExplainer:
             return _Operand(self._texts.of(part), "")
         return _Operand(path.shown(self._driver), self._value(path), path)
 
-    def _value(self, path: Path) -> str:
+    def _value(self, path: DevicePath) -> str:
         return shown(value_at(path, self._driver, self._device))
 
 
@@ -335,7 +339,7 @@ def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
             yield part
 
 
-def compared(part: Expr) -> Path | None:
+def compared(part: Expr) -> DevicePath | None:
     """The path that a comparison reads. None if the condition is no comparison of a device path."""
     sides = _sides(part)
     return (path_of(sides[1]) or path_of(sides[2])) if sides else None

@@ -27,7 +27,7 @@ _INDEX = ("_[_]", "_[?_]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Path:
+class DevicePath:
     """A read of a device in an expression: `device.driver`, or `device.attributes["domain"].name`."""
 
     kind: DeviceField
@@ -41,7 +41,7 @@ class Path:
         return self.name if self.domain in (driver, "") else f"{self.domain}/{self.name}"
 
 
-def path_of(part: Expr) -> Path | None:
+def path_of(part: Expr) -> DevicePath | None:
     """The path if the expression is exactly one path, else None."""
     outer = _step(part)
     if outer is None:
@@ -49,15 +49,17 @@ def path_of(part: Expr) -> Path | None:
     operand, name = outer
     if _is_device(operand):
         if name == "driver":
-            return Path("driver")
-        return Path("allowMultipleAllocations") if name == "allowMultipleAllocations" else None
+            return DevicePath("driver")
+        return (
+            DevicePath("allowMultipleAllocations") if name == "allowMultipleAllocations" else None
+        )
     middle = _step(operand)
     inner = None if middle is None else _step(middle[0])
     if middle is None or inner is None or not _is_device(inner[0]):
         return None
     if inner[1] == "attributes":
-        return Path("attributes", middle[1], name)
-    return Path("capacity", middle[1], name) if inner[1] == "capacity" else None
+        return DevicePath("attributes", middle[1], name)
+    return DevicePath("capacity", middle[1], name) if inner[1] == "capacity" else None
 
 
 def domain_of(part: Expr) -> tuple[DeviceField, str] | None:
@@ -71,9 +73,9 @@ def domain_of(part: Expr) -> tuple[DeviceField, str] | None:
     return ("capacity", outer[1]) if inner[1] == "capacity" else None
 
 
-def paths(root: Expr) -> frozenset[Path] | None:
+def paths(root: Expr) -> frozenset[DevicePath] | None:
     """All paths that the expression reads. None if it also uses `device` in another way."""
-    found: set[Path] = set()
+    found: set[DevicePath] = set()
     todo = [root]
     while todo:
         part = todo.pop()
@@ -121,7 +123,7 @@ def names(kind: DeviceField, domain: str, driver: str, device: Device) -> dict[s
     return answer
 
 
-def value_at(path: Path, driver: str, device: Device) -> object:
+def value_at(path: DevicePath, driver: str, device: Device) -> object:
     """The published value at a path. None if the device does not have it."""
     if path.kind == "driver":
         return driver

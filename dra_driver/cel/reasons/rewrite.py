@@ -5,42 +5,42 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dra_driver.cel.reasons.paths import Path, domain_of, path_of
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, Parsed, Select, StructField
+from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField
 from dra_driver.cel.syntax.unparse import literal, unparse
 
 AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
 
-def written(path: Path) -> str:
+def written(path: DevicePath) -> str:
     """The path as CEL text."""
     return f"device.{path.kind}[{literal(path.domain)}].{path.name}"
 
 
-def guard(path: Path) -> str:
+def guard(path: DevicePath) -> str:
     """The condition that the device has the path: has(…)."""
     return f"has({written(path)})"
 
 
-def presence(part: Expr) -> Path | None:
+def presence(part: Expr) -> DevicePath | None:
     """The path if the condition only tests whether it exists: has(…), or "name" in a domain. Else None."""
     match part:
         case Select(test_only=True):
             return path_of(part)
         case Call(function="@in", args=(Constant(value=str(name)), container)):
             domain = domain_of(container)
-            return Path(*domain, name) if domain else None
+            return DevicePath(*domain, name) if domain else None
         case _:
             return None
 
 
-def renamed(parsed: Parsed, names: Mapping[Path, str]) -> str:
+def renamed(parsed: ParsedAst, names: Mapping[DevicePath, str]) -> str:
     """The text of the expression with other names at these paths, also inside macros."""
     macros = {number: _renamed(call, names) for number, call in parsed.macros.items()}
     return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
 
 
-def _renamed(part: AnyNode, names: Mapping[Path, str]) -> AnyNode:
+def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:
     changed: dict[str, Any] = {}
     for field in fields(part):
         value = getattr(part, field.name)
@@ -51,7 +51,7 @@ def _renamed(part: AnyNode, names: Mapping[Path, str]) -> AnyNode:
     return replace(part, **{**changed, **_name_of(part, names)})
 
 
-def _name_of(part: object, names: Mapping[Path, str]) -> dict[str, Any]:
+def _name_of(part: object, names: Mapping[DevicePath, str]) -> dict[str, Any]:
     """The fields of the node that contain a renamed name, with their new values."""
     match part:
         case Select() if (path := path_of(part)) and path in names:

@@ -14,14 +14,14 @@ from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.conditions import (
     ConditionExplainer,
-    FailingPart,
-    FalsePart,
+    FailingCondition,
+    FalseCondition,
     PartTexts,
     compared,
 )
-from dra_driver.cel.reasons.paths import Path, paths
+from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed
-from dra_driver.cel.syntax.ast import Call, Expr, Parsed
+from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.model.api.resource_slice import Device
 
@@ -31,11 +31,11 @@ class ExplainedSelector:
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
-        self._parsed: Parsed = selector.checked.parsed
+        self._parsed: ParsedAst = selector.checked.parsed
         self._texts = PartTexts(self._parsed)
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
-        self._briefs: dict[int, FalsePart] = {}
+        self._briefs: dict[int, FalseCondition] = {}
         self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
@@ -44,7 +44,7 @@ class ExplainedSelector:
         except CompileError:  # For example dyn(x) && y: the first operand alone is no bool.
             return None
 
-    def false_parts(
+    def false_conditions(
         self,
         driver: str,
         device: Device,
@@ -52,14 +52,14 @@ class ExplainedSelector:
         *,
         relax: bool = False,
         cancelled: Check = never,
-    ) -> tuple[FalsePart, ...]:
-        """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalsePart.relaxed`."""
+    ) -> tuple[FalseCondition, ...]:
+        """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalseCondition.relaxed`."""
         explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
         return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
-    def false_parts_in_brief(
+    def false_conditions_in_brief(
         self, value: DeviceValue, cancelled: Check = never
-    ) -> tuple[FalsePart, ...]:
+    ) -> tuple[FalseCondition, ...]:
         """The same without the values of the device, which is faster. For reports about very many devices."""
         return tuple(self._brief(part) for part in self._failed(value, cancelled))
 
@@ -70,23 +70,23 @@ class ExplainedSelector:
             part for part, alone in self._parts if alone and _is_false(alone, value, cancelled)
         ] or [self.root]
 
-    def _brief(self, part: Expr) -> FalsePart:
+    def _brief(self, part: Expr) -> FalseCondition:
         known = self._briefs.get(part.id)
         if known is None:
             text = self._texts.of(part)
-            false = FalsePart(text, f"{text} is false", path=compared(part))
+            false = FalseCondition(text, f"{text} is false", path=compared(part))
             known = self._briefs[part.id] = false
         return known
 
-    def failing_parts(
+    def failing_conditions(
         self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
-    ) -> tuple[FailingPart, ...]:
+    ) -> tuple[FailingCondition, ...]:
         """The conditions that end with an error, or the whole selector if no condition alone does."""
         explainer = ConditionExplainer(driver, device, self._texts)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]
         return tuple(explainer.failing(part) for part in failing or [self.root])
 
-    def guarded(self, failing: Mapping[str, Sequence[Path]]) -> str:
+    def guarded(self, failing: Mapping[str, Sequence[DevicePath]]) -> str:
         """The selector with has(…) before the paths that made these conditions fail."""
         kept: list[str] = [guard(path) for path in failing.get(self._texts.of(self.root), ())]
         for part, _ in self._parts:
@@ -95,14 +95,14 @@ class ExplainedSelector:
             kept.append(f"({text})" if _binds_loosely(part) else text)
         return " && ".join(dict.fromkeys(kept))
 
-    def renamed(self, names: Mapping[Path, str]) -> str:
+    def renamed(self, names: Mapping[DevicePath, str]) -> str:
         """The text of the selector with other names at these paths."""
         return renamed(self._parsed, names)
 
-    def with_dependent(self, failed: Sequence[FalsePart]) -> tuple[FalsePart, ...]:
+    def with_dependent(self, failed: Sequence[FalseCondition]) -> tuple[FalseCondition, ...]:
         """`failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""
         known = {part.part: part for part in failed}
-        gone: set[Path] = set()
+        gone: set[DevicePath] = set()
         for part, _ in self._parts:
             path = presence(part)
             false = known.get(self._texts.of(part))
@@ -111,10 +111,10 @@ class ExplainedSelector:
         for part, _ in self._parts:
             text = self._texts.of(part)
             if gone & (paths(part) or frozenset()):
-                known.setdefault(text, FalsePart(text, ""))
+                known.setdefault(text, FalseCondition(text, ""))
         return tuple(known.values())
 
-    def without(self, failed: Sequence[FalsePart]) -> str:
+    def without(self, failed: Sequence[FalseCondition]) -> str:
         """The selector with each condition of `failed` relaxed or removed. "" if nothing is left."""
         changed = {part.part: part.relaxed for part in failed}
         if self._texts.of(self.root) in changed:

@@ -128,7 +128,7 @@ Expr = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedAst:
     """A parsed expression.
 
     `offsets` has the position of each node, as an index of code points. `macros` has the original call of each expanded

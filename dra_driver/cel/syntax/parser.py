@@ -25,7 +25,7 @@ from dra_driver.cel.syntax.ast import (
     ListLiteral,
     MapEntry,
     MapLiteral,
-    Parsed,
+    ParsedAst,
     Select,
     StructField,
     StructLiteral,
@@ -55,7 +55,7 @@ _RESERVED = frozenset(
 )
 
 
-def parse(expression: str, environment: Environment) -> Parsed:
+def parse(expression: str, environment: Environment) -> ParsedAst:
     """Parse an expression. CompileError lists all issues."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _STACK))
     _refuse_what_is_no_text(expression)
@@ -94,14 +94,14 @@ class _Parser(NodeFactory):
         self._heights: dict[int, int] = {}
         self._macros: dict[int, Call] = {}
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedAst:
         """Parse the whole expression. CompileError if there are issues."""
         root = self._parse_expression()
         if self._token.kind != lexer.END:
             raise self._unexpected("the end of the expression")
         if self._issues:
             raise error_of(self._expression, self._issues)
-        return Parsed(self._expression, root, self.offsets, self._macros)
+        return ParsedAst(self._expression, root, self.offsets, self._macros)
 
     # --- the cursor
 

@@ -18,7 +18,7 @@ from dra_driver.cel.syntax.ast import (
     Identifier,
     ListLiteral,
     MapLiteral,
-    Parsed,
+    ParsedAst,
     Select,
     StructLiteral,
     Uint,
@@ -46,7 +46,7 @@ _BINARY: Mapping[str, tuple[str, int]] = {
 _PREFIX = {"!_": "!", "-_": "-"}
 
 
-def unparse(parsed: Parsed, part: Expr | None = None) -> str:
+def unparse(parsed: ParsedAst, part: Expr | None = None) -> str:
     """The text of the whole expression, or of `part`."""
     return _Writer(parsed.macros).write(parsed.root if part is None else part)
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from dra_driver.allocator.allocate import Allocator
-from dra_driver.allocator.counters import Ledger
+from dra_driver.allocator.allocated_devices import AllocatedDevices
+from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.features import Rules
-from dra_driver.allocator.held import Held, RuleNames, with_taint_rules
 from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
 from dra_driver.allocator.state import DeviceID, PoolID
+from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
@@ -47,9 +48,9 @@ class Fleet:
         """Whether a feature gate is on in this cluster: as it says itself, else by the default of its release."""
         return is_on(gate, self.state.minor, self.state.feature_gates)
 
-    def held_by(self, claims: Iterable[ResourceClaim]) -> Held:
+    def held_by(self, claims: Iterable[ResourceClaim]) -> AllocatedDevices:
         """The devices that these claims hold."""
-        return Held.of(claims, consumable_capacity=self.rules.consumable_capacity)
+        return AllocatedDevices.of(claims, consumable_capacity=self.rules.consumable_capacity)
 
     def _explained(self, expression: str) -> ExplainedSelector:
         return ExplainedSelector(compile_selector(expression, self.environment))
@@ -72,7 +73,7 @@ class Fleet:
         """The scheduler's allocator for the cluster as it is."""
         return self.allocator_with(self.held)
 
-    def allocator_with(self, holdings: Held) -> Allocator:
+    def allocator_with(self, holdings: AllocatedDevices) -> Allocator:
         """The scheduler's allocator, as if claims held only these devices."""
         return Allocator(
             self.slices, self.classes.values(), holdings.state(), features=self.features
@@ -97,19 +98,19 @@ class Fleet:
             if (why := pool.invalid_because) or pool.incomplete
         }
 
-    def ledger(self, pool_id: PoolID) -> Ledger:
+    def ledger(self, pool_id: PoolID) -> AvailableCounters:
         """What is left of the pool's counters. Fails for a pool that is not usable."""
         known = self._ledgers.get(pool_id)
         if known is None:
             held = self.held
-            known = Ledger(
+            known = AvailableCounters(
                 self.pools[pool_id], lambda one: one.id in held.devices or one.id in held.shares
             )
             self._ledgers[pool_id] = known
         return known
 
     @cached_property
-    def _ledgers(self) -> dict[PoolID, Ledger]:
+    def _ledgers(self) -> dict[PoolID, AvailableCounters]:
         return {}
 
     def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[str, ...]:

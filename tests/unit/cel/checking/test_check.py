@@ -3,7 +3,7 @@
 
 import pytest
 
-from dra_driver.cel.checking.check import Checked, Reference, check
+from dra_driver.cel.checking.check import CheckedAst, Reference, check
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.syntax.ast import (
     Call,
@@ -11,7 +11,7 @@ from dra_driver.cel.syntax.ast import (
     Constant,
     Identifier,
     ListLiteral,
-    Parsed,
+    ParsedAst,
     Select,
     walk,
 )
@@ -22,7 +22,7 @@ NOW = Environment()
 NO_LISTS = Environment(kind="NewExpressions", features=Features(list_type_attributes=False))
 
 
-def checked(expression: str, environment: Environment = NOW) -> Checked:
+def checked(expression: str, environment: Environment = NOW) -> CheckedAst:
     return check(parse(expression, environment), environment)
 
 
@@ -114,7 +114,7 @@ def test_a_constant_with_dots_has_its_value():
     assert found.references[found.parsed.root.id] == Reference(name, value=0)
 
 
-def names(found: Checked) -> list[str]:
+def names(found: CheckedAst) -> list[str]:
     return [node.name for node in walk(found.parsed.root) if isinstance(node, Identifier)]
 
 
@@ -162,7 +162,7 @@ def test_a_loop_that_no_macro_writes_is_checked_too():
         1, ListLiteral(9, ()), "x", "", "@result", **{**parts, "loop_condition": Constant(3, "a")}
     )
     with pytest.raises(CompileError, match="expected type 'bool' but found 'string'"):
-        check(Parsed("loop", loop, dict.fromkeys(range(1, 10), 0)), NOW)
+        check(ParsedAst("loop", loop, dict.fromkeys(range(1, 10), 0)), NOW)
 
 
 _LOOP_PARTS = ("accu_init", "loop_condition", "loop_step", "result")

@@ -3,13 +3,21 @@
 
 import pytest
 
-from dra_driver.cel.reasons.paths import Path, children, domain_of, names, path_of, paths, value_at
+from dra_driver.cel.reasons.paths import (
+    DevicePath,
+    children,
+    domain_of,
+    names,
+    path_of,
+    paths,
+    value_at,
+)
 from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
-MODEL = Path("attributes", "d", "model")
+MODEL = DevicePath("attributes", "d", "model")
 
 
 def root(expression: str):
@@ -19,14 +27,14 @@ def root(expression: str):
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("device.driver", Path("driver")),
-        ("device.allowMultipleAllocations", Path("allowMultipleAllocations")),
+        ("device.driver", DevicePath("driver")),
+        ("device.allowMultipleAllocations", DevicePath("allowMultipleAllocations")),
         ("device.name", None),
         ('device.attributes["d"].model', MODEL),
         ('device.attributes["d"]["model"]', MODEL),
         ('device.attributes["d"].?model', MODEL),
         ("device.attributes.d.model", MODEL),
-        ('device.capacity["d"].memory', Path("capacity", "d", "memory")),
+        ('device.capacity["d"].memory', DevicePath("capacity", "d", "memory")),
         ('device.other["d"].memory', None),
         ('device.attributes["d"]', None),
         ('x.attributes["d"].model', None),
@@ -35,7 +43,9 @@ def root(expression: str):
         ("x[1]", None),
     ],
 )
-def test_a_path_is_recognised_however_it_is_written(expression: str, expected: Path | None) -> None:
+def test_a_path_is_recognised_however_it_is_written(
+    expression: str, expected: DevicePath | None
+) -> None:
     assert path_of(root(expression)) == expected
 
 
@@ -59,10 +69,10 @@ def test_all_paths_of_an_expression_are_found() -> None:
         '&& device.capacity["d"].memory.isLessThan(quantity("1")) && has(device.attributes["d"].a)'
     )
     assert paths(root(expression)) == {
-        Path("driver"),
+        DevicePath("driver"),
         MODEL,
-        Path("capacity", "d", "memory"),
-        Path("attributes", "d", "a"),
+        DevicePath("capacity", "d", "memory"),
+        DevicePath("attributes", "d", "a"),
     }
 
 
@@ -89,12 +99,12 @@ def test_names_and_values_follow_the_rule_of_domains() -> None:
     found = [
         value_at(path, "d", device)
         for path in (
-            Path("driver"),
-            Path("allowMultipleAllocations"),
+            DevicePath("driver"),
+            DevicePath("allowMultipleAllocations"),
             MODEL,
-            Path("attributes", "o", "numa"),
-            Path("attributes", "o", "model"),
-            Path("capacity", "d", "memory"),
+            DevicePath("attributes", "o", "numa"),
+            DevicePath("attributes", "o", "model"),
+            DevicePath("capacity", "d", "memory"),
         )
     ]
     assert found == ["d", False, own, other, None, memory]
@@ -102,5 +112,8 @@ def test_names_and_values_follow_the_rule_of_domains() -> None:
 
 
 def test_the_drivers_own_domain_is_not_said() -> None:
-    shown = [path.shown("d") for path in (Path("driver"), MODEL, Path("attributes", "o", "n"))]
+    shown = [
+        path.shown("d")
+        for path in (DevicePath("driver"), MODEL, DevicePath("attributes", "o", "n"))
+    ]
     assert shown == ["driver", "model", "o/n"]

@@ -4,11 +4,11 @@
 import pytest
 
 from dra_driver.cel.compile import compile_selector
-from dra_driver.cel.reasons.paths import Path
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed
 
 A, C = 'device.attributes["d"]', 'device.capacity["d"]'
-OLD = Path("attributes", "d", "modle")
+OLD = DevicePath("attributes", "d", "modle")
 
 
 @pytest.mark.parametrize(

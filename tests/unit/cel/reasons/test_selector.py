@@ -5,8 +5,8 @@ import pytest
 
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.reasons.conditions import FailingPart, FalsePart, shown
-from dra_driver.cel.reasons.paths import Path
+from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition, shown
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
@@ -42,8 +42,8 @@ def value(device: Device = DEVICE) -> DeviceValue:
     )
 
 
-def false_parts(expression: str, device: Device = DEVICE) -> tuple[FalsePart, ...]:
-    return explained(expression).false_parts(DRIVER, device, value(device), relax=True)
+def false_conditions(expression: str, device: Device = DEVICE) -> tuple[FalseCondition, ...]:
+    return explained(expression).false_conditions(DRIVER, device, value(device), relax=True)
 
 
 FOUND = [
@@ -107,7 +107,7 @@ FOUND = [
 
 @pytest.mark.parametrize(("expression", "found"), FOUND)
 def test_a_condition_is_told_with_what_it_found(expression: str, found: str) -> None:
-    assert [part.found for part in false_parts(expression)] == [found]
+    assert [part.found for part in false_conditions(expression)] == [found]
 
 
 RELAXED = [
@@ -128,7 +128,7 @@ RELAXED = [
 
 @pytest.mark.parametrize(("expression", "relaxed"), RELAXED)
 def test_a_condition_is_relaxed_to_what_the_device_has(expression: str, relaxed: str) -> None:
-    (part,) = false_parts(expression)
+    (part,) = false_conditions(expression)
     assert part.relaxed == relaxed
     if relaxed:
         assert explained(relaxed).selector.matches(value())
@@ -137,7 +137,7 @@ def test_a_condition_is_relaxed_to_what_the_device_has(expression: str, relaxed:
 def test_every_false_condition_is_told_and_the_rest_is_kept() -> None:
     expression = f'{A}.model == "H" && (has({A}.numa) || has({A}.x)) && {A}.numa > 3'
     selector = explained(expression)
-    parts = selector.false_parts(DRIVER, DEVICE, value(), relax=True)
+    parts = selector.false_conditions(DRIVER, DEVICE, value(), relax=True)
     assert [part.found for part in parts] == ['model "A100" is not "H"', "numa 1 <= 3"]
     kept = selector.without(parts)
     assert kept == f'{A}.model == "A100" && (has({A}.numa) || has({A}.x))'
@@ -146,53 +146,57 @@ def test_every_false_condition_is_told_and_the_rest_is_kept() -> None:
 
 def test_a_selector_of_one_condition_can_be_left_out() -> None:
     selector = explained(f"{A}.numa > 3")
-    assert selector.without(selector.false_parts(DRIVER, DEVICE, value())) == ""
+    assert selector.without(selector.false_conditions(DRIVER, DEVICE, value())) == ""
 
 
 def test_in_brief_no_values_are_told() -> None:
     expression = f'{A}.model == "H" && 1 == 2'
-    twice = [explained(expression).false_parts_in_brief(value()) for _ in range(2)]
-    path = Path("attributes", DRIVER, "model")
+    twice = [explained(expression).false_conditions_in_brief(value()) for _ in range(2)]
+    path = DevicePath("attributes", DRIVER, "model")
     brief = (
-        FalsePart(f'{A}.model == "H"', f'{A}.model == "H" is false', path=path),
-        FalsePart("1 == 2", "1 == 2 is false"),
+        FalseCondition(f'{A}.model == "H"', f'{A}.model == "H" is false', path=path),
+        FalseCondition("1 == 2", "1 == 2 is false"),
     )
     assert twice == [brief, brief]
     selector = explained(f"{A}.ecc && {A}.ecc")
-    assert selector.false_parts_in_brief(value()) == selector.false_parts_in_brief(value())
+    assert selector.false_conditions_in_brief(value()) == selector.false_conditions_in_brief(
+        value()
+    )
 
 
 def test_an_error_that_another_condition_absorbs_is_not_told() -> None:
-    parts = false_parts(f"{A}.none == 1 && {A}.numa == 2")
+    parts = false_conditions(f"{A}.none == 1 && {A}.numa == 2")
     assert [part.found for part in parts] == ["numa 1 is not 2"]
 
 
 def test_the_condition_with_the_error_is_named() -> None:
     selector = explained(f'{A}.numa == 1 && {A}.none == "x"')
-    missing = (Path("attributes", DRIVER, "none"),)
-    failing = FailingPart(f'{A}.none == "x"', missing, f"has no attribute none, {HAS}")
-    assert selector.failing_parts(DRIVER, DEVICE, value()) == (failing,)
+    missing = (DevicePath("attributes", DRIVER, "none"),)
+    failing = FailingCondition(f'{A}.none == "x"', missing, f"has no attribute none, {HAS}")
+    assert selector.failing_conditions(DRIVER, DEVICE, value()) == (failing,)
 
 
 def test_an_error_that_no_condition_has_alone_belongs_to_all() -> None:
     selector = explained(f"{A}.numa == 1")
-    assert selector.failing_parts(DRIVER, DEVICE, value()) == (FailingPart(f"{A}.numa == 1"),)
+    assert selector.failing_conditions(DRIVER, DEVICE, value()) == (
+        FailingCondition(f"{A}.numa == 1"),
+    )
 
 
 def test_a_comparison_with_a_missing_attribute_says_so() -> None:
-    parts = false_parts(
+    parts = false_conditions(
         f"{A}.?nuna.orValue(0) == 1 && {A}.?modle.or(optional.of(1)).hasValue() == false"
     )
     assert parts[0].found == "nuna (not set: 0) is not 1"
     absent = Device(name="n")
-    parts = false_parts('has(device.capacity["x"].y)', absent)
+    parts = false_conditions('has(device.capacity["x"].y)', absent)
     assert parts[0].found == "has no capacity y, it has none of domain x"
 
 
 def test_a_mistyped_name_gets_a_hint() -> None:
-    (part,) = false_parts(f"has({A}.modle)")
+    (part,) = false_conditions(f"has({A}.modle)")
     assert part.hint == "did you mean model?"
-    (part,) = false_parts(f"has({A}.modle) || {A}.numa == 7")
+    (part,) = false_conditions(f"has({A}.modle) || {A}.numa == 7")
     assert part.hint == "did you mean model?"
 
 
@@ -224,29 +228,29 @@ def test_values_are_shown_as_they_were_published() -> None:
 def test_many_names_are_cut() -> None:
     attributes = {f"a{number}": DeviceAttribute(int_value=1) for number in range(10)}
     device = Device(name="n", attributes=attributes)
-    (part,) = false_parts(f"has({A}.zzz)", device)
+    (part,) = false_conditions(f"has({A}.zzz)", device)
     assert part.found.endswith("a6, a7, … (10 in all)")
 
 
 def test_a_part_that_does_not_compile_alone_is_told_as_a_whole() -> None:
     older = compile_selector(f"dyn({A}.numa == 2) && {A}.numa == 3", Environment(minor=34))
     selector = ExplainedSelector(older)
-    parts = selector.false_parts(DRIVER, DEVICE, value())
+    parts = selector.false_conditions(DRIVER, DEVICE, value())
     assert [part.found for part in parts] == ["numa 1 is not 3"]
-    assert [one.part for one in selector.failing_parts(DRIVER, DEVICE, value())] == [
+    assert [one.part for one in selector.failing_conditions(DRIVER, DEVICE, value())] == [
         f"dyn({A}.numa == 2) && {A}.numa == 3"
     ]
 
 
 def test_an_optional_that_is_not_there_is_told() -> None:
-    (part,) = false_parts(f"{A}.?nuna == optional.of(1)")
+    (part,) = false_conditions(f"{A}.?nuna == optional.of(1)")
     assert (part.found, part.hint) == (f"has no attribute nuna, {HAS}", "did you mean numa?")
 
 
 def test_what_a_guard_makes_sure_of_is_left_out_with_it() -> None:
     selector = explained(f'has({A}.modle) && {A}.numa == 1 && {A}.modle == "x"')
-    (part,) = selector.false_parts(DRIVER, DEVICE, value(), relax=True)
-    assert part.typo == (Path("attributes", DRIVER, "modle"), "model")
+    (part,) = selector.false_conditions(DRIVER, DEVICE, value(), relax=True)
+    assert part.typo == (DevicePath("attributes", DRIVER, "modle"), "model")
     both = selector.with_dependent([part])
     assert [one.part for one in both] == [f"has({A}.modle)", f'{A}.modle == "x"']
     assert selector.without(both) == f"{A}.numa == 1"
@@ -254,17 +258,17 @@ def test_what_a_guard_makes_sure_of_is_left_out_with_it() -> None:
         f'has({A}.model) && {A}.numa == 1 && {A}.model == "x"'
     )
     relaxed = explained(f'has({A}.model) && {A}.model == "H" && cel.bind(d, device, true)')
-    parts = relaxed.false_parts(DRIVER, DEVICE, value(), relax=True)
+    parts = relaxed.false_conditions(DRIVER, DEVICE, value(), relax=True)
     assert relaxed.with_dependent(parts) == parts
     unguarded = explained(f'"y" in {A} && ({A}.y == 1 || {A}.y == 2) && cel.bind(d, device, true)')
-    parts = unguarded.false_parts(DRIVER, DEVICE, value(), relax=True)
+    parts = unguarded.false_conditions(DRIVER, DEVICE, value(), relax=True)
     assert len(unguarded.with_dependent(parts)) == 2
 
 
 def test_conditions_that_fail_are_guarded() -> None:
     selector = explained(f'{A}.modle == "x" && ({A}.numa == 1 || {A}.none == 2) && {A}.none == 3')
-    failing = selector.failing_parts(DRIVER, DEVICE, value())
-    none, modle = (Path("attributes", DRIVER, name) for name in ("none", "modle"))
+    failing = selector.failing_conditions(DRIVER, DEVICE, value())
+    none, modle = (DevicePath("attributes", DRIVER, name) for name in ("none", "modle"))
     assert [(one.missing, one.typos) for one in failing] == [
         ((modle,), ((modle, "model"),)),
         ((none,), ()),
@@ -276,7 +280,7 @@ def test_conditions_that_fail_are_guarded() -> None:
     )
     assert not explained(guarded).selector.matches(value())
     whole = explained(f"{A}.none == 3 ? true : false")
-    (failed,) = whole.failing_parts(DRIVER, DEVICE, value())
+    (failed,) = whole.failing_conditions(DRIVER, DEVICE, value())
     assert whole.guarded({failed.part: failed.missing}) == (
         f"has({A}.none) && ({A}.none == 3 ? true : false)"
     )

@@ -7,7 +7,7 @@ from dra_driver.cel.syntax.ast import (
     Comprehension,
     Constant,
     Identifier,
-    Parsed,
+    ParsedAst,
     StructField,
     StructLiteral,
 )
@@ -66,7 +66,7 @@ def test_what_nobody_can_write_is_shown_nevertheless() -> None:
     fold = Comprehension(1, Identifier(3, "list"), "x", "", "r", one, one, one, one)
     fields = (StructField(5, "a", one), StructField(6, "b", one, optional=True))
     made = StructLiteral(4, "Some", fields)
-    parsed = Parsed("", fold, {})
+    parsed = ParsedAst("", fold, {})
     assert [unparse(parsed, part) for part in (fold, made)] == [
         "list.fold(…)",
         "Some{a: 1, ?b: 1}",

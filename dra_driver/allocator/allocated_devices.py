@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices and shares are allocated to which claims?
+
+The scheduler collects this from the claims before it allocates. The allocator only needs to know that a device is
+allocated (`AllocatedState`). `explain` also names the claim and its pods.
+Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/allocateddevices.go.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dra_driver.allocator.amounts import amount
+from dra_driver.allocator.state import AllocatedState, DeviceID, SharedDeviceID
+from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
+from dra_driver.model.quantity import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedClaim:
+    """A claim ("namespace/name") that has a device, and the pods that the claim is reserved for."""
+
+    claim: str
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class AllocatedDevices:
+    """The allocated devices and shares. A result with admin access does not count, because it blocks nobody."""
+
+    devices: dict[DeviceID, AllocatedClaim] = field(default_factory=dict)
+    shares: dict[DeviceID, list[AllocatedClaim]] = field(default_factory=dict)
+    _share_ids: set[SharedDeviceID] = field(default_factory=set)
+    _consumed: dict[DeviceID, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, claims: Iterable[ResourceClaim], *, consumable_capacity: bool
+    ) -> "AllocatedDevices":
+        """The devices and shares that are allocated to `claims`."""
+        found = cls()
+        for claim in claims:
+            found.take(claim, consumable_capacity=consumable_capacity)
+        return found
+
+    def take(self, claim: ResourceClaim, *, consumable_capacity: bool) -> None:
+        """Add the devices and shares of one more claim."""
+        allocation = claim.status.allocation
+        results = (allocation.devices.results or ()) if allocation else ()
+        for result in results:
+            if not result.admin_access:
+                shared = consumable_capacity and result.share_id is not None
+                self._add(result, allocated_claim(claim), shared=shared)
+
+    def _add(
+        self, result: DeviceRequestAllocationResult, claim: AllocatedClaim, *, shared: bool
+    ) -> None:
+        device = DeviceID(result.driver, result.pool, result.device)
+        if not shared:
+            self.devices[device] = claim
+            return
+        self.shares.setdefault(device, []).append(claim)
+        self._share_ids.add(SharedDeviceID(*device, result.share_id or ""))
+        consumed = self._consumed.setdefault(device, {})
+        for name, quantity in (result.consumed_capacity or {}).items():
+            consumed[name] = consumed.get(name, 0) + amount(quantity).nanos
+
+    def consumed(self, device: DeviceID) -> dict[str, int]:
+        """The amount of each capacity that the shares of the device consume, in billionths."""
+        return self._consumed.get(device, {})
+
+    def state(self) -> AllocatedState:
+        """The same as the input of an Allocator."""
+        capacity: dict[DeviceID, dict[str, QuantityText]] = {
+            device: {name: str(Quantity(nanos)) for name, nanos in consumed.items()}
+            for device, consumed in self._consumed.items()
+        }
+        return AllocatedState(set(self.devices), set(self._share_ids), capacity)
+
+
+def allocated_claim(claim: ResourceClaim) -> AllocatedClaim:
+    """The claim's namespace and name, with the pods of status.reservedFor."""
+    metadata = claim.metadata
+    pods = tuple(
+        f"{metadata.namespace}/{reference.name}" for reference in claim.status.reserved_for or ()
+    )
+    return AllocatedClaim(f"{metadata.namespace}/{metadata.name}", pods)
