@@ -56,21 +56,21 @@ def run(chosen: argparse.Namespace) -> int:
     """Explain the subject. Returns the exit code."""
     named = _named(chosen)
     try:
-        report = _foreseen(lambda: _report(chosen, named))
+        report = _only_driver_errors(lambda: _report(chosen, named))
     except DriverError as error:
         render.error(str(error))
         if chosen.output != "json":
             return COULD_NOT_TELL
         report = _no_answer(chosen, named, error)
     try:
-        _foreseen(lambda: _show(report, chosen.output))
+        _only_driver_errors(lambda: _show(report, chosen.output))
     except DriverError as error:
         render.error(str(error))
         return COULD_NOT_TELL
     return report.exit_code
 
 
-def _foreseen(work: Callable[[], _Result]) -> _Result:
+def _only_driver_errors(work: Callable[[], _Result]) -> _Result:
     """Run `work` and return its result. Every failure is raised as DriverError.
 
     An uncaught exception would end Python with exit code 1, and 1 means here that the devices do not fit.
