@@ -68,7 +68,7 @@ class Leadership:
             self.standing_by.set()
             return False
         except DriverError as error:
-            self._log.error("cannot_lead", error=str(error), next_step="it is tried again")
+            self._log.error("cannot_lead", error=str(error), next_step="the driver tries again")
             return False
         self.standing_by.clear()
         return True

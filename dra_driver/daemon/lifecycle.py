@@ -98,7 +98,8 @@ def startup(
     recovery = _Background("recover", lambda: _recover(daemon, log))
     if not recovery.ends_within(RECOVER_SECONDS):
         log.warning(
-            "recovery_takes_long", next_step="served meanwhile; see what its device's driver says"
+            "recovery_takes_long",
+            next_step="other claims are served meanwhile; see the log of the device's kernel driver",
         )
         recovery.when_it_fails(partial(_failed_late, daemon, fail))
     elif recovery.error is not None:
@@ -109,7 +110,7 @@ def startup(
     if not daemon.inventory.tried.wait(FIRST_SCAN_SECONDS):
         log.warning(
             "first_scan_takes_long",
-            next_step="served without devices until it ends; see what the hardware's driver says",
+            next_step="the driver serves without devices until the scan ends; see the log of the hardware's kernel driver",
         )
     daemon.kubelet.start()
     # Each of these loops may wait for hardware or for the API server, so each has its own thread.
