@@ -91,7 +91,7 @@ class Bed:
             log=structlog.get_logger(),
         )
         self.liveness = Liveness(self.server.unanswered, self.server.calls)
-        checks[""] = checks["liveness"] = self.liveness.wrong
+        checks[""] = checks["liveness"] = self.liveness.problems
         self.channel = grpc.insecure_channel(
             f"unix:{self.sockets.endpoint}", options=(("grpc.use_local_subchannel_pool", 1),)
         )
@@ -125,8 +125,8 @@ class Bed:
         return made
 
     def livez(self) -> tuple[str, ...]:
-        self.liveness.look()
-        return self.liveness.wrong()
+        self.liveness.check()
+        return self.liveness.problems()
 
     def health_check(self) -> int:
         rpc = self.channel.unary_unary(
@@ -192,8 +192,8 @@ def test_workers_that_hang_beyond_every_deadline_are_dead(
         bed.server.calls,
         clock=lambda: time.monotonic() + DEAD_SECONDS,
     )
-    later.look()
-    (wrong,) = later.wrong()
+    later.check()
+    (wrong,) = later.problems()
     assert wrong.startswith(f"no {verb} call began or ended for ")
 
 
