@@ -68,8 +68,8 @@ def test_a_derived_attribute_ends_as_well() -> None:
 
 
 def test_who_always_waits_gets_the_answer() -> None:
-    with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
-        compile_selector(LONG).matches(DEVICE)
+    expression = "lists.range(device.driver.size() + 2000).all(x, x >= 0)"
+    assert compile_selector(expression).matches(DEVICE)
 
 
 def test_a_generated_function_is_over_before_anybody_need_be_asked() -> None:
