@@ -94,7 +94,12 @@ def reallocate(walk: Walk) -> None:
         for pod in users:
             pod.runs = False
         walk.running.pop(claim.uid, None)
-    walk.place(claim, tuple(sorted(walk.chance.sample(free, min(len(free), 1)))))
+    chosen = tuple(sorted(walk.chance.sample(free, min(len(free), 1))))
+    walk.place(claim, chosen)
+    for pod in walk.pods.values():
+        # A pod that a restored etcd no longer knows as the claim's user waits still: it gets the new allocation too.
+        if pod.claim.uid == claim.uid and not pod.runs:
+            pod.devices, pod.admin = chosen, False
 
 
 def lose_checkpoint(walk: Walk) -> None:

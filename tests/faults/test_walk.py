@@ -126,3 +126,17 @@ def test_a_claim_may_have_other_devices_while_forgotten_containers_only_watch(fr
     fresh._check()
     fresh.end(pod)
     fresh._check()
+
+
+def test_a_pod_that_waits_for_a_claim_gets_what_it_is_allocated_anew(fresh: Walk) -> None:
+    claim = fresh.bed.new_claim("c1", ["gpu-6"], pod=None)
+    fresh.place(claim, ("gpu-6",))
+    (waits,) = fresh.pods.values()
+    fresh.bed.unreserve(claim, waits.uid)  # as in an etcd of before its reservation
+    fresh.bed.deallocate(claim)
+    fresh.idle = [claim]
+    reallocate(fresh)
+    for pod in fresh.pods.values():
+        fresh.try_to_start(pod)
+    assert [pod.runs for pod in fresh.pods.values()] == [True, True]
+    assert len({pod.devices for pod in fresh.pods.values()}) == 1
