@@ -9,23 +9,17 @@ Two such quantities are never equal under `==`; their `scale` is None.
 Source: k8s.io/apimachinery/pkg/api/resource/quantity.go (ParseQuantity).
 """
 
-import re
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.model.api.meta import QuantityText
-from dra_driver.model.quantity import Quantity
-
-Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
+from dra_driver.model.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES, Format, Quantity, scan
 
 NANO = 10**9
 MILLI = 10**6
 MAX_INT64 = 2**63 - 1
 
-_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)")
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DIGITS = 18  # A number with at most 18 digits fits into 64 bits.
 _EXPONENT_CHARACTERS = 4  # "e" and three digits. A larger exponent only costs memory.
 _MOST_DIGITS = 3000
@@ -64,22 +58,28 @@ ZERO = Amount(0, "DecimalSI", 0, "0")
 @lru_cache(maxsize=4096)
 def amount(text: QuantityText) -> Amount:
     """Parse a quantity of an API object. AllocationError if the text is no quantity or is too long."""
-    match = _SHAPE.fullmatch(str(text).strip())
-    if match is None or not (match[2] or match[3]):
-        raise AllocationError(
-            f"{_in_brief(text)} is no quantity; write for example 80Gi, 500m or 1e3"
-        )
-    sign, digits, fraction, suffix = match[1], match[2].lstrip("0"), match[3] or "", match[4]
+    found = str(text).strip()
+    parts = scan(found)
+    if parts is None or not (parts.whole or parts.fraction):
+        raise _no_quantity(text)
+    sign, digits, fraction = parts.sign, parts.whole.lstrip("0"), parts.fraction
+    suffix, exponent = parts.suffix, parts.exponent
+    if not (exponent or suffix in BINARY_SUFFIXES or suffix in DECIMAL_SUFFIXES):
+        raise _no_quantity(text)
     if len(digits) + len(fraction) > _MOST_DIGITS:
         raise AllocationError(f"{_in_brief(text)} has more than {_MOST_DIGITS:,} digits")
     digits = digits or "0"
-    if suffix in _BINARY:
-        return _binary(match[0], sign, digits, fraction, _BINARY[suffix])
-    if suffix in _DECIMAL:
-        return _decimal(match[0], sign, digits, fraction, (_DECIMAL[suffix], "DecimalSI"))
+    if exponent is None and suffix in BINARY_SUFFIXES:
+        return _binary(found, sign, digits, fraction, BINARY_SUFFIXES[suffix])
+    if exponent is None:
+        return _decimal(found, sign, digits, fraction, (DECIMAL_SUFFIXES[suffix], "DecimalSI"))
     if len(suffix) > _EXPONENT_CHARACTERS:
         raise AllocationError(f"{_in_brief(text)} has an exponent beyond every quantity")
-    return _decimal(match[0], sign, digits, fraction, (int(suffix[1:]), "DecimalExponent"))
+    return _decimal(found, sign, digits, fraction, (int(exponent), "DecimalExponent"))
+
+
+def _no_quantity(text: QuantityText) -> AllocationError:
+    return AllocationError(f"{_in_brief(text)} is no quantity; write for example 80Gi, 500m or 1e3")
 
 
 def _in_brief(text: QuantityText) -> str:

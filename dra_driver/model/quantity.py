@@ -11,16 +11,48 @@ import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import total_ordering
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
-_SHAPE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([a-zA-Z]*)([+-]?[0-9]*)")
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+"""The power of two of each binary suffix."""
+DECIMAL_SUFFIXES = {
+    "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+"""The power of ten of each decimal suffix."""
+
+# Possessive quantifiers: without them, a long text that is no quantity would take quadratic time.
+_SHAPE = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([a-zA-Z]*+[+-]?[0-9]*+)")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _NANO = 10**9
 _EXPONENT_CHARACTERS = 4  # more would only cost memory
 _LARGEST = (2**63 - 1) * _NANO
+
+
+class Parts(NamedTuple):
+    """A quantity's text taken apart: its sign ("", "+", "-"), the digits before and after the point, and the suffix.
+
+    Whether there are digits at all, how many may be there and whether Kubernetes knows the suffix is not judged yet: the
+    scheduler, CEL and the API server differ in it.
+    """
+
+    sign: str
+    whole: str
+    fraction: str
+    suffix: str
+
+    @property
+    def exponent(self) -> str | None:
+        """The power of ten of a suffix like "e3", as text, for it may have any length; None for another suffix."""
+        match = _EXPONENT.fullmatch(self.suffix)
+        return match[1] if match else None
+
+
+def scan(text: str) -> Parts | None:
+    """Take a quantity's text apart; None where it has not the shape of one."""
+    match = _SHAPE.fullmatch(text)
+    return Parts(match[1], match[2], match[3] or "", match[4]) if match else None
 
 
 @total_ordering
@@ -34,12 +66,12 @@ class Quantity:
     @classmethod
     def parse(cls, text: str) -> "Quantity":
         """Read the API's form, for example "80Gi", "1500m", "1e3"; ValueError says what is wrong."""
-        match = _SHAPE.fullmatch(text)
-        if match is None:
+        parts = scan(text)
+        if parts is None or not (parts.whole or parts.fraction):
             raise ValueError(f"{text!r} is no quantity; write for example 80Gi, 500m or 1e3")
-        number, suffix, exponent = match.groups()
-        scale, form = _scale(text, suffix, exponent)
-        exact = Fraction(number) * scale * _NANO
+        scale, form = _scale(text, parts)
+        number = Fraction(f"{parts.sign}{parts.whole or 0}.{parts.fraction or 0}")
+        exact = number * scale * _NANO
         # Kubernetes rounds away from zero what is finer than a billionth, and cuts binary ones at 2^63-1.
         nanos = -(-exact.numerator // exact.denominator) if exact >= 0 else exact.__floor__()
         if form == "BinarySI":
@@ -64,24 +96,24 @@ class Quantity:
         return _canonical_decimal(self.nanos, exponent_form=self.format == "DecimalExponent")
 
 
-def _scale(text: str, suffix: str, exponent: str) -> tuple[Fraction, Format]:
-    if suffix in ("e", "E") and exponent not in ("", "+", "-"):
+def _scale(text: str, parts: Parts) -> tuple[Fraction, Format]:
+    if (exponent := parts.exponent) is not None:
         if len(exponent) > _EXPONENT_CHARACTERS:
             raise ValueError(f"{text[:80]!r} has an exponent beyond every quantity")
         return Fraction(10) ** int(exponent), "DecimalExponent"
-    if exponent == "" and suffix in _BINARY:
-        return Fraction(1024 ** _BINARY[suffix]), "BinarySI"
-    if exponent == "" and suffix in _DECIMAL:
-        return Fraction(10) ** _DECIMAL[suffix], "DecimalSI"
+    if parts.suffix in BINARY_SUFFIXES:
+        return Fraction(2 ** BINARY_SUFFIXES[parts.suffix]), "BinarySI"
+    if parts.suffix in DECIMAL_SUFFIXES:
+        return Fraction(10) ** DECIMAL_SUFFIXES[parts.suffix], "DecimalSI"
     raise ValueError(
         f"{text!r} has no suffix that Kubernetes knows; it knows n u m k M G T P E, Ki Mi Gi Ti Pi Ei and e<number>"
     )
 
 
 def _canonical_binary(value: int) -> str:
-    for suffix, power in reversed(_BINARY.items()):
-        if value % 1024**power == 0:
-            return f"{value // 1024**power}{suffix}"
+    for suffix, power in reversed(BINARY_SUFFIXES.items()):
+        if value % 2**power == 0:
+            return f"{value // 2**power}{suffix}"
     return str(value)
 
 
@@ -91,7 +123,7 @@ def _canonical_decimal(nanos: int, *, exponent_form: bool) -> str:
     # The last step, a billionth, divides every value.
     suffix, power = next(
         (suffix, power)
-        for suffix, power in reversed(_DECIMAL.items())
+        for suffix, power in reversed(DECIMAL_SUFFIXES.items())
         if nanos % 10 ** (power + 9) == 0
     )
     number = nanos // 10 ** (power + 9)

@@ -8,7 +8,6 @@ sub() is a pointer in Go. In `==` a pointer is allowed on the left but is an err
 Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/quantity.go.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,15 +21,11 @@ from dra_driver.model import quantity as canonical
 
 TYPE = "kubernetes.Quantity"
 
-# Possessive quantifiers: without them, a long text that is no quantity would take quadratic time.
-_SHAPE = re.compile(r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
+_SUFFIX_CHARACTERS = frozenset("eEinumkKMGTP+-0123456789")
 _WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 _WRONG_SUFFIX = "unable to parse quantity's suffix"
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _NANO = -9
 _FAST_DIGITS = 18
 _FAST_BINARY_DIGITS = 14
@@ -116,32 +111,32 @@ def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
 @lru_cache(maxsize=8192)
 def parse_quantity(text: str) -> Quantity:
     """Parse a quantity. EvaluationError with the API server's message if the text is none."""
-    match = _SHAPE.fullmatch(text) if text and text.isascii() else None
-    if match is None:
+    parts = canonical.scan(text) if text else None
+    if parts is None or not _SUFFIX_CHARACTERS.issuperset(parts.suffix):
         raise EvaluationError(_WRONG)
-    sign, zeros, digits, decimals, suffix = match.groups()
-    whole, fraction = digits or "0", decimals or ""
+    fraction, suffix = parts.fraction, parts.suffix
+    whole = parts.whole.lstrip("0") or "0"
     # int(text) raises ValueError for more than 4,300 digits.
     number = int(Decimal(whole + fraction))
-    if suffix in _BINARY:
-        parsed = _binary(number, whole, fraction, _BINARY[suffix])
+    if suffix in canonical.BINARY_SUFFIXES:
+        parsed = _binary(number, whole, fraction, canonical.BINARY_SUFFIXES[suffix])
     else:
-        exponent, form = _decimal_exponent(suffix)
+        exponent, form = _decimal_exponent(parts)
         parsed = _decimal(number, len(whole) + len(fraction), exponent - len(fraction), form)
-    if not parsed.fast and not (zeros or digits or fraction):
+    if not parsed.fast and not (parts.whole or fraction):
         raise EvaluationError("unable to parse numeric part of quantity")
-    if sign != "-":
+    if parts.sign != "-":
         return parsed
     return Quantity(-parsed.value, parsed.scale, parsed.fast, parsed.format)
 
 
-def _decimal_exponent(suffix: str) -> tuple[int, canonical.Format]:
-    if suffix in _DECIMAL:
-        return _DECIMAL[suffix], "DecimalSI"
-    match = _EXPONENT.fullmatch(suffix)
-    if match is None or not INT_MIN <= int(Decimal(match[1])) <= INT_MAX:
+def _decimal_exponent(parts: canonical.Parts) -> tuple[int, canonical.Format]:
+    if parts.suffix in canonical.DECIMAL_SUFFIXES:
+        return canonical.DECIMAL_SUFFIXES[parts.suffix], "DecimalSI"
+    exponent = parts.exponent
+    if exponent is None or not INT_MIN <= int(Decimal(exponent)) <= INT_MAX:
         raise EvaluationError(_WRONG_SUFFIX)
-    return (int(Decimal(match[1])) + 2**31) % 2**32 - 2**31, "DecimalExponent"
+    return (int(Decimal(exponent)) + 2**31) % 2**32 - 2**31, "DecimalExponent"
 
 
 def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Quantity:
