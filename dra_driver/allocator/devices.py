@@ -7,6 +7,8 @@ once and uses it for all nodes and claims. So each value is calculated at most o
 
 from collections.abc import Hashable
 
+import msgspec
+
 from dra_driver.allocator.amounts import Amount, amount
 from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.nodes import node_matches
@@ -42,17 +44,13 @@ class SliceDevice:
     @cached_attribute
     def value(self) -> DeviceValue:
         """The CEL variable `device`."""
-        return DeviceValue(
-            self.id.driver,
-            self.device.attributes,
-            self.device.capacity,
-            allow_multiple_allocations=self.device.allow_multiple_allocations,
-        )
+        return DeviceValue(self.id.driver, self.device)
 
     @cached_attribute
     def value_of_one_claim(self) -> DeviceValue:
         """The CEL variable `device` in the stable allocator. It does not know allowMultipleAllocations."""
-        return DeviceValue(self.id.driver, self.device.attributes, self.device.capacity)
+        alone = msgspec.structs.replace(self.device, allow_multiple_allocations=None)
+        return DeviceValue(self.id.driver, alone)
 
     @cached_attribute
     def consumes(self) -> dict[CounterName, int]:

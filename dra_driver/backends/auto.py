@@ -11,7 +11,7 @@ from threading import Event
 from dra_driver.backends.base import BackendContext
 from dra_driver.errors import Fatal, Permanent
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 
@@ -45,7 +45,9 @@ class AutoBackend:
         """Nothing ever changes."""
         yield from ()
 
-    def configure(self, device: Device, _config: DeviceConfig, /, **_more: object) -> None:
+    def configure(
+        self, device: AllocatableDevice, _config: DeviceConfig, /, **_more: object
+    ) -> None:
         """There is no device to set up."""
         raise Permanent(f"device {device.name} is not known: {self._next_step}")
 

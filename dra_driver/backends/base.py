@@ -12,7 +12,7 @@ from threading import Event
 from typing import Protocol
 
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 
@@ -40,7 +40,13 @@ class Backend(Protocol):
         """Yield whenever `scan` would answer something else; return when `stop` is set, or at once if nothing ever changes."""
 
     def configure(
-        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+        self,
+        device: AllocatableDevice,
+        config: DeviceConfig,
+        /,
+        *,
+        claim_uid: ClaimUid,
+        share_id: ShareId,
     ) -> None:
         """Set a device, or with a `share_id` one share of it, up for a claim, before the claim's containers start.
 

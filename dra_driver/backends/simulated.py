@@ -23,9 +23,10 @@ from dra_driver.backends.faults import Fault, first_text, parse_faults, read_tex
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
 from dra_driver.errors import Fatal, Permanent, Temporary
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import AttributeValue, Device
+from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
@@ -99,7 +100,13 @@ class SimulatedBackend:
                 yield
 
     def configure(
-        self, device: Device, _config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+        self,
+        device: AllocatableDevice,
+        _config: DeviceConfig,
+        /,
+        *,
+        claim_uid: ClaimUid,
+        share_id: ShareId,
     ) -> None:
         """Nothing to set up, unless the fault file says that it fails or hangs; the journal knows of it."""
         fault = self._fault(device.name)
@@ -122,7 +129,9 @@ class SimulatedBackend:
         with self._mutex:
             return self._reload().get(name, SOUND)
 
-    def _with_health(self, device: Device, faults: Mapping[str, Fault]) -> Device:
+    def _with_health(
+        self, device: AllocatableDevice, faults: Mapping[str, Fault]
+    ) -> AllocatableDevice:
         if self._faults_path is None:
             return device
         reason = faults.get(device.name, SOUND).unhealthy
@@ -177,7 +186,7 @@ def _major(options: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _devices(profile: Profile, node_name: str, major: int) -> tuple[Device, ...]:
+def _devices(profile: Profile, node_name: str, major: int) -> tuple[AllocatableDevice, ...]:
     placed = [(group.model, slot) for group in profile.groups for slot in group.slots]
     return tuple(
         _device(model, slot, index, f"{node_name}/{index}", major)
@@ -185,12 +194,14 @@ def _devices(profile: Profile, node_name: str, major: int) -> tuple[Device, ...]
     )
 
 
-def _device(model: Model, slot: Slot | None, index: int, seed: str, major: int) -> Device:
+def _device(
+    model: Model, slot: Slot | None, index: int, seed: str, major: int
+) -> AllocatableDevice:
     name = DeviceName(f"gpu-{index}")
     identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, seed))
-    attributes: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
+    said: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
     if model.vendor:
-        attributes |= {
+        said |= {
             "vendor": model.vendor,
             "productName": model.product,
             "minor": index,
@@ -198,11 +209,13 @@ def _device(model: Model, slot: Slot | None, index: int, seed: str, major: int) 
         }
     sizes = {key: Quantity.parse(text) for key, text in model.capacity.items()}
     node = DeviceNode(f"/dev/dra-simulated/{name}", major=major, minor=index)
-    return Device(
-        name,
+    return AllocatableDevice(
+        Device(
+            name=name,
+            attributes=attributes(said | _place(slot)),
+            capacity=capacities({"memory": Quantity.of_bytes(model.memory_mib * MIB), **sizes}),
+        ),
         identity,
-        attributes | _place(slot),
-        {"memory": Quantity.of_bytes(model.memory_mib * MIB), **sizes},
         ContainerEdits(device_nodes=(node,)),
         UNCHECKED,
     )
@@ -211,11 +224,11 @@ def _device(model: Model, slot: Slot | None, index: int, seed: str, major: int) 
 def _place(slot: Slot | None) -> dict[str, AttributeValue]:
     if slot is None:
         return {}
-    attributes: dict[str, AttributeValue] = {
+    place: dict[str, AttributeValue] = {
         "resource.kubernetes.io/pciBusID": f"0000:{slot.bus}:00.0",
         "resource.kubernetes.io/pcieRoot": f"pci0000:{slot.root}",
     }
     # Where the kernel says -1, "no affinity", the attribute must not be published.
     if slot.numa_node is not None:
-        attributes["resource.kubernetes.io/numaNode"] = slot.numa_node
-    return attributes
+        place["resource.kubernetes.io/numaNode"] = slot.numa_node
+    return place

@@ -8,13 +8,12 @@ an expression reads it. Versions and quantities repeat on many devices, so the p
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
 """
 
-from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library.quantity import Quantity, parse_quantity
 from dra_driver.cel.library.semver import Semver, parse_semver
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
 Attribute = bool | int | str | Semver | list[int] | list[bool] | list[str] | list[Semver]
 
@@ -23,6 +22,7 @@ Value = TypeVar("Value")
 
 
 _NONE: dict[str, Any] = {}
+_NO_DEVICE = Device()
 _LONGEST = 64  # bytes of a text; a domain and an identifier are shorter
 _LONGEST_NAME = 2 * _LONGEST
 
@@ -39,17 +39,17 @@ class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
 class DeviceValue:
     """The variable `device` for one device. One object serves any number of expressions.
 
+    `published` is the device as its slice holds it, with all fields, also those that no expression sees.
     `list_values` says whether the release supports list attributes (`Environment.list_values`).
     """
 
     __slots__ = (
         "_list_values",
-        "_published_attributes",
-        "_published_capacity",
         "allow_multiple_allocations",
         "attributes",
         "capacity",
         "driver",
+        "published",
         "short_texts",
     )
     short_texts: bool
@@ -60,16 +60,13 @@ class DeviceValue:
     def __init__(
         self,
         driver: str,
-        attributes: Mapping[str, DeviceAttribute] | None = None,
-        capacity: Mapping[str, DeviceCapacity] | None = None,
+        published: Device = _NO_DEVICE,
         *,
-        allow_multiple_allocations: bool | None = None,
         list_values: bool = True,
     ) -> None:
         self.driver = driver
-        self.allow_multiple_allocations = bool(allow_multiple_allocations)
-        self._published_attributes = attributes
-        self._published_capacity = capacity
+        self.published = published
+        self.allow_multiple_allocations = bool(published.allow_multiple_allocations)
         self._list_values = list_values
 
     def __getattr__(self, name: str) -> object:
@@ -84,7 +81,7 @@ class DeviceValue:
             self.short_texts = (
                 _are_short(self.attributes)
                 and len(self.driver) <= _LONGEST
-                and max(map(len, self._published_capacity or ()), default=0) <= _LONGEST_NAME
+                and max(map(len, self.published.capacity or ()), default=0) <= _LONGEST_NAME
             )
             return self.short_texts
         raise AttributeError(name)
@@ -107,7 +104,7 @@ class DeviceValue:
         # This loop runs for every attribute of every device, so the most common type (string) is read without a call.
         domains: DomainMap[Attribute] = DomainMap()
         own: dict[str, Attribute] = {}
-        for name, attribute in (self._published_attributes or {}).items():
+        for name, attribute in (self.published.attributes or {}).items():
             value: Attribute | None = attribute.string_value
             if (
                 value is None
@@ -136,7 +133,7 @@ class DeviceValue:
 
     def _convert_capacity(self) -> DomainMap[Quantity]:
         domains: DomainMap[Quantity] = DomainMap()
-        for name, capacity in (self._published_capacity or {}).items():
+        for name, capacity in (self.published.capacity or {}).items():
             _file(domains, name, self.driver, parse_quantity(str(capacity.value)))
         return domains
 

@@ -13,7 +13,7 @@ from dra_driver.backends.registry import installed
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.offline import NodeFound, inspect_node
-from dra_driver.model.device import AttributeValue, Device, Version
+from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
 
@@ -67,22 +67,23 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, bac
         render.error(str(problem))
 
 
-def _row(device: Device, claims: list[PreparedClaim]) -> tuple[str, ...]:
-    product = device.attributes.get("productName") or device.attributes.get("model") or "-"
-    memory = device.capacity.get("memory")
+def _row(device: AllocatableDevice, claims: list[PreparedClaim]) -> tuple[str, ...]:
+    attributes, capacity = device.api.attributes or {}, device.api.capacity or {}
+    product = plain(attributes.get("productName")) or plain(attributes.get("model")) or "-"
+    memory = capacity["memory"].value if "memory" in capacity else "-"
     held = (
         ", ".join(f"{claim.ref.word}{' (held)' if claim.held else ''}" for claim in claims) or "-"
     )
     health = device.health.status.name.capitalize()
-    return device.name, str(product), str(memory or "-"), health, held, device.uuid
+    return device.name, str(product), str(memory), health, held, device.uuid
 
 
-def _document(device: Device, claims: list[PreparedClaim]) -> dict[str, object]:
+def _document(device: AllocatableDevice, claims: list[PreparedClaim]) -> dict[str, object]:
     return {
         "name": device.name,
         "uuid": device.uuid,
-        "attributes": {name: _plain(value) for name, value in device.attributes.items()},
-        "capacity": {name: str(value) for name, value in device.capacity.items()},
+        "attributes": {name: plain(value) for name, value in (device.api.attributes or {}).items()},
+        "capacity": {name: str(size.value) for name, size in (device.api.capacity or {}).items()},
         "health": {"status": device.health.status.name, "message": device.health.message},
         "claims": [
             {
@@ -95,7 +96,3 @@ def _document(device: Device, claims: list[PreparedClaim]) -> dict[str, object]:
             for claim in claims
         ],
     }
-
-
-def _plain(value: AttributeValue) -> bool | int | str:
-    return value.text if isinstance(value, Version) else value

@@ -7,13 +7,14 @@ not there. The field selector keeps it to one object, so that the server looks a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import Any
 from urllib.parse import quote
 
 import urllib3
 
-from dra_driver.kube.answers import loaded
+from dra_driver.kube.answers import as_claim, loaded
 from dra_driver.kube.base import ClaimEvent, ClaimFound
 from dra_driver.kube.decode import Identity
 from dra_driver.kube.discovery import Wire
@@ -46,7 +47,7 @@ class ClaimDoor:
         found = list(listing.objects())
         if unreadable:
             raise malformed(call, unreadable[0])
-        claim = loaded(call, self.wire.load_claim, found[0].content) if found else None
+        claim = loaded(call, partial(as_claim, self.wire), found[0].content) if found else None
         return ClaimFound(listing.resource_version, claim)
 
     def watch(
@@ -77,7 +78,9 @@ class ClaimDoor:
         """In the driver's words; None for a type that is newer than this driver."""
         match kind:
             case "ADDED" | "MODIFIED" | "DELETED":
-                return ClaimEvent(kind, _version(obj), loaded(call, self.wire.load_claim, obj))
+                return ClaimEvent(
+                    kind, _version(obj), loaded(call, partial(as_claim, self.wire), obj)
+                )
             case "BOOKMARK":
                 return ClaimEvent("BOOKMARK", _version(obj), None)
             case _:

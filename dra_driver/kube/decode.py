@@ -16,6 +16,7 @@ import msgspec
 from dra_driver.kube.opaque import DEEPEST, MARK, OPAQUE, marked, taken_out
 from dra_driver.kube.scan import NotJson, elements, members
 from dra_driver.kube.strict import Undecodable, decode
+from dra_driver.model.api.meta import learn
 
 Object = Mapping[str, Any]
 
@@ -150,6 +151,9 @@ def identity(text: bytes, *path: bytes) -> Identity:
 class _List(msgspec.Struct):
     items: list[msgspec.Raw] = []
     metadata: msgspec.Raw = msgspec.Raw(b"")
+
+
+learn(_List)
 
 
 def _at_once(text: bytes) -> Page:

@@ -5,15 +5,14 @@ The group's discovery document lists the versions; the newest one that the drive
 group answers 404.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dra_driver.kube.base import NotServed
-from dra_driver.kube.wire import v1, v1beta1, v1beta2
-from dra_driver.model.claim import Claim
-from dra_driver.model.ids import DriverName, NodeName
-from dra_driver.model.slices import SliceSpec, StoredSlice
+from dra_driver.kube.wire import objects
+from dra_driver.kube.wire.objects import Loaded
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 
 GROUP = "resource.k8s.io"
 DISCOVERY_PATH = f"/apis/{GROUP}"
@@ -21,26 +20,26 @@ DISCOVERY_PATH = f"/apis/{GROUP}"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The verbs of one wire version."""
+    """One served version: its paths, and its objects read and written."""
 
     version: str
-    load_claim: Callable[[Mapping[str, Any]], Claim]
-    load_slice: Callable[[Mapping[str, Any]], StoredSlice]
-    dump_slice_spec: Callable[[SliceSpec, DriverName, NodeName], dict[str, Any]]
-
-    @property
-    def api_version(self) -> str:
-        return f"{GROUP}/{self.version}"
 
     @property
     def path(self) -> str:
         return f"{DISCOVERY_PATH}/{self.version}"
 
+    def load(self, kind: type[Loaded], item: object) -> Loaded:
+        """An object of this version as an object of v1. Raises Unreadable."""
+        return objects.load(kind, item, version=self.version)
 
-WIRES: tuple[Wire, ...] = tuple(
-    Wire(module.VERSION, module.load_claim, module.load_slice, module.dump_slice_spec)
-    for module in (v1, v1beta2, v1beta1)
-)
+    def write_slice(
+        self, metadata: Mapping[str, Any], spec: ResourceSliceSpec
+    ) -> Mapping[str, Any]:
+        """A whole ResourceSlice of this version."""
+        return objects.write_slice(metadata, spec, version=self.version)
+
+
+WIRES: tuple[Wire, ...] = (Wire("v1"), Wire("v1beta2"), Wire("v1beta1"))
 """What the driver speaks, best first."""
 
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from math import inf
 from threading import Event, Lock
 from typing import Any, TypeVar
@@ -39,10 +40,18 @@ from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_s
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import Call
 from dra_driver.kube.lists import Listing
-from dra_driver.kube.slices import Author, read_holder, read_slice, rewrite_metadata, write_slice
+from dra_driver.kube.slices import (
+    Author,
+    load_slice,
+    read_holder,
+    read_slice,
+    rewrite_metadata,
+    write_slice,
+)
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.unreadable import Unreadable
 from dra_driver.kube.watch import read_event, read_lines
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer, ignore
 from dra_driver.model.ids import DriverName, NodeName, PoolName
@@ -51,7 +60,6 @@ from dra_driver.model.slices import (
     DeleteSlice,
     SliceChange,
     SliceHolder,
-    SliceSpec,
     StoredSlice,
     UpdateSlice,
 )
@@ -219,13 +227,13 @@ class HttpKubeApi:
             case DeleteSlice(present):
                 return self._delete(wire, present)
 
-    def _create(self, wire: Wire, name: str, spec: SliceSpec) -> StoredSlice:
+    def _create(self, wire: Wire, name: str, spec: ResourceSliceSpec) -> StoredSlice:
         body = write_slice(wire, {"name": name}, spec, self._author())
         call = Call("create", "resourceslices", name, self._server)
         exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
         return self._read_slice(call, wire, self._transport.request(exchange))
 
-    def _update(self, wire: Wire, present: StoredSlice, spec: SliceSpec) -> StoredSlice:
+    def _update(self, wire: Wire, present: StoredSlice, spec: ResourceSliceSpec) -> StoredSlice:
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
         body = write_slice(wire, rewrite_metadata(present), spec, self._author())
         call = Call("update", "resourceslices", present.name, self._server)
@@ -300,7 +308,7 @@ class HttpKubeApi:
                     return SliceEvent(kind, version, self._read_slice(call, wire, obj))
                 case "DELETED":
                     self._forget_node()
-                    return SliceEvent(kind, version, loaded(call, wire.load_slice, obj))
+                    return SliceEvent(kind, version, loaded(call, partial(load_slice, wire), obj))
                 case "BOOKMARK":
                     return SliceEvent(kind, version, None)
                 case _:

@@ -7,8 +7,9 @@ from typing import Any
 
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.wire.unlike import find_unlike
+from dra_driver.model.api.resource_slice import ResourceSlice, ResourceSliceSpec
 from dra_driver.model.ids import DriverName, NodeName
-from dra_driver.model.slices import SliceHolder, SliceSpec, StoredSlice
+from dra_driver.model.slices import SliceHolder, StoredSlice
 
 Object = Mapping[str, Any]
 
@@ -22,7 +23,7 @@ class Author:
     node_uid: str
 
 
-def write_slice(wire: Wire, metadata: Object, spec: SliceSpec, author: Author) -> dict[str, Any]:
+def write_slice(wire: Wire, metadata: Object, spec: ResourceSliceSpec, author: Author) -> Object:
     """The whole object; `metadata` is what the request needs besides the owner."""
     owner = {
         "apiVersion": "v1",
@@ -31,12 +32,7 @@ def write_slice(wire: Wire, metadata: Object, spec: SliceSpec, author: Author) -
         "uid": author.node_uid,
         "controller": True,
     }
-    return {
-        "apiVersion": wire.api_version,
-        "kind": "ResourceSlice",
-        "metadata": {**metadata, "ownerReferences": [owner]},
-        "spec": wire.dump_slice_spec(spec, author.driver, author.node),
-    }
+    return wire.write_slice({**metadata, "ownerReferences": [owner]}, spec)
 
 
 def rewrite_metadata(present: StoredSlice) -> dict[str, Any]:
@@ -50,12 +46,31 @@ def rewrite_metadata(present: StoredSlice) -> dict[str, Any]:
     }
 
 
+def load_slice(wire: Wire, obj: Object) -> StoredSlice:
+    """Any slice, not compared with anything. Raises Unreadable."""
+    found = wire.load(ResourceSlice, obj)
+    return StoredSlice(
+        found.metadata.name,
+        found.metadata.uid,
+        found.metadata.resource_version,
+        found.spec,
+        labels=found.metadata.labels or {},
+        annotations=found.metadata.annotations or {},
+    )
+
+
 def read_slice(wire: Wire, obj: Object, author: Author) -> StoredSlice:
     """A slice of ours, and in `unlike` whatever in it is not of our making."""
-    stored = wire.load_slice(obj)
+    stored = load_slice(wire, obj)
     if not author.node_uid:
         author = replace(author, node_uid=_owners_uid(obj))
-    ours = write_slice(wire, {"name": stored.name}, stored.spec, author)
+    spec = ResourceSliceSpec(
+        driver=author.driver,
+        node_name=author.node,
+        pool=stored.spec.pool,
+        devices=stored.spec.devices,
+    )
+    ours = write_slice(wire, {"name": stored.name}, spec, author)
     return replace(stored, unlike=find_unlike(obj, ours))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.ids import (
     NO_SHARE,
     ClaimUid,
@@ -34,29 +35,19 @@ class ClaimRef:
         return f"{self.namespace}/{self.name}" if self.name else self.uid
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationResult:
-    """One entry of `status.allocation.devices.results`.
+def key_of(result: DeviceRequestAllocationResult) -> DeviceKey:
+    """What the claim owns by this result (nothing, with admin access)."""
+    return DeviceKey(PoolName(result.pool), DeviceName(result.device), share_of(result))
 
-    `request` is "main", or "main/sub" where the claim gave prioritized alternatives.
-    """
 
-    request: str
-    driver: DriverName
-    pool: PoolName
-    device: DeviceName
-    share_id: ShareId = NO_SHARE
-    admin_access: bool = False
+def share_of(result: DeviceRequestAllocationResult) -> ShareId:
+    """Which share of the device; NO_SHARE for a whole one."""
+    return ShareId(result.share_id or NO_SHARE)
 
-    @property
-    def key(self) -> DeviceKey:
-        """What the claim owns by this result (nothing, with admin access)."""
-        return DeviceKey(self.pool, self.device, self.share_id)
 
-    @property
-    def base_request(self) -> str:
-        """The request's name as containers write it, without the chosen alternative."""
-        return self.request.partition("/")[0]
+def base_request(result: DeviceRequestAllocationResult) -> str:
+    """The request's name as containers write it, without the chosen alternative ("main" of "main/sub")."""
+    return result.request.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class Claim:
     """
 
     ref: ClaimRef
-    results: tuple[AllocationResult, ...] | None = None
+    results: tuple[DeviceRequestAllocationResult, ...] | None = None
     configs: tuple[OpaqueConfig, ...] = ()
     reserved_for: tuple[PodUid, ...] = ()
     sole_pod: PodUid | None = None

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.slices import Problem
 
@@ -20,11 +20,11 @@ class Inventory:
     refused for good or published by it. `left_out` names devices that the backend told in a form that nothing can be done with.
     """
 
-    devices: tuple[Device, ...] = ()
+    devices: tuple[AllocatableDevice, ...] = ()
     config_kinds: frozenset[str] = frozenset()
     scanned: bool = True
     left_out: tuple[Problem, ...] = ()
-    by_name: Mapping[DeviceName, Device] = field(init=False, repr=False, compare=False)
+    by_name: Mapping[DeviceName, AllocatableDevice] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_name = {device.name: device for device in self.devices}

@@ -9,7 +9,7 @@ between two steps leaves a state that names everything that may exist on disk, s
 from dataclasses import dataclass
 
 from dra_driver.model.claim import ClaimRef, DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, PreparedDevice, Users
 
@@ -25,7 +25,7 @@ class MarkStarted:
 class ConfigureDevice:
     """Let the backend set the device, or one share of it, up for this claim. May take long; runs outside any transaction."""
 
-    device: Device
+    device: AllocatableDevice
     config: DeviceConfig
     share_id: ShareId = NO_SHARE
 

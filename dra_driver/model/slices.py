@@ -3,58 +3,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from dra_driver.model.device import AttributeValue
-from dra_driver.model.ids import DeviceName, PoolName
-from dra_driver.model.quantity import Quantity
+from dra_driver.model.api.resource_slice import Device, ResourceSliceSpec
+from dra_driver.model.ids import DeviceName
 
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """Why no new claim shall get a device. `time_added` is RFC 3339, whole seconds; it is part of what is published."""
-
-    key: str
-    value: str
-    effect: Literal["NoSchedule", "NoExecute"]
-    time_added: str
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedDevice:
-    """A device as it stands in a slice, within the API's limits."""
-
-    name: DeviceName
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SliceSpec:
-    """The content of one slice. Consumers use a pool only when all `slice_count` slices of its newest generation are there."""
-
-    pool: PoolName
-    generation: int
-    slice_count: int
-    devices: tuple[PublishedDevice, ...]
+Devices = tuple[Device, ...]
+"""The devices of one slice, within the API's limits, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
     """A slice as the API server holds it. `uid` and `resource_version` make writes conditional.
 
-    `labels` and `annotations` are other people's and survive our writes. `unlike` is everything else that stands there
-    otherwise than a write of `spec` would leave it, and that `spec` cannot hold: by path, what is found, as JSON text.
+    `labels` and `annotations` are other people's and survive our writes. `unlike` is everything else that this driver would
+    not have written: fields that `spec` cannot hold, and those of the slice beside its pool and its devices. By path, what is
+    found, as JSON text.
     """
 
     name: str
     uid: str
     resource_version: str
-    spec: SliceSpec
+    spec: ResourceSliceSpec
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     unlike: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> Devices:
+        """What the slice offers."""
+        return tuple(self.spec.devices or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +55,7 @@ class CreateSlice:
     """POST under this name."""
 
     name: str
-    spec: SliceSpec
+    spec: ResourceSliceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +63,7 @@ class UpdateSlice:
     """PUT, if nobody changed it since."""
 
     present: StoredSlice
-    spec: SliceSpec
+    spec: ResourceSliceSpec
 
 
 @dataclass(frozen=True, slots=True)

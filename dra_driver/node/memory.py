@@ -3,8 +3,8 @@
 
 from collections.abc import Sequence
 
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.ids import PoolName
-from dra_driver.model.slices import PublishedDevice
 from dra_driver.node.state import StateStore
 
 
@@ -15,12 +15,12 @@ class PublishedMemory:
         self._store = store
         self._pool = pool
 
-    def read(self) -> tuple[PublishedDevice, ...]:
+    def read(self) -> tuple[Device, ...]:
         """What was written last."""
         with self._store.reading() as state:
             return state.published(self._pool)
 
-    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+    def write(self, devices: Sequence[Device], /) -> None:
         """Remember this instead, on disk when it returns."""
         with self._store.transaction("published") as transaction:
             transaction.set_published(self._pool, devices)

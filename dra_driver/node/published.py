@@ -1,59 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is a published device written into the state? As JSON that keeps each attribute's type.
+"""How is a published device written into the state? As the API writes it, so that every field of the API is remembered.
 
-What an older driver does not know of a newer one's text is passed over.
+Up to version 0.1 drivers wrote attributes, capacities and taints in a form of their own, and read nothing else. What they
+know is written in that form too: after a rollback they find the devices that they must go on publishing. What a newer driver
+writes and this one does not know is passed over.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from dra_driver.model.device import AttributeValue, Version
+import msgspec
+
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
+from dra_driver.model.device import Version, attribute, plain
 from dra_driver.model.ids import DeviceName
-from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice, Taint
+
+_WHOLE = "device"
+"""The key under which the whole device stands."""
 
 
-def dump_published(device: PublishedDevice) -> str:
-    """Everything but the name."""
-    content: dict[str, Any] = {
-        "attributes": {name: _dump(value) for name, value in device.attributes.items()},
-        "capacity": {name: str(value) for name, value in device.capacity.items()},
-    }
-    if device.taints:
-        content["taints"] = [asdict(taint) for taint in device.taints]
-    return json.dumps(content)
+def dump_published(device: Device) -> str:
+    """The device as the API writes it, and beside it what older drivers read."""
+    return msgspec.json.encode({**_in_older_form(device), _WHOLE: device}).decode()
 
 
-def load_published(name: DeviceName, text: str) -> PublishedDevice | None:
-    """What `dump_published` wrote, or a newer driver; None for a text that cannot be understood."""
+def load_published(name: DeviceName, text: str) -> Device | None:
+    """What `dump_published` wrote, or an older or newer driver; None for a text that cannot be understood."""
     try:
         content = json.loads(text)
-        attributes = {key: _load(entry) for key, entry in content["attributes"].items()}
-        capacity = {key: Quantity.parse(entry) for key, entry in content["capacity"].items()}
-        taints = tuple(_taints(content.get("taints")))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        found = content[_WHOLE] if _WHOLE in content else _from_older_form(content)
+        device = msgspec.convert(found, type=Device)
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         return None
-    known = {key: value for key, value in attributes.items() if value is not None}
-    return PublishedDevice(name, known, capacity, taints)
+    return msgspec.structs.replace(device, name=name)
 
 
-def _dump(value: AttributeValue) -> bool | int | str | Mapping[str, str]:
-    return {"version": value.text} if isinstance(value, Version) else value
+def _in_older_form(device: Device) -> Mapping[str, Any]:
+    """{"attributes": {"index": 0, "driverVersion": {"version": "1.0.0"}}, "capacity": {"memory": "80Gi"}, "taints": [...]}."""
+    content: dict[str, Any] = {
+        "attributes": {name: _old(value) for name, value in (device.attributes or {}).items()},
+        "capacity": {name: str(size.value) for name, size in (device.capacity or {}).items()},
+    }
+    if device.taints:
+        content["taints"] = [
+            {
+                "key": taint.key,
+                "value": taint.value,
+                "effect": taint.effect,
+                "time_added": taint.time_added or "",
+            }
+            for taint in device.taints
+        ]
+    return content
 
 
-def _load(entry: Any) -> AttributeValue | None:
+def _old(value: DeviceAttribute) -> object:
+    text = value.version_value
+    return plain(value) if text is None else {"version": text}
+
+
+def _from_older_form(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As the API writes it, as far as this driver knows it."""
+    attributes = {name: _new(value) for name, value in content["attributes"].items()}
+    return {
+        "attributes": {name: value for name, value in attributes.items() if value is not None}
+        or None,
+        "capacity": {name: {"value": value} for name, value in content["capacity"].items()} or None,
+        "taints": list(_taints(content.get("taints"))) or None,
+    }
+
+
+def _new(entry: object) -> Mapping[str, Any] | None:
     match entry:
         case bool() | int() | str():
-            return entry
+            found = attribute(entry)
         case {"version": str(text)}:
-            return Version(text)
+            found = attribute(Version(text))
         case _:
             return None  # of a type that this driver does not know
+    as_written: Mapping[str, Any] = msgspec.to_builtins(found)
+    return as_written
 
 
-def _taints(entries: object) -> Iterator[Taint]:
+def _taints(entries: object) -> Iterator[Mapping[str, str]]:
     """Those that this driver knows how to write."""
     for entry in entries if isinstance(entries, list) else ():
         match entry:
@@ -63,6 +93,6 @@ def _taints(entries: object) -> Iterator[Taint]:
                 "effect": "NoSchedule" | "NoExecute" as effect,
                 "time_added": str(added),
             }:
-                yield Taint(key, value, effect, added)
+                yield {"key": key, "value": value, "effect": effect, "timeAdded": added}
             case _:
                 pass  # of a newer driver

@@ -24,9 +24,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PodUid, PoolName
-from dra_driver.model.slices import PublishedDevice
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.files import never, translated
 from dra_driver.node.lock import leads_to, try_lock
@@ -189,7 +189,7 @@ class StateTransaction:
         rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
         return frozenset(DeviceName(device) for (device,) in rows)
 
-    def published(self, pool: PoolName) -> tuple[PublishedDevice, ...]:
+    def published(self, pool: PoolName) -> tuple[Device, ...]:
         """What the pool's slices held when they were last written, in their order."""
         rows = self._db.execute(
             "SELECT device, content FROM published WHERE pool = ? ORDER BY position", (pool,)
@@ -197,7 +197,7 @@ class StateTransaction:
         devices = [load_published(DeviceName(device), content) for device, content in rows]
         return tuple(device for device in devices if device is not None)
 
-    def set_published(self, pool: PoolName, devices: Sequence[PublishedDevice]) -> None:
+    def set_published(self, pool: PoolName, devices: Sequence[Device]) -> None:
         """Remember what the pool's slices hold, instead of what was remembered."""
         self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
         self._db.executemany(

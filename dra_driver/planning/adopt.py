@@ -11,8 +11,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, ShareId
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.claim import Claim, ClaimRef, base_request, key_of, share_of
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import (
@@ -97,8 +98,8 @@ def plan_reservation(
     devices' keys. None where nothing is left for the claim.
     """
     results = own_results(claim, driver) if claim is not None else ()
-    is_same = {result.key for result in results}.issuperset(device.key for device in held)
-    admin = {result.key for result in results if result.admin_access and is_same}
+    is_same = {key_of(result) for result in results}.issuperset(device.key for device in held)
+    admin = {key_of(result) for result in results if result.admin_access and is_same}
     devices = tuple(
         replace(device, admin_access=device.key in admin)
         for device in _named_devices(held)
@@ -173,19 +174,21 @@ def _named_devices(held: Collection[HeldDevice]) -> tuple[PreparedDevice, ...]:
 
 
 def _devices_of(
-    results: Sequence[AllocationResult],
+    results: Sequence[DeviceRequestAllocationResult],
     names: Sequence[str],
     variables: Mapping[str, Mapping[str, str]],
 ) -> tuple[PreparedDevice, ...]:
     return tuple(
         PreparedDevice(
-            request_names=(result.base_request,),
-            pool=result.pool,
-            device=result.device,
+            request_names=(base_request(result),),
+            pool=PoolName(result.pool),
+            device=DeviceName(result.device),
             cdi_ids=(name,),
-            uuid=_value(variables, (name,), device_variable(result.device, result.share_id)),
-            share_id=result.share_id,
-            admin_access=result.admin_access,
+            uuid=_value(
+                variables, (name,), device_variable(DeviceName(result.device), share_of(result))
+            ),
+            share_id=share_of(result),
+            admin_access=bool(result.admin_access),
         )
         for result, name in zip(results, names, strict=True)
     )

@@ -11,7 +11,8 @@ import re
 from dataclasses import replace
 from hashlib import blake2b
 
-from dra_driver.model.claim import AllocationResult, Claim
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.claim import Claim, key_of, share_of
 from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
 from dra_driver.model.state import HeldDevice, PreparedClaim
 
@@ -20,7 +21,7 @@ _DIGEST_BYTES = 4
 Entry = tuple[DeviceKey, bool, tuple[str, ...]]
 
 
-def own_results(claim: Claim, driver: DriverName) -> tuple[AllocationResult, ...]:
+def own_results(claim: Claim, driver: DriverName) -> tuple[DeviceRequestAllocationResult, ...]:
     """This driver's results; none of a claim that is not allocated."""
     return tuple(result for result in claim.results or () if result.driver == driver)
 
@@ -28,7 +29,13 @@ def own_results(claim: Claim, driver: DriverName) -> tuple[AllocationResult, ...
 def allocation_digest(claim: Claim, driver: DriverName) -> str:
     """Eight hexadecimal digits of what this driver is allocated, with which configuration, and when."""
     results = [
-        [result.request, result.pool, result.device, result.share_id, result.admin_access]
+        [
+            result.request,
+            result.pool,
+            result.device,
+            share_of(result),
+            bool(result.admin_access),
+        ]
         for result in own_results(claim, driver)
     ]
     configs = [
@@ -40,9 +47,9 @@ def allocation_digest(claim: Claim, driver: DriverName) -> str:
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def cdi_name(uid: ClaimUid, allocation: str, result: AllocationResult) -> str:
+def cdi_name(uid: ClaimUid, allocation: str, result: DeviceRequestAllocationResult) -> str:
     """The device's name in the claim's CDI document; older documents have no `allocation` in it."""
-    parts = (uid, allocation, result.device, result.share_id)
+    parts = (uid, allocation, result.device, share_of(result))
     return "-".join(part for part in parts if part)
 
 
@@ -79,8 +86,8 @@ def is_allocation_of(row: PreparedClaim, claim: Claim, driver: DriverName, cdi_k
 def _entries(claim: Claim, driver: DriverName, cdi_kind: str, allocation: str) -> list[Entry]:
     return sorted(
         (
-            result.key,
-            result.admin_access,
+            key_of(result),
+            bool(result.admin_access),
             (f"{cdi_kind}={cdi_name(claim.ref.uid, allocation, result)}",),
         )
         for result in own_results(claim, driver)

@@ -5,9 +5,10 @@ Names of variables are made of the driver's own device names (DNS labels, so tha
 one-to-one rename) and of share IDs, which the scheduler makes. What a claim's author writes is only ever a *value*.
 """
 
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.cdi import ContainerEdits
-from dra_driver.model.claim import AllocationResult, DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.claim import DeviceConfig, share_of
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName, ShareId
 
 DEVICE_VARIABLE = "GPU_DEVICE_"
@@ -16,10 +17,10 @@ ADMIN_VARIABLE = "DRA_ADMIN_ACCESS"
 
 
 def container_edits(
-    device: Device, result: AllocationResult, config: DeviceConfig
+    device: AllocatableDevice, result: DeviceRequestAllocationResult, config: DeviceConfig
 ) -> ContainerEdits:
     """The vendor's edits and ours: which device this is, the label, and whether access is administrative."""
-    suffix = _suffix(device.name, result.share_id)
+    suffix = _suffix(device.name, share_of(result))
     env = {DEVICE_VARIABLE + suffix: device.uuid}
     if config.label:
         env[LABEL_VARIABLE + suffix] = config.label

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dra_driver.model.device import plain
 from dra_driver.model.inventory import Inventory
 
 # Extended resources of accelerators, by the vendor whose devices they are (as in the attribute `vendor`). Domains alone would
@@ -41,7 +42,7 @@ class Neighbour:
 
 def find_neighbours(resources: Mapping[str, int], inventory: Inventory) -> tuple[Neighbour, ...]:
     """The accelerators among the extended resources (name → devices), by name."""
-    vendors = {device.attributes.get("vendor") for device in inventory.devices}
+    vendors = {plain((device.api.attributes or {}).get("vendor")) for device in inventory.devices}
     return tuple(
         # A device that does not say its vendor may be anybody's.
         Neighbour(name, count, vendor, overlaps=bool(vendors & {vendor, None}))

@@ -12,9 +12,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.cdi import CdiDevice, CdiSpec
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, DeviceConfig
-from dra_driver.model.ids import DeviceKey, DriverName, PoolName
+from dra_driver.model.claim import (
+    Claim,
+    ClaimRef,
+    DeviceConfig,
+    base_request,
+    key_of,
+    share_of,
+)
+from dra_driver.model.ids import DeviceKey, DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import (
     ConfigureDevice,
@@ -60,7 +68,7 @@ def is_safe_uid(uid: str) -> bool:
 
 def own_keys(claim: Claim, place: NodePlace) -> tuple[DeviceKey, ...]:
     """The keys whose owners `plan_prepare` has to know."""
-    return tuple(result.key for result in own_results(claim, place.driver))
+    return tuple(key_of(result) for result in own_results(claim, place.driver))
 
 
 def users_of(claim: Claim) -> Users:
@@ -103,9 +111,9 @@ def plan_prepare(
     if row is not None and not is_allocation_of(row, claim, place.driver, place.cdi_kind):
         return Conflict(requested, row.ref, row.devices[0].device)
     for result in results:
-        owner = state.owners.get(result.key)
+        owner = state.owners.get(key_of(result))
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
-            return Conflict(requested, owner, result.device)
+            return Conflict(requested, owner, DeviceName(result.device))
     return _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
@@ -136,8 +144,8 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
     return _unusable(asked, own)
 
 
-def _unusable(asked: str, own: Sequence[AllocationResult]) -> Refusal | None:
-    keys = [result.key for result in own]
+def _unusable(asked: str, own: Sequence[DeviceRequestAllocationResult]) -> Refusal | None:
+    keys = [key_of(result) for result in own]
     whole = {(key.pool, key.device) for key in keys if not key.share}
     for key in keys:
         if key.share and not is_safe_uid(key.share):
@@ -168,7 +176,10 @@ def _missing_device(claim: Claim, place: NodePlace, inventory: Inventory) -> Ref
 
 
 def _configure(
-    results: Sequence[AllocationResult], claim: Claim, place: NodePlace, inventory: Inventory
+    results: Sequence[DeviceRequestAllocationResult],
+    claim: Claim,
+    place: NodePlace,
+    inventory: Inventory,
 ) -> list[DeviceConfig] | Refusal:
     configs = [entry for entry in claim.configs if entry.driver == place.driver]
     decoded: list[DeviceConfig] = []
@@ -193,7 +204,7 @@ def _steps(
 ) -> Plan:
     ref = claim.ref
     chosen = [
-        (result, inventory.by_name[result.device], config)
+        (result, inventory.by_name[DeviceName(result.device)], config)
         for result, config in zip(own_results(claim, place.driver), configs, strict=True)
     ]
     allocation = allocation_digest(claim, place.driver)
@@ -204,13 +215,13 @@ def _steps(
     spec = CdiSpec(place.cdi_kind, tuple(cdi_devices))
     answers = tuple(
         PreparedDevice(
-            request_names=(result.base_request,),
-            pool=result.pool,
-            device=result.device,
+            request_names=(base_request(result),),
+            pool=PoolName(result.pool),
+            device=DeviceName(result.device),
             cdi_ids=(spec.device_id(cdi_device),),
             uuid=device.uuid,
-            share_id=result.share_id,
-            admin_access=result.admin_access,
+            share_id=share_of(result),
+            admin_access=bool(result.admin_access),
         )
         for (result, device, _), cdi_device in zip(chosen, cdi_devices, strict=True)
     )
@@ -218,7 +229,7 @@ def _steps(
     users = _known_users(ref, state).joined(users_of(claim))
     started = PreparedClaim(ref, Phase.STARTED, state.boot_id, answers, text, users)
     settings = [
-        ConfigureDevice(device, config, result.share_id)
+        ConfigureDevice(device, config, share_of(result))
         for result, device, config in chosen
         if not result.admin_access
     ]

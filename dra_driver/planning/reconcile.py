@@ -14,13 +14,16 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from dra_driver.model.ids import DriverName, NodeName, PoolName
+import msgspec
+
+from dra_driver.model.api.compare import differences, same
+from dra_driver.model.api.resource_slice import ResourcePool, ResourceSliceSpec
+from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
-    PublishedDevice,
+    Devices,
     SliceChange,
-    SliceSpec,
     StoredSlice,
     UpdateSlice,
 )
@@ -50,27 +53,28 @@ _NOTHING_ACCEPTED: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def plan_changes(
-    wanted: Sequence[tuple[PublishedDevice, ...]],
+    wanted: Sequence[Devices],
     present: Sequence[StoredSlice],
     *,
-    pool: PoolName,
+    head: ResourceSliceSpec,
     names: Sequence[str],
     accepted: Mapping[str, Mapping[str, str]] = _NOTHING_ACCEPTED,
 ) -> tuple[SliceChange, ...]:
     """The writes, in order; none when everything is as wanted. `names[i]` is the name of slice i.
 
-    Whatever stands in a slice that is not of our making (`StoredSlice.unlike`) is a change too, unless the API server makes
-    it so whatever we write: `accepted`, by the slice's name.
+    `head` is what all slices have in common: the driver, the node and the pool's name. Whatever stands in a slice that is not
+    of our making (`StoredSlice.unlike`) is a change too, unless the API server makes it so whatever we write: `accepted`, by
+    the slice's name.
     """
     count = len(wanted)
-    newest = max((stored.spec.generation for stored in present), default=0)
+    newest = max((stored.spec.pool.generation for stored in present), default=0)
     by_name = {stored.name: stored for stored in present}
     good = {
         index: stored
         for index, name in enumerate(names[:count])
         if (stored := by_name.get(name))
-        and stored.spec.pool == pool
-        and stored.spec.generation == newest
+        and stored.spec.pool.name == head.pool.name
+        and stored.spec.pool.generation == newest
     }
     deletions = [DeleteSlice(stored) for stored in present if stored not in good.values()]
     changed = [
@@ -81,68 +85,48 @@ def plan_changes(
     ]
     added = [index for index in range(count) if index not in good]
     if not added and len(changed) <= 1:
+        pool = ResourcePool(name=head.pool.name, generation=newest, resource_slice_count=count)
         return (
             *deletions,
-            *(
-                UpdateSlice(good[index], SliceSpec(pool, newest, count, wanted[index]))
-                for index in changed
-            ),
+            *(UpdateSlice(good[index], _spec(head, pool, wanted[index])) for index in changed),
         )
     # Whoever wrote the last generation there is into a slice must not end publication: it begins anew.
     generation = newest + 1 if newest < _LAST_GENERATION else 1
-    return (*deletions, *_all(wanted, good, pool=pool, generation=generation, names=names))
+    pool = ResourcePool(name=head.pool.name, generation=generation, resource_slice_count=count)
+    specs = [_spec(head, pool, devices) for devices in wanted]
+    return (*deletions, *_all(specs, good, names))
+
+
+def _spec(head: ResourceSliceSpec, pool: ResourcePool, devices: Devices) -> ResourceSliceSpec:
+    return msgspec.structs.replace(head, pool=pool, devices=list(devices))
 
 
 def _all(
-    wanted: Sequence[tuple[PublishedDevice, ...]],
-    good: Mapping[int, StoredSlice],
-    *,
-    pool: PoolName,
-    generation: int,
-    names: Sequence[str],
+    specs: Sequence[ResourceSliceSpec], good: Mapping[int, StoredSlice], names: Sequence[str]
 ) -> Iterator[SliceChange]:
-    specs = [SliceSpec(pool, generation, len(wanted), devices) for devices in wanted]
     yield from (UpdateSlice(stored, specs[index]) for index, stored in good.items())
     yield from (
         CreateSlice(names[index], spec) for index, spec in enumerate(specs) if index not in good
     )
 
 
-def _same(stored: StoredSlice, devices: tuple[PublishedDevice, ...], count: int) -> bool:
-    return stored.spec.slice_count == count and same_devices(stored.spec.devices, devices)
+def _same(stored: StoredSlice, devices: Devices, count: int) -> bool:
+    return stored.spec.pool.resource_slice_count == count and same_devices(stored.devices, devices)
 
 
-def same_devices(some: tuple[PublishedDevice, ...], others: tuple[PublishedDevice, ...]) -> bool:
-    """Whether both are the same devices in the same order. Quantities compare by value; `True` is not the number 1."""
-    return some == others and [_kinds(device) for device in some] == [
-        _kinds(device) for device in others
-    ]
+def same_devices(some: Devices, others: Devices) -> bool:
+    """Whether both are the same devices in the same order, in every field of the API. Quantities compare by value."""
+    return len(some) == len(others) and all(map(same, some, others))
 
 
-def _kinds(device: PublishedDevice) -> dict[str, type]:
-    return {name: type(value) for name, value in device.attributes.items()}
-
-
-def dropped_fields(written: SliceSpec, stored: SliceSpec) -> tuple[str, ...]:
+def dropped_fields(written: Devices, stored: Devices) -> tuple[str, ...]:
     """What the API server did not store as it was written, as paths; it drops fields whose feature gate is off."""
-    present = {device.name: device for device in stored.devices}
+    present = {device.name: device for device in stored}
     dropped: list[str] = []
-    for device in written.devices:
+    for device in written:
         there = present.get(device.name)
         if there is None:
             dropped.append(f"devices.{device.name}")
             continue
-        dropped += [
-            f"devices.{device.name}.attributes.{name}"
-            for name, value in device.attributes.items()
-            if (type(value), value)
-            != (type(there.attributes.get(name)), there.attributes.get(name))
-        ]
-        dropped += [
-            f"devices.{device.name}.capacity.{name}"
-            for name, size in device.capacity.items()
-            if size != there.capacity.get(name)
-        ]
-        if device.taints != there.taints:
-            dropped.append(f"devices.{device.name}.taints")
+        dropped += [f"devices.{device.name}.{field}" for field in differences(device, there)]
     return tuple(dropped)

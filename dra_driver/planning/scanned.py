@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is what a backend's scan answers what it should be? Backends are other people's code, and Python checks no types.
 
-Attributes and capacities are judged one by one when they are published (`dra_driver.planning.slices`). What is judged here would end
+The fields of the API, and each attribute and capacity, are judged for themselves when they are published (`dra_driver.planning.slices`). What is judged here would end
 a call for every claim, or the tool that shows the devices: that device is left out, by name, as if it were not there.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Mount
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
@@ -33,13 +34,14 @@ def as_scanned(found: object) -> Inventory:
     return replace(found, devices=tuple(good), left_out=tuple(problems.values()))
 
 
-def _wrong(device: Device) -> Iterator[tuple[str, str]]:
+def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
     """What of a device has a wrong type: the field, and what stands there."""
-    yield from _unlike("device", device, Device)
+    yield from _unlike("device", device, AllocatableDevice)
+    yield from _unlike("api", device.api, Device)
     yield from _unlike("name", device.name, str)
     yield from _unlike("uuid", device.uuid, str)
     for field in ("attributes", "capacity"):
-        yield from _named(field, getattr(device, field))
+        yield from _named(field, getattr(device.api, field) or {})
     yield from _unlike("health", device.health, Health)
     yield from _unlike("health.status", device.health.status, HealthStatus)
     yield from _unlike("edits", device.edits, ContainerEdits)

@@ -8,17 +8,22 @@ Source of the limits: k8s.io/api/resource/v1, pkg/apis/resource/validation of Ku
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from dra_driver.model.device import AttributeValue, Device, Version
+import msgspec
+
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import Problem, PublishedDevice, Taint
+from dra_driver.model.slices import Devices, Problem
 
 # The API allows 128, but 64 as soon as one device has taints, counters or a list; a pool must not be cut anew for a taint.
 DEVICES_PER_SLICE = 64
 ATTRIBUTES_AND_CAPACITIES = 32
+ATTRIBUTE_VALUES = 48
 VALUE_BYTES = 64
 NAME_LENGTH = 32
 DOMAIN_LENGTH = 63
@@ -35,6 +40,12 @@ _SEMVER = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE}(\.{_PRE})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?",
     re.ASCII,
 )
+_OTHER_FIELDS = tuple(
+    field
+    for field in msgspec.structs.fields(Device)
+    if field.name not in ("attributes", "capacity")
+)
+_KINDS = tuple(field.encode_name for field in msgspec.structs.fields(DeviceAttribute))
 _LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
 
 
@@ -42,16 +53,16 @@ _LEFT_OUT = "it was left out of the slice, everything else is published; correct
 class PoolPlan:
     """The devices of each slice, and what could not be published."""
 
-    slices: tuple[tuple[PublishedDevice, ...], ...]
+    slices: tuple[Devices, ...]
     problems: tuple[Problem, ...]
 
     @property
-    def devices(self) -> Mapping[DeviceName, PublishedDevice]:
+    def devices(self) -> Mapping[DeviceName, Device]:
         """All published devices by name."""
-        return {device.name: device for devices in self.slices for device in devices}
+        return {DeviceName(device.name): device for devices in self.slices for device in devices}
 
 
-def plan_pool(inventory: Inventory, *, kept: Sequence[PublishedDevice]) -> PoolPlan:
+def plan_pool(inventory: Inventory, *, kept: Sequence[Device]) -> PoolPlan:
     """Slices for all devices of the inventory, in its order, then those that vanished but must stay (`kept`).
 
     A node without devices has one empty slice: "no devices" is said, not left open.
@@ -60,10 +71,12 @@ def plan_pool(inventory: Inventory, *, kept: Sequence[PublishedDevice]) -> PoolP
     devices = [
         published
         for device in inventory.devices
-        if (published := _published(device, problems.append))
+        if (published := _published(device.api, problems.append))
     ]
     names = {device.name for device in devices}
-    devices += [device for device in kept if device.name not in names]
+    # A newer driver may have remembered what this one cannot write; nobody can correct that.
+    known = (_published(device, _tell_nobody) for device in kept if device.name not in names)
+    devices += [device for device in known if device]
     starts = range(0, max(len(devices), 1), DEVICES_PER_SLICE)
     return PoolPlan(
         tuple(tuple(devices[start : start + DEVICES_PER_SLICE]) for start in starts),
@@ -71,66 +84,115 @@ def plan_pool(inventory: Inventory, *, kept: Sequence[PublishedDevice]) -> PoolP
     )
 
 
-def tainted(device: PublishedDevice, driver: DriverName, now: str) -> PublishedDevice:
+def tainted(device: Device, driver: DriverName, now: str) -> Device:
     """A device that vanished but must stay: no new claim may get it. A time that it carries already is kept."""
     # The domain is the driver's own name, as its attributes' is; the value says why.
     key = f"{driver}/{VANISHED_TAINT}"
-    since = next((taint.time_added for taint in device.taints if taint.key == key), "") or now
-    return replace(device, taints=(Taint(key, VANISHED_REASON, "NoSchedule", since),))
+    since = next((taint.time_added for taint in device.taints or () if taint.key == key), "") or now
+    taint = DeviceTaint(key=key, value=VANISHED_REASON, effect="NoSchedule", time_added=since)
+    return msgspec.structs.replace(device, taints=[taint])
 
 
-def _published(device: Device, report: Callable[[Problem], None]) -> PublishedDevice | None:
-    if not _LABEL.fullmatch(device.name):
-        report(Problem(device.name, "name", "no DNS label of at most 63 characters", _LEFT_OUT))
+def _tell_nobody(_problem: Problem) -> None:
+    pass
+
+
+def _published(device: Device, report: Callable[[Problem], None]) -> Device | None:
+    """The device with every field that the API server will take."""
+    name = DeviceName(device.name)
+    if not _LABEL.fullmatch(name):
+        report(Problem(name, "name", "no DNS label of at most 63 characters", _LEFT_OUT))
         return None
 
     def problem(subject: str, found: str) -> None:
-        report(Problem(device.name, subject, found, _LEFT_OUT))
+        report(Problem(name, subject, found, _LEFT_OUT))
 
     # Capacity first: it is what claims select by, so it is the last to fall victim to the common limit.
-    capacity = dict(_good_capacity(device.capacity, problem))
-    attributes = dict(_good_attributes(device.attributes, problem))
-    return PublishedDevice(
-        device.name,
-        _limited(attributes, ATTRIBUTES_AND_CAPACITIES - len(capacity), problem),
-        capacity,
+    capacity = dict(_good_capacity(device.capacity or {}, problem))
+    room = ATTRIBUTES_AND_CAPACITIES - len(capacity)
+    return Device(
+        **_good_fields(device, problem),
+        attributes=_good_attributes(device.attributes or {}, room, problem) or None,
+        capacity=capacity or None,
     )
 
 
-def _limited(
-    attributes: Mapping[str, AttributeValue], room: int, problem: Callable[[str, str], None]
-) -> dict[str, AttributeValue]:
-    for name in list(attributes)[room:]:
-        problem(
-            f"attribute {name}", f"more than {ATTRIBUTES_AND_CAPACITIES} attributes and capacities"
-        )
-    return dict(list(attributes.items())[:room])
+def _good_fields(device: Device, problem: Callable[[str, str], None]) -> dict[str, Any]:
+    """All other fields, whatever the API has: each of its own type, or left out."""
+    good: dict[str, Any] = {}
+    for field in _OTHER_FIELDS:
+        value, wrong = _typed(getattr(device, field.name), field.type)
+        if wrong:
+            problem(field.encode_name, wrong)
+        else:
+            good[field.name] = value
+    return good
+
+
+def _typed(value: object, kind: Any) -> tuple[Any, str]:
+    """A copy of the value, or why it is none of this type: what the type checker forbids may come all the same."""
+    if value is None or (kind is str and type(value) is str):
+        return value, ""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=kind), ""
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return None, str(error)
+
+
+def _good_attributes(
+    attributes: Mapping[str, DeviceAttribute], room: int, problem: Callable[[str, str], None]
+) -> dict[str, DeviceAttribute]:
+    """At most `room` of them, the first ones."""
+    good: dict[str, DeviceAttribute] = {}
+    left = ATTRIBUTE_VALUES
+    for name, attribute in attributes.items():
+        wrong, values = _judged(attribute)
+        wrong = _wrong_name(name) or wrong
+        if not wrong and len(good) >= room:
+            wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} attributes and capacities"
+        if not wrong and values > left:
+            wrong = f"more than {ATTRIBUTE_VALUES} values of attributes"
+        if wrong:
+            problem(f"attribute {name}", wrong)
+        else:
+            left -= values
+            good[name] = attribute
+    return good
 
 
 def _good_capacity(
-    capacity: Mapping[str, Quantity], problem: Callable[[str, str], None]
-) -> Iterator[tuple[str, Quantity]]:
+    capacity: Mapping[str, DeviceCapacity], problem: Callable[[str, str], None]
+) -> Iterator[tuple[str, DeviceCapacity]]:
     room = ATTRIBUTES_AND_CAPACITIES
-    for name, value in capacity.items():
-        wrong = _wrong_name(name) or _wrong_size(value)
+    for name, size in capacity.items():
+        good, wrong = _capacity(size)
+        wrong = _wrong_name(name) or wrong
         if not wrong and not room:
             wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} capacities"
         if wrong:
             problem(f"capacity {name}", wrong)
         else:
             room -= 1
-            yield name, value
+            yield name, good
 
 
-def _good_attributes(
-    attributes: Mapping[str, AttributeValue], problem: Callable[[str, str], None]
-) -> Iterator[tuple[str, AttributeValue]]:
-    for name, value in attributes.items():
-        wrong = _wrong_name(name) or _wrong_value(value)
-        if wrong:
-            problem(f"attribute {name}", wrong)
-        else:
-            yield name, value
+def _capacity(size: object) -> tuple[DeviceCapacity, str]:
+    """With its value in canonical text, as the API server stores it."""
+    if not isinstance(size, DeviceCapacity):
+        return DeviceCapacity(), f"a {type(size).__name__} is no DeviceCapacity"
+    typed, wrong = _typed(size, DeviceCapacity)
+    if wrong:
+        return DeviceCapacity(), wrong
+    try:
+        value = _canonical(str(size.value))
+    except ValueError as error:
+        return DeviceCapacity(), str(error)
+    return msgspec.structs.replace(typed, value=value), ""
+
+
+@lru_cache(maxsize=256)
+def _canonical(text: str) -> str:
+    return str(Quantity.parse(text))  # devices of one model have the same few sizes
 
 
 def _wrong_name(name: str) -> str:
@@ -142,27 +204,43 @@ def _wrong_name(name: str) -> str:
     return ""
 
 
-def _wrong_value(value: object) -> str:
-    """Backends are other people's code: what the type checker forbids may come all the same."""
-    match value:
-        case bool():
+def _judged(attribute: object) -> tuple[str, int]:
+    """What is wrong with it, and how many values it has: a list has several.
+
+    Backends are other people's code: what the type checker forbids may come all the same.
+    """
+    if not isinstance(attribute, DeviceAttribute):
+        return f"a {type(attribute).__name__} is no DeviceAttribute", 0
+    values = msgspec.structs.astuple(attribute)
+    if values.count(None) != len(values) - 1:
+        return "exactly one value must be set", 0
+    kind, value = next(
+        (kind, value) for kind, value in zip(_KINDS, values, strict=True) if value is not None
+    )
+    if not kind.endswith("s"):
+        return _wrong_value(kind, value), 1
+    if not value or not isinstance(value, list):
+        return "a list of values must have some", 0
+    wrong = next((wrong for one in value if (wrong := _wrong_value(kind[:-1], one))), "")
+    return wrong, len(value)
+
+
+def _wrong_value(kind: str, value: object) -> str:
+    match kind, value:
+        case ("bool", bool()):
             return ""
-        case int():
+        case ("int", int()) if not isinstance(value, bool):
             return "" if value in INT64 else f"{value} does not fit into 64 bits"
-        case Version(text):
+        case ("version", str(text)):
             if not _SEMVER.fullmatch(text):
                 return (
                     f"{text[:80]!r} is no version of semver.org 2.0.0 (three numbers, no leading v)"
                 )
             return _too_long(text)
-        case str():
-            return _too_long(value)
+        case ("string", str(text)):
+            return _too_long(text)
         case _:
             return f"a {type(value).__name__} is neither bool, int, str nor Version"
-
-
-def _wrong_size(value: object) -> str:
-    return "" if isinstance(value, Quantity) else f"a {type(value).__name__} is no Quantity"
 
 
 def _too_long(text: str) -> str:

@@ -26,7 +26,7 @@ from typing import Protocol, TypeVar, assert_never
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef, DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.plan import (
     ConfigureDevice,
@@ -68,7 +68,13 @@ class Configure(Protocol):
     """How a backend sets a device, or a share of it, up for a claim."""
 
     def __call__(
-        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+        self,
+        device: AllocatableDevice,
+        config: DeviceConfig,
+        /,
+        *,
+        claim_uid: ClaimUid,
+        share_id: ShareId,
     ) -> None:
         """Raises DriverError."""
 

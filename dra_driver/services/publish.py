@@ -25,6 +25,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Conflict, KubeApi, NameTaken, NotFound
+from dra_driver.model.api.resource_slice import ResourcePool, ResourceSliceSpec
 from dra_driver.model.events import (
     FieldsDropped,
     NameEvaded,
@@ -41,7 +42,7 @@ from dra_driver.model.ids import NodeName
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
-    PublishedDevice,
+    Devices,
     SliceChange,
     StoredSlice,
     UpdateSlice,
@@ -58,8 +59,6 @@ from dra_driver.services.vanished import PoolWish, PublisherInputs
 KEPT_SECONDS = 60.0  # how often it is asked whether a vanished device is still owned
 _STOP_SECONDS = 1.0  # how late the end of the process may be noticed
 _CONFLICT_TRIES = 3
-
-Devices = tuple[PublishedDevice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,9 @@ class Publisher:
             inputs, kube.allocated_claims, place=place, observe=observe, log=self._log
         )
         self._node = NodeEvents(kube.emit_event, log=self._log, clock=clock)
+        self._head = ResourceSliceSpec(
+            driver=place.driver, node_name=place.pool, pool=ResourcePool(name=place.pool)
+        )
         self._names = SliceNames(place.driver, NodeName(place.pool))
         self._changed = Condition()
         self._due = inf
@@ -224,7 +226,7 @@ class Publisher:
         return plan_changes(
             wanted,
             tuple(self._present().values()),
-            pool=self._place.pool,
+            head=self._head,
             names=names,
             accepted=accepted,
         )
@@ -256,11 +258,12 @@ class Publisher:
 
     def _adopt(self, change: SliceChange, stored: StoredSlice, wish: Devices) -> None:
         if isinstance(change, DeleteSlice) or (
-            same_devices(change.spec.devices, stored.spec.devices) and not stored.unlike
+            same_devices(written := tuple(change.spec.devices or ()), stored.devices)
+            and not stored.unlike
         ):
             return
-        self._adopted[stored.name] = _Adopted(wish, stored.spec.devices, stored.unlike)
-        fields = (*dropped_fields(change.spec, stored.spec), *stored.unlike) or ("devices",)
+        self._adopted[stored.name] = _Adopted(wish, stored.devices, stored.unlike)
+        fields = (*dropped_fields(written, stored.devices), *stored.unlike) or ("devices",)
         self._observe(FieldsDropped(stored.name, fields))
 
     # Names that somebody else has.
@@ -305,4 +308,11 @@ def _written(change: SliceChange) -> tuple[str, Literal["create", "update", "del
 
 def _found(change: SliceChange) -> tuple[str, ...]:
     """What somebody else wrote there, by its path."""
-    return () if isinstance(change, CreateSlice) else tuple(change.present.unlike)
+    match change:
+        case CreateSlice():
+            return ()
+        case UpdateSlice(present, spec):
+            changed = dropped_fields(tuple(spec.devices or ()), present.devices)
+            return (*changed, *present.unlike)
+        case DeleteSlice(present):
+            return tuple(present.unlike)

@@ -16,11 +16,12 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import Claim
 from dra_driver.model.events import DeviceVanished, Observer
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import PublishedDevice, StoredSlice
+from dra_driver.model.slices import StoredSlice
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import same_devices
 from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
@@ -29,20 +30,20 @@ from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
 class Memory(Protocol):
     """What the slices held last, across restarts: the kubelet deletes them, and then nobody else knows a vanished device."""
 
-    def read(self) -> tuple[PublishedDevice, ...]:
+    def read(self) -> tuple[Device, ...]:
         """What was written last. Raises DriverError."""
 
-    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+    def write(self, devices: Sequence[Device], /) -> None:
         """Remember this instead. Raises DriverError."""
 
 
 class NoMemory:
     """Remembers nothing."""
 
-    def read(self) -> tuple[PublishedDevice, ...]:
+    def read(self) -> tuple[Device, ...]:
         return ()
 
-    def write(self, _devices: Sequence[PublishedDevice], /) -> None:
+    def write(self, _devices: Sequence[Device], /) -> None:
         pass
 
 
@@ -80,8 +81,8 @@ class PoolWish:
         self._log = log
         self._last: PoolPlan | None = None  # what was last wished, whether or not it was written
         # What the memory holds, if it could be read.
-        self._remembered: tuple[PublishedDevice, ...] | None = None
-        self._kept: tuple[PublishedDevice, ...] = ()
+        self._remembered: tuple[Device, ...] | None = None
+        self._kept: tuple[Device, ...] = ()
         self._vanished: frozenset[DeviceName] = frozenset()
 
     @property
@@ -100,7 +101,9 @@ class PoolWish:
         kept = self._owned(frozenset(gone)) if gone else frozenset()
         for name in sorted(gone.keys() - self._vanished):
             self._observe(DeviceVanished(name, kept=name in kept))
-        for name in sorted({device.name for device in self._kept} & (gone.keys() - kept)):
+        for name in sorted(
+            {DeviceName(device.name) for device in self._kept} & (gone.keys() - kept)
+        ):
             self._log.info("vanished_device_withdrawn", device=name)
         now = self._inputs.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._vanished = frozenset(gone)
@@ -109,7 +112,7 @@ class PoolWish:
             for name, device in gone.items()
             if name in kept
         )
-        self._inputs.set_kept([device.name for device in self._kept])
+        self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
         plan = plan_pool(inventory, kept=self._kept)
         self._last = plan
         return plan
@@ -129,18 +132,18 @@ class PoolWish:
                 next_step="it is published all the same, and remembered with the next change",
             )
 
-    def _known(self, slices: Mapping[str, StoredSlice]) -> Mapping[DeviceName, PublishedDevice]:
+    def _known(self, slices: Mapping[str, StoredSlice]) -> Mapping[DeviceName, Device]:
         """Every device that the cluster may have seen, in the order of publication."""
-        remembered = {device.name: device for device in self._recall()}
+        remembered = {DeviceName(device.name): device for device in self._recall()}
         present = {
-            device.name: device
+            DeviceName(device.name): device
             for name in sorted(slices)
-            for device in slices[name].spec.devices
-            if slices[name].spec.pool == self._place.pool
+            for device in slices[name].devices
+            if slices[name].spec.pool.name == self._place.pool
         }
         return {**remembered, **present, **(self._last.devices if self._last else {})}
 
-    def _recall(self) -> tuple[PublishedDevice, ...]:
+    def _recall(self) -> tuple[Device, ...]:
         if self._remembered is None:
             try:
                 self._remembered = self._inputs.memory.read()
@@ -165,7 +168,7 @@ class PoolWish:
             )
             return names
         return here | {
-            result.device
+            DeviceName(result.device)
             for claim in claims
             for result in claim.results or ()
             if (result.driver, result.pool) == (self._place.driver, self._place.pool)

@@ -9,19 +9,20 @@ A UID is made of the claim's name, so that two claims of one name are the same c
 
 from collections.abc import Iterable, Mapping
 
+from dra_driver.model import device as on_the_node
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, OpaqueConfig
-from dra_driver.model.device import AttributeValue, Device
+from dra_driver.model.claim import Claim, ClaimRef, OpaqueConfig
+from dra_driver.model.device import AllocatableDevice, AttributeValue
 from dra_driver.model.ids import (
     NO_SHARE,
     ClaimUid,
     DeviceKey,
-    DeviceName,
     DriverName,
     NodeName,
     PodUid,
     PoolName,
-    ShareId,
 )
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
@@ -61,10 +62,15 @@ def a_result(
     pool: str = A_POOL,
     share: str = NO_SHARE,
     admin: bool = False,
-) -> AllocationResult:
+) -> DeviceRequestAllocationResult:
     """One allocated device."""
-    return AllocationResult(
-        request, DriverName(driver), PoolName(pool), DeviceName(device), ShareId(share), admin
+    return DeviceRequestAllocationResult(
+        request=request,
+        driver=driver,
+        pool=pool,
+        device=device,
+        share_id=share or None,
+        admin_access=admin or None,
     )
 
 
@@ -88,7 +94,7 @@ def a_claim(  # noqa: PLR0913  what a test is about is named at the call
     name: str = "claim",
     *,
     uid: str = "",
-    results: Iterable[AllocationResult] | None = None,
+    results: Iterable[DeviceRequestAllocationResult] | None = None,
     configs: Iterable[OpaqueConfig] = (),
     pods: Iterable[str] | None = None,
     sole: bool = True,
@@ -120,14 +126,17 @@ def a_device(
     index: int = 0,
     attributes: Mapping[str, AttributeValue] | None = None,
     memory: str = "80Gi",
-) -> Device:
+) -> AllocatableDevice:
     """A device whose container edit is one character device."""
     node = DeviceNode(f"/dev/{name}", major=LOCAL_MAJOR, minor=index)
-    return Device(
-        name=DeviceName(name),
+    api = Device(
+        name=name,
+        attributes=on_the_node.attributes(attributes or {}),
+        capacity=on_the_node.capacities({"memory": Quantity.parse(memory)}),
+    )
+    return AllocatableDevice(
+        api,
         uuid=f"uuid-{name}",
-        attributes=attributes or {},
-        capacity={"memory": Quantity.parse(memory)},
         edits=ContainerEdits(device_nodes=(node,)),
     )
 

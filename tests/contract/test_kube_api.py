@@ -3,26 +3,21 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.kube.base import Conflict, Invalid, KubeApi, NameTaken, NodeEvent, NotFound
 from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY
-from dra_driver.model.claim import AllocationResult, ClaimRef
+from dra_driver.model.api.resource_slice import DeviceCapacity, ResourceSliceSpec
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PodUid, PoolName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import (
-    CreateSlice,
-    DeleteSlice,
-    PublishedDevice,
-    SliceSpec,
-    StoredSlice,
-    Taint,
-    UpdateSlice,
-)
+from dra_driver.model.slices import CreateSlice, DeleteSlice, StoredSlice, UpdateSlice
+from tests.support import api_values
+from tests.support.api_values import device_taint, published, slice_spec
 
 Object = dict[str, Any]
 
@@ -44,15 +39,15 @@ class ApiServer(Protocol):
 
 
 POOL = {"generation": 1, "resourceSliceCount": 1}
-GPU = PublishedDevice(
+GPU = published(
     DeviceName("gpu-0"),
     {"ecc": False, "index": 0, "model": "Example", "driverVersion": Version("1.2.3")},
     {"memory": Quantity.parse("80Gi"), "fraction": Quantity.parse("1500m")},
 )
 
 
-def spec(server: ApiServer, generation: int = 1) -> SliceSpec:
-    return SliceSpec(PoolName(server.node), generation, 1, (GPU,))
+def spec(server: ApiServer, generation: int = 1) -> ResourceSliceSpec:
+    return slice_spec(server.node, generation, 1, (GPU,), driver=server.driver, node=server.node)
 
 
 def created(server: ApiServer, number: int = 0) -> StoredSlice:
@@ -159,13 +154,14 @@ def test_a_slice_with_a_finalizer_goes_when_it_is_deleted(server: ApiServer) -> 
 
 def test_a_taint_keeps_its_time_or_is_dropped_whole(server: ApiServer) -> None:
     """Servers without DRADeviceTaints drop it."""
-    taint = Taint("example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
-    wanted = replace(spec(server), devices=(replace(GPU, taints=(taint,)),))
+    taint = device_taint("example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
+    wanted = replace(spec(server), devices=[replace(GPU, taints=[taint])])
     stored = server.kube.apply_slice_change(CreateSlice(f"{server.node}-0", wanted))
     assert stored is not None
     assert stored.unlike == {}
     assert stored.spec in (wanted, spec(server))
-    again = server.kube.apply_slice_change(UpdateSlice(stored, replace(wanted, generation=2)))
+    second = replace(wanted, pool=replace(wanted.pool, generation=2))
+    again = server.kube.apply_slice_change(UpdateSlice(stored, second))
     assert again is not None
     assert again.spec.devices == stored.spec.devices
 
@@ -220,7 +216,7 @@ def test_deleting_what_is_gone_is_done(server: ApiServer) -> None:
 
 def test_a_slice_keeps_its_pool(server: ApiServer) -> None:
     stored = created(server)
-    moved = SliceSpec(PoolName("another"), 1, 1, ())
+    moved = slice_spec("another", 1, 1, (), driver=server.driver, node=server.node)
     with pytest.raises(Invalid, match=r"spec\.pool\.name: .*field is immutable"):
         server.kube.apply_slice_change(UpdateSlice(stored, moved))
 
@@ -245,7 +241,7 @@ def test_quantities_come_back_in_canonical_form(server: ApiServer) -> None:
     answer = server.made(f"{server.group}/resourceslices", body)
     assert "81920Mi" not in str(answer["spec"])
     (stored,) = server.kube.list_slices().slices
-    assert str(stored.spec.devices[0].capacity["memory"]) == "80Gi"
+    assert stored.devices[0].capacity == {"memory": DeviceCapacity(value="80Gi")}
 
 
 def test_what_is_no_quantity_is_a_bad_request(server: ApiServer) -> None:
@@ -334,7 +330,7 @@ def test_an_allocated_claim_is_read(server: ApiServer) -> None:
     name = f"{server.node}-a"
     uid = ClaimUid(allocated(server, name, "gpu-7")["metadata"]["uid"])
     found = server.kube.get_claim(ClaimRef("default", name, uid))
-    result = AllocationResult("main", server.driver, PoolName(server.node), DeviceName("gpu-7"))
+    result = api_values.allocated("main", server.driver, server.node, "gpu-7")
     assert (found.ref, found.results) == (ClaimRef("default", name, uid), (result,))
 
 

@@ -220,7 +220,7 @@ def test_whatever_somebody_changes_is_put_right(api: FakeApi, node: Node, what: 
     def settles() -> bool:
         # A generation of theirs may stay, so all may be right before the watch itself was asked for, or has told of it.
         found = api.object("resourceslices", SLICE)["spec"]["pool"]["generation"]
-        told = node.publisher._present()[SLICE].spec.generation == found
+        told = node.publisher._present()[SLICE].spec.pool.generation == found
         return right() and told and asked(api, "watch") > 0
 
     node.until(settles)

@@ -28,7 +28,7 @@ DRIVER, NODE, VICTIM = "gpu.dra-driver.dev", "node-1", "node-1-2"
 SLICE = f"00000-{DRIVER}-{NODE}"
 ATTEMPTS = attempts(ACCOUNT, DRIVER, NODE, VICTIM)
 NODE_NAME = "authentication.kubernetes.io/node-name"
-NOBODY = DeviceValue("d", {})
+NOBODY = DeviceValue("d")
 ENVIRONMENT = Environment()
 Object = dict[str, Any]
 

@@ -28,17 +28,16 @@ from dra_driver.explain.outcome import (
     RequestReport,
 )
 from dra_driver.explain.verdict import Tainted
-from dra_driver.kube.wire import v1
 from dra_driver.model.claim import DeviceConfig, OpaqueConfig
 from dra_driver.model.cluster import NotRead
-from dra_driver.model.ids import DriverName, NodeName, PoolName
-from dra_driver.model.slices import SliceSpec
+from dra_driver.model.ids import DriverName
 from dra_driver.planning.config import config_for
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_scheduler import FakeScheduler, Placed
 from dra_driver.testing.plain_client import PLURALS, PlainClient
 from tests.support import starting
+from tests.support.api_values import slice_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
@@ -156,7 +155,7 @@ def manifests(path: Path) -> list[Object]:
 def test_pods_that_a_page_shows_get_their_devices(path: Path) -> None:
     backend = load_backend("simulated", BackendContext(NODE, {"profile": "h100x8"}))
     (devices,) = plan_pool(backend.scan(), kept=()).slices
-    spec = v1.dump_slice_spec(SliceSpec(PoolName(NODE), 1, 1, devices), DRIVER, NodeName(NODE))
+    spec = msgspec.to_builtins(slice_spec(NODE, 1, 1, devices, driver=DRIVER, node=NODE))
     with FakeApi() as api, PlainClient(api.url) as client:
         api.put("nodes", {"metadata": {"name": NODE}})
         api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
@@ -214,11 +213,9 @@ def test_the_table_of_attributes_is_the_vocabulary_of_the_profiles() -> None:
     for profile in PROFILES.keys() - {"example"}:
         backend = load_backend("simulated", BackendContext(NODE, {"profile": profile}))
         for device in backend.scan().devices:
-            words = {"str": "string", "Version": "version", "int": "int", "bool": "bool"}
-            published |= {
-                name: words[type(value).__name__] for name, value in device.attributes.items()
-            }
-            published |= dict.fromkeys(device.capacity, "capacity")
+            for name, value in (device.api.attributes or {}).items():
+                (published[name],) = msgspec.to_builtins(value)
+            published |= dict.fromkeys(device.api.capacity or {}, "capacity")
     text = (ROOT / "docs" / "deviceclasses.md").read_text()
     table = dict(re.findall(r"^\| `([\w./]+)` \| (\w+) \| `", text, re.MULTILINE))
     assert table == published

@@ -14,14 +14,13 @@ from dra_driver.backends.registry import load_backend
 from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.versions import MAX_COST, Environment
-from dra_driver.kube.wire import v1
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.ids import DriverName, NodeName, PoolName
-from dra_driver.model.slices import SliceSpec
+from dra_driver.model.ids import DriverName
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_scheduler import FakeScheduler, Placed, results
 from dra_driver.testing.plain_client import PLURALS, PlainClient
+from tests.support.api_values import slice_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = sorted((ROOT / "deviceclasses").glob("*.yaml"))
@@ -73,10 +72,10 @@ def documents(path: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
-def slice_spec(profile: str) -> Object:
+def spec_of(profile: str) -> Object:
     backend = load_backend("simulated", BackendContext(NODE, {"profile": profile}))
     (devices,) = plan_pool(backend.scan(), kept=()).slices
-    return v1.dump_slice_spec(SliceSpec(PoolName(NODE), 1, 1, devices), DRIVER, NodeName(NODE))
+    return msgspec.to_builtins(slice_spec(NODE, 1, 1, devices, driver=DRIVER, node=NODE))
 
 
 def selectors(path: Path) -> Iterator[Selector]:
@@ -87,7 +86,7 @@ def selectors(path: Path) -> Iterator[Selector]:
 
 def value(driver: str, entry: Object) -> DeviceValue:
     device = msgspec.convert(entry, type=Device)
-    return DeviceValue(driver, device.attributes, device.capacity)
+    return DeviceValue(driver, device)
 
 
 def count(path: Path, spec: Object) -> int:
@@ -97,7 +96,7 @@ def count(path: Path, spec: Object) -> int:
 
 @pytest.mark.parametrize("profile", SELECTED)
 def test_each_class_selects_the_devices_it_is_for(profile: str) -> None:
-    spec = slice_spec(profile)
+    spec = spec_of(profile)
     found = {path.stem: count(path, spec) for path in CLASSES}
     assert {name: number for name, number in found.items() if number} == SELECTED[profile]
 
@@ -141,7 +140,7 @@ def test_the_pods_of_each_example_get_their_devices(name: str) -> None:
     profile, expected = PLACED[name]
     with FakeApi() as api, PlainClient(api.url) as client:
         api.put("nodes", {"metadata": {"name": NODE}})
-        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": slice_spec(profile)})
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec_of(profile)})
         for path in (*CLASSES, ROOT / "deviceclasses" / "examples" / f"{name}.yaml"):
             for document in documents(path):
                 client.create(document)

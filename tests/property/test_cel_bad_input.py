@@ -16,18 +16,20 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.versions import MAX_LENGTH, OLDEST, Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from tests.support.examples import examples
 
 DEVICE = DeviceValue(
-    driver="dra.example.com",
-    attributes={
-        "name": DeviceAttribute(string_value="a" * 64),
-        "index": DeviceAttribute(int_value=9223372036854775807),
-        "version": DeviceAttribute(version_value="1.2.3"),
-        "names": DeviceAttribute(string_values=["fish", "bird"]),
-    },
-    capacity={"memory": DeviceCapacity(value="9223372036854775807Ei")},
+    "dra.example.com",
+    Device(
+        attributes={
+            "name": DeviceAttribute(string_value="a" * 64),
+            "index": DeviceAttribute(int_value=9223372036854775807),
+            "version": DeviceAttribute(version_value="1.2.3"),
+            "names": DeviceAttribute(string_values=["fish", "bird"]),
+        },
+        capacity={"memory": DeviceCapacity(value="9223372036854775807Ei")},
+    ),
 )
 PIECES = (
     *(

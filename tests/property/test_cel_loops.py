@@ -23,7 +23,7 @@ from dra_driver.cel.fast import generate, inline, loops, templates
 from dra_driver.cel.syntax import parser
 from dra_driver.cel.turns import NO_LOOPS, Turns
 from dra_driver.cel.versions import MAX_COST, Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from tests.support.examples import examples
 
 DRIVER = "gpu.example.com"
@@ -207,7 +207,7 @@ class Kind(NamedTuple):
             f"more{number}": DeviceAttribute(bool_value=True) for number in range(self.more)
         }
         capacity = {"memory": DeviceCapacity(value="1Gi"), "x/cores": DeviceCapacity(value="4")}
-        return DeviceValue(DRIVER, attributes, capacity)
+        return DeviceValue(DRIVER, Device(attributes=attributes, capacity=capacity))
 
 
 fleets = st.lists(
@@ -271,13 +271,17 @@ def test_a_generated_loop_answers_as_the_counted_evaluation_does(
 
 DEVICE = DeviceValue(
     DRIVER,
-    {
-        "text": DeviceAttribute(string_value="fish"),
-        "texts": DeviceAttribute(string_values=["a", "b"]),
-        "numbers": DeviceAttribute(int_values=[1, 2, 3]),
-    },
+    Device(
+        attributes={
+            "text": DeviceAttribute(string_value="fish"),
+            "texts": DeviceAttribute(string_values=["a", "b"]),
+            "numbers": DeviceAttribute(int_values=[1, 2, 3]),
+        }
+    ),
 )
-LONG = DeviceValue(DRIVER, {"texts": DeviceAttribute(string_values=["a" * 3000] * 300)})
+LONG = DeviceValue(
+    DRIVER, Device(attributes={"texts": DeviceAttribute(string_values=["a" * 3000] * 300)})
+)
 
 
 @pytest.mark.parametrize(

@@ -6,34 +6,29 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra_driver.model.api.resource_slice import Device, ResourcePool, ResourceSliceSpec
 from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
-from dra_driver.model.slices import (
-    CreateSlice,
-    DeleteSlice,
-    PublishedDevice,
-    SliceChange,
-    SliceSpec,
-    StoredSlice,
-    UpdateSlice,
-)
+from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, StoredSlice, UpdateSlice
 from dra_driver.planning.reconcile import plan_changes, slice_name
+from tests.support.api_values import published, slice_spec
 
 POOL = PoolName("node-1")
 NAMES = tuple(
     slice_name(index, DriverName("gpu.example.com"), NodeName("node-1")) for index in range(5)
 )
+HEAD = ResourceSliceSpec(driver="gpu.example.com", node_name="node-1", pool=ResourcePool(name=POOL))
 Slices = dict[str, StoredSlice]
 
 contents = st.lists(
     st.builds(
-        PublishedDevice,
+        published,
         st.sampled_from([DeviceName(f"gpu-{index}") for index in range(3)]),
         st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 1, True, "x"]), max_size=2),
     ),
     max_size=2,
 ).map(tuple)
 specs = st.builds(
-    SliceSpec,
+    slice_spec,
     st.sampled_from([POOL, PoolName("other")]),
     st.integers(0, 3),
     st.integers(1, 4),
@@ -63,28 +58,26 @@ def apply(change: SliceChange, slices: Slices) -> None:
             assert slices.pop(present.name) is present
 
 
-def changes(
-    wanted: Sequence[tuple[PublishedDevice, ...]], slices: Slices
-) -> tuple[SliceChange, ...]:
-    return plan_changes(wanted, tuple(slices.values()), pool=POOL, names=NAMES)
+def changes(wanted: Sequence[tuple[Device, ...]], slices: Slices) -> tuple[SliceChange, ...]:
+    return plan_changes(wanted, tuple(slices.values()), head=HEAD, names=NAMES)
 
 
-def visible(slices: Slices) -> list[tuple[PublishedDevice, ...]] | None:
+def visible(slices: Slices) -> list[tuple[Device, ...]] | None:
     """What a consumer sees of the pool: None while it is incomplete."""
-    ours = [stored for _, stored in sorted(slices.items()) if stored.spec.pool == POOL]
+    ours = [stored for _, stored in sorted(slices.items()) if stored.spec.pool.name == POOL]
     newest = [
         stored.spec
         for stored in ours
-        if stored.spec.generation == max(other.spec.generation for other in ours)
+        if stored.spec.pool.generation == max(other.spec.pool.generation for other in ours)
     ]
-    if not newest or any(spec.slice_count != len(newest) for spec in newest):
+    if not newest or any(spec.pool.resource_slice_count != len(newest) for spec in newest):
         return None
-    return [spec.devices for spec in newest]
+    return [tuple(spec.devices or ()) for spec in newest]
 
 
 @given(wishes, present_slices)
 def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothing(
-    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+    wanted: list[tuple[Device, ...]], present: Slices
 ):
     slices = dict(present)
     for change in changes(wanted, slices):
@@ -97,7 +90,7 @@ def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothi
 
 @given(wishes, present_slices)
 def test_deletions_come_first_then_updates_then_creations(
-    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+    wanted: list[tuple[Device, ...]], present: Slices
 ):
     kinds = [type(change) for change in changes(wanted, present)]
     assert kinds == sorted(kinds, key=[DeleteSlice, UpdateSlice, CreateSlice].index)
@@ -105,7 +98,7 @@ def test_deletions_come_first_then_updates_then_creations(
 
 @given(wishes, wishes)
 def test_from_one_complete_pool_to_another_nobody_ever_sees_a_mixture(
-    before: list[tuple[PublishedDevice, ...]], after: list[tuple[PublishedDevice, ...]]
+    before: list[tuple[Device, ...]], after: list[tuple[Device, ...]]
 ):
     slices: Slices = {}
     for change in changes(before, slices):
@@ -119,11 +112,11 @@ def test_from_one_complete_pool_to_another_nobody_ever_sees_a_mixture(
 
 @given(wishes, present_slices)
 def test_a_generation_is_kept_only_for_at_most_one_written_slice(
-    wanted: list[tuple[PublishedDevice, ...]], present: Slices
+    wanted: list[tuple[Device, ...]], present: Slices
 ):
-    newest = max((stored.spec.generation for stored in present.values()), default=0)
+    newest = max((stored.spec.pool.generation for stored in present.values()), default=0)
     writes = [
-        change.spec.generation
+        change.spec.pool.generation
         for change in changes(wanted, present)
         if not isinstance(change, DeleteSlice)
     ]

@@ -20,7 +20,7 @@ from threading import Event
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ShareId
 from dra_driver.model.inventory import Inventory
@@ -89,7 +89,9 @@ class LocalNode:
         self.claims: dict[tuple[str, str], Claim] = {}
         self.fetch: Callable[[ClaimRef], Claim] = self.stored
         self.held: frozenset[HeldDevice] | Unknown = frozenset()
-        self.configure: Callable[[Device, DeviceConfig], None] = lambda _device, _config: None
+        self.configure: Callable[[AllocatableDevice, DeviceConfig], None] = (
+            lambda _device, _config: None
+        )
         self.reset: Callable[[DeviceName], None] = lambda _device: None
         self.presences: dict[PodUid, Presence] = {}
         self.followed: set[ClaimUid] = set()
@@ -149,7 +151,13 @@ class LocalNode:
         return self.fetch(ref)
 
     def _configure(
-        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+        self,
+        device: AllocatableDevice,
+        config: DeviceConfig,
+        /,
+        *,
+        claim_uid: ClaimUid,
+        share_id: ShareId,
     ) -> None:
         self.backend_calls.append(("configure", device.name, claim_uid, share_id))
         self.configure(device, config)

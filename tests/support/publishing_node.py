@@ -5,57 +5,54 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from dra_driver.errors import DriverError
-from dra_driver.model.device import Device
+from dra_driver.model.api.resource_slice import Device, ResourceSliceSpec
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import PublishedDevice, SliceSpec, Taint
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
+from tests.support.api_values import device_taint, found_device, published, slice_spec
 from tests.support.scripted_api import ScriptedApi, Step
 
 FIRST, SECOND = (slice_name(index, A_DRIVER, A_NODE) for index in range(2))
 
 
-def devices(*indices: int, **attributes: int | str) -> tuple[Device, ...]:
+def devices(*indices: int, **attributes: int | str) -> tuple[AllocatableDevice, ...]:
     return tuple(
-        Device(DeviceName(f"gpu-{index}"), f"uuid-{index}", attributes=attributes)
-        for index in indices
+        found_device(f"gpu-{index}", f"uuid-{index}", attributes=attributes) for index in indices
     )
 
 
-def spec(*content: int | PublishedDevice, generation: int = 1, count: int = 1) -> SliceSpec:
-    published = tuple(
-        device
-        if isinstance(device, PublishedDevice)
-        else PublishedDevice(DeviceName(f"gpu-{device}"))
-        for device in content
+def spec(*content: int | Device, generation: int = 1, count: int = 1) -> ResourceSliceSpec:
+    found = tuple(
+        device if isinstance(device, Device) else published(f"gpu-{device}") for device in content
     )
-    return SliceSpec(A_POOL, generation, count, published)
+    return slice_spec(A_POOL, generation, count, found, driver=A_DRIVER, node=A_NODE)
 
 
-def gone(index: int, since: str = "2026-05-04T03:02:01Z") -> PublishedDevice:
+def gone(index: int, since: str = "2026-05-04T03:02:01Z") -> Device:
     """A device that vanished and stays."""
-    taint = Taint(f"{A_DRIVER}/vanished", "not-found-on-node", "NoSchedule", since)
-    return PublishedDevice(DeviceName(f"gpu-{index}"), taints=(taint,))
+    taint = device_taint(f"{A_DRIVER}/vanished", "not-found-on-node", "NoSchedule", since)
+    return published(f"gpu-{index}", taints=(taint,))
 
 
 class Memory:
     """What the node's disk remembers; it can fail."""
 
     def __init__(self) -> None:
-        self.devices: tuple[PublishedDevice, ...] = ()
+        self.devices: tuple[Device, ...] = ()
         self.writes = 0
         self.errors: list[DriverError] = []
 
-    def read(self) -> tuple[PublishedDevice, ...]:
+    def read(self) -> tuple[Device, ...]:
         if self.errors:
             raise self.errors.pop()
         return self.devices
 
-    def write(self, devices: Sequence[PublishedDevice], /) -> None:
+    def write(self, devices: Sequence[Device], /) -> None:
         if self.errors:
             raise self.errors.pop()
         self.devices = tuple(devices)
@@ -119,7 +116,7 @@ class Node:
 
         return changes
 
-    def stored(self) -> dict[str, SliceSpec]:
+    def stored(self) -> dict[str, ResourceSliceSpec]:
         return {name: stored.spec for name, stored in sorted(self.api.slices.items())}
 
     def writes(self) -> list[str]:

@@ -25,6 +25,7 @@ from dra_driver.kube.base import (
     SliceEvent,
     SliceList,
 )
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
 from dra_driver.model.slices import (
@@ -32,7 +33,6 @@ from dra_driver.model.slices import (
     DeleteSlice,
     SliceChange,
     SliceHolder,
-    SliceSpec,
     StoredSlice,
     UpdateSlice,
 )
@@ -54,7 +54,7 @@ class ScriptedApi:
         self.requests: list[str] = []
         self.node_events: list[NodeEvent] = []
         self.pauses: list[float] = []
-        self.stores: Callable[[SliceSpec], SliceSpec] = lambda spec: spec
+        self.stores: Callable[[ResourceSliceSpec], ResourceSliceSpec] = lambda spec: spec
         # What stands in every slice that is written, whatever was written.
         self.adds: Mapping[str, str] = {}
         self.on_write: Step = lambda: None  # runs after a write is stored and before it is answered
@@ -78,7 +78,7 @@ class ScriptedApi:
         if self._wrong is not None:
             raise self._wrong
 
-    def put(self, name: str, spec: SliceSpec, **content: Mapping[str, str]) -> None:
+    def put(self, name: str, spec: ResourceSliceSpec, **content: Mapping[str, str]) -> None:
         """Somebody else creates or replaces a slice; `content` is its labels, annotations and what is `unlike`."""
         known = self.slices.get(name)
         uid = known.uid if known else f"uid-{self._version + 1}"

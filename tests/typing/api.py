@@ -7,8 +7,9 @@ from threading import Event
 from typing import assert_type
 
 from dra_driver.backends.base import Backend, BackendContext, BackendFactory
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
-from dra_driver.model.device import AttributeValue, Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.testing.builders import a_claim, a_device, an_inventory
@@ -26,13 +27,19 @@ class Cards:
         self.node_name: str = context.node_name
 
     def scan(self) -> Inventory:
-        return Inventory((Device(DeviceName("card-0"), "uuid"),))
+        return Inventory((AllocatableDevice(Device(name="card-0"), "uuid"),))
 
     def watch(self, stop: Event) -> Iterator[None]:
         return iter(())
 
     def configure(
-        self, device: Device, config: DeviceConfig, /, *, claim_uid: ClaimUid, share_id: ShareId
+        self,
+        device: AllocatableDevice,
+        config: DeviceConfig,
+        /,
+        *,
+        claim_uid: ClaimUid,
+        share_id: ShareId,
     ) -> None: ...
 
     def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None: ...
@@ -40,11 +47,11 @@ class Cards:
 
 factory: BackendFactory = Cards
 backend: Backend = Cards(BackendContext("node-1"))
-assert_type(backend.scan().by_name, Mapping[DeviceName, Device])
-assert_type(a_device().attributes, Mapping[str, AttributeValue])
+assert_type(backend.scan().by_name, Mapping[DeviceName, AllocatableDevice])
+assert_type(a_device().api, Device)
 assert_type(a_claim(), Claim)
 assert_type(a_claim().ref, ClaimRef)
-assert_type(an_inventory().devices, tuple[Device, ...])
+assert_type(an_inventory().devices, tuple[AllocatableDevice, ...])
 assert_type(FAILPOINTS, tuple[str, ...])
 assert_type(Failpoints().passed, tuple[str, ...])
 assert_type(FakeKubelet(Path()).register("gpu.dra-driver.dev"), Plugin | None)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API objects of any served version of resource.k8s.io as objects of v1.
+"""API objects of any served version of resource.k8s.io as objects of v1, and back.
 
-Only v1beta1 differs in form: a device's content stands one level deeper, under `basic`, and what a request asks for one
-level higher, beside its name. Fields that this program does not know are passed over; one whose value has the wrong
-kind makes the whole object unreadable, which costs this object only.
+v1 and v1beta2 (Kubernetes 1.33 to 1.38) are the same on the wire; v1beta1 is converted (`dra_driver.kube.wire.v1beta1`). Fields
+that this program does not know are passed over; one whose value has the wrong kind makes the whole object unreadable, which
+costs this object only.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
+from dra_driver.kube.wire import v1beta1
+from dra_driver.kube.wire.v1beta1 import Object, changed, changed_each
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue
 from dra_driver.model.api.resource_claim import (
@@ -19,9 +21,8 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.resource_slice import ResourceSlice, ResourceSliceSpec
 
-Object = Mapping[str, Any]
 Loaded = TypeVar("Loaded", bound=ApiValue)
 
 KINDS: Mapping[str, type[ApiValue]] = {
@@ -45,7 +46,7 @@ def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
     """One object, given in the form of `version`. Raises Unreadable."""
     try:
         if version == "v1beta1" and isinstance(item, Mapping):
-            item = _V1BETA1.get(kind, _same)(item)
+            item = v1beta1.to_v1(kind, item)
         return msgspec.convert(item, type=kind)
     except RecursionError as error:
         raise Unreadable("it is nested too deep") from error
@@ -53,11 +54,22 @@ def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
         raise Unreadable(str(error)) from error
 
 
+def write_slice(metadata: Object, spec: ResourceSliceSpec, *, version: str) -> Object:
+    """A ResourceSlice in the form of `version`, for a request."""
+    item = {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": "ResourceSlice",
+        "metadata": metadata,
+        "spec": msgspec.to_builtins(spec),
+    }
+    return v1beta1.from_v1(item) if version == "v1beta1" else item
+
+
 def without_parameters(kind: type[ApiValue], item: Object) -> Object:
     """The object without what is meant for drivers only: it may be large and of any shape, and decides nothing here."""
     for path in _CONFIGURED.get(kind, ()):
-        item = _changed(item, path, lambda part: _changed_each(part, "config", _driver_only))
-    return item
+        item = changed(item, path, lambda part: changed_each(part, "config", _driver_only))
+    return changed(item, ("status",), lambda part: changed_each(part, "devices", _without_data))
 
 
 def _driver_only(entry: Object) -> Object:
@@ -70,65 +82,10 @@ def _driver_only(entry: Object) -> Object:
     }
 
 
-def _same(item: Object) -> Object:
-    return item
+def _without_data(device: Object) -> Object:
+    return {key: value for key, value in device.items() if key != "data"}
 
 
-def _slice(item: Object) -> Object:
-    return _changed(
-        item, ("spec",), lambda spec: _changed_each(spec, "devices", _device_of_v1beta1)
-    )
-
-
-def _device_of_v1beta1(device: Object) -> Object:
-    basic = device.get("basic")
-    return {**(basic if isinstance(basic, Mapping) else {}), "name": device.get("name", "")}
-
-
-def _claim(item: Object) -> Object:
-    return _changed(
-        item,
-        ("spec", "devices"),
-        lambda devices: _changed_each(devices, "requests", _request_of_v1beta1),
-    )
-
-
-def _template(item: Object) -> Object:
-    return _changed(item, ("spec",), _claim)
-
-
-def _request_of_v1beta1(request: Object) -> Object:
-    if request.get("firstAvailable"):
-        return request
-    exactly = {key: value for key, value in request.items() if key != "name"}
-    return {"name": request.get("name", ""), "exactly": exactly}
-
-
-def _changed(item: Object, path: tuple[str, ...], change: Callable[[Object], Object]) -> Object:
-    """A copy with the mapping at `path` changed; the item itself where there is none."""
-    if not path:
-        return change(item)
-    inner = item.get(path[0])
-    if not isinstance(inner, Mapping):
-        return item
-    return {**item, path[0]: _changed(inner, path[1:], change)}
-
-
-def _changed_each(item: Object, key: str, change: Callable[[Object], Object]) -> Object:
-    entries = item.get(key)
-    if not isinstance(entries, list):
-        return item
-    return {
-        **item,
-        key: [change(entry) if isinstance(entry, Mapping) else entry for entry in entries],
-    }
-
-
-_V1BETA1: Mapping[type[ApiValue], Callable[[Object], Object]] = {
-    ResourceSlice: _slice,
-    ResourceClaim: _claim,
-    ResourceClaimTemplate: _template,
-}
 _CONFIGURED: Mapping[type[ApiValue], tuple[tuple[str, ...], ...]] = {
     DeviceClass: (("spec",),),
     ResourceClaim: (("spec", "devices"), ("status", "allocation", "devices")),

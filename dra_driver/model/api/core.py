@@ -3,7 +3,7 @@
 
 import msgspec
 
-from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText
+from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText, learn
 
 
 class NodeSelectorRequirement(ApiValue, frozen=True):
@@ -184,3 +184,6 @@ class Namespace(ApiValue, frozen=True):
     """A namespace; its labels decide about admin access."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+learn(Pod, Node, Namespace)

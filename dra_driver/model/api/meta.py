@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all objects of the Kubernetes API have in common."""
 
+from typing import Annotated
+
 import msgspec
 
-QuantityText = str | int | float
+QUANTITY = "quantity"
+"""Marks the type of a quantity, by which `dra_driver.model.api.compare` knows it."""
+
+QuantityText = Annotated[str | int | float, QUANTITY]
 """A quantity as it stands on the wire; a number is allowed there too. `dra_driver.model.quantity` reads it."""
 
 
@@ -14,6 +19,16 @@ class ApiValue(
 
     The garbage collector passes them over: they are trees, and a fleet has a million of them.
     """
+
+
+def learn(*kinds: type[msgspec.Struct]) -> None:
+    """Let msgspec learn how these kinds, and all that they consist of, are read. Each module calls it for its own, at its end.
+
+    msgspec 0.22 learns a kind when it is first read, and shows other threads what it has half learned: two threads that read
+    their first objects at the same moment end the process with a segmentation fault. While a module is imported there is one.
+    """
+    for kind in kinds:
+        msgspec.convert({}, type=kind)
 
 
 class OwnerReference(ApiValue, frozen=True):

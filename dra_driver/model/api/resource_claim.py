@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dra_driver.model.api.core import NodeSelector
-from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText
+from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText, learn
 from dra_driver.model.api.resource_slice import DeviceTaint
 
 
@@ -163,6 +163,14 @@ class ResourceClaimConsumerReference(ApiValue, frozen=True):
     uid: str = ""
 
 
+class NetworkDeviceData(ApiValue, frozen=True):
+    """What is told of a device that is a network interface; `ips` are in CIDR notation."""
+
+    interface_name: str = ""
+    ips: list[str] | None = None
+    hardware_address: str = ""
+
+
 class AllocatedDeviceStatus(ApiValue, frozen=True):
     """status.devices[]: what a driver says of a device that was given."""
 
@@ -171,6 +179,8 @@ class AllocatedDeviceStatus(ApiValue, frozen=True):
     device: str = ""
     share_id: str | None = msgspec.field(default=None, name="shareID")
     conditions: list[Condition] | None = None
+    data: Any = None
+    network_data: NetworkDeviceData | None = None
 
 
 class ResourceClaimStatus(ApiValue, frozen=True):
@@ -239,8 +249,18 @@ class DeviceTaintRuleSpec(ApiValue, frozen=True):
     taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
 
 
+class DeviceTaintRuleStatus(ApiValue, frozen=True):
+    """status of a DeviceTaintRule: how far an eviction came."""
+
+    conditions: list[Condition] | None = None
+
+
 class DeviceTaintRule(ApiValue, frozen=True):
     """A taint that an admin puts on devices (resource.k8s.io/v1beta2)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: DeviceTaintRuleSpec = msgspec.field(default_factory=DeviceTaintRuleSpec)
+    status: DeviceTaintRuleStatus = msgspec.field(default_factory=DeviceTaintRuleStatus)
+
+
+learn(ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule)

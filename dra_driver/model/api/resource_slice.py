@@ -4,7 +4,7 @@
 import msgspec
 
 from dra_driver.model.api.core import NodeSelector
-from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
+from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText, learn
 
 
 class DeviceAttribute(ApiValue, frozen=True):
@@ -36,17 +36,22 @@ class CapacityRequestPolicy(ApiValue, frozen=True):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
+def _nothing() -> QuantityText:
+    """A default that is written all the same: `value` is required, also where it is zero."""
+    return "0"
+
+
 class DeviceCapacity(ApiValue, frozen=True):
     """One capacity of a device."""
 
-    value: QuantityText = "0"
+    value: QuantityText = msgspec.field(default_factory=_nothing)
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(ApiValue, frozen=True):
     """One counter of a set, or what a device takes from it."""
 
-    value: QuantityText = "0"
+    value: QuantityText = msgspec.field(default_factory=_nothing)
 
 
 class CounterSet(ApiValue, frozen=True):
@@ -141,3 +146,6 @@ class ResourceSlice(ApiValue, frozen=True):
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ResourceSliceSpec = msgspec.field(default_factory=ResourceSliceSpec)
+
+
+learn(ResourceSlice)

@@ -14,7 +14,7 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.versions import NEWEST, Environment, Features
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from dra_driver.testing.conformance.lines import Answer
 
 
@@ -49,10 +49,12 @@ class Question(msgspec.Struct, frozen=True, rename="camel"):
     def device(self, environment: Environment) -> DeviceValue:
         """The device that was given, as that environment sees it."""
         return DeviceValue(
-            driver=self.driver,
-            attributes=self.attributes or {},
-            capacity=self.capacity or {},
-            allow_multiple_allocations=self.allow_multiple_allocations,
+            self.driver,
+            Device(
+                attributes=self.attributes,
+                capacity=self.capacity,
+                allow_multiple_allocations=self.allow_multiple_allocations,
+            ),
             list_values=environment.list_values,
         )
 

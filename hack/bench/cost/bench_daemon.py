@@ -23,24 +23,18 @@ from dra_driver.daemon import compose, lifecycle
 from dra_driver.daemon import dependencies as ground
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer
 from dra_driver.model.ids import (
     NO_SHARE,
-    DeviceName,
     DriverName,
     NodeName,
     PodUid,
     PoolName,
     ShareId,
 )
-from dra_driver.model.slices import (
-    CreateSlice,
-    DeleteSlice,
-    SliceChange,
-    StoredSlice,
-    UpdateSlice,
-)
+from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, StoredSlice, UpdateSlice
 from dra_driver.node.files import never
 
 EMPTY_SERVICE, EMPTY_METHOD = "bench.Empty", "Nothing"
@@ -61,7 +55,13 @@ class InstantApi:
         names = ref.name.split(".")
         share = ShareId(ref.uid) if names[0] == SHARED else NO_SHARE
         results = tuple(
-            AllocationResult("gpu", self._driver, PoolName(self._node), DeviceName(name), share)
+            DeviceRequestAllocationResult(
+                request="gpu",
+                driver=self._driver,
+                pool=self._node,
+                device=name,
+                share_id=share or None,
+            )
             for name in names
             if name != SHARED
         )

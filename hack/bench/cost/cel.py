@@ -27,7 +27,7 @@ from conformance.oracle.build import oracle_binary
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from hack.bench.cost.bed import Context
 from hack.bench.cost.figures import Ratio, Times, ratio, ratio_of
 from hack.bench.cost.report import Answer, Table, Target, times_table
@@ -102,7 +102,10 @@ def _repeat(problem: Problem, ask: "Ask", written: list[dict[str, object]]) -> N
     seen = msgspec.convert(written, list[Seen])
     begun = time.perf_counter()
     selector = compile_selector(problem.expression)
-    devices = [DeviceValue(device.driver, device.attributes, device.capacity) for device in seen]
+    devices = [
+        DeviceValue(device.driver, Device(attributes=device.attributes, capacity=device.capacity))
+        for device in seen
+    ]
     found = _matches(selector.matches, devices)
     problem.first.add(time.perf_counter() - begun)
     begun = time.perf_counter()

@@ -14,13 +14,14 @@ from dra_driver.backends.simulated import POLL_SECONDS, UNCHECKED, SimulatedBack
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import Device, Version
+from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import NO_SHARE, DeviceName
+from dra_driver.model.ids import NO_SHARE
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
+from tests.support.api_values import found_device
 from tests.support.hardware import Seen, Use, seen
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
@@ -35,10 +36,18 @@ def scan(**options: str) -> Inventory:
     return made.scan()
 
 
+def said(device: AllocatableDevice) -> dict[str, object]:
+    return {name: plain(value) for name, value in (device.api.attributes or {}).items()}
+
+
+def sizes(device: AllocatableDevice) -> dict[str, object]:
+    return {name: size.value for name, size in (device.api.capacity or {}).items()}
+
+
 def test_the_default_is_a_machine_with_eight_h100():
     assert scan() == scan(profile="h100x8")
-    assert scan().devices[5] == Device(
-        name=DeviceName("gpu-5"),
+    assert scan().devices[5] == found_device(
+        name="gpu-5",
         uuid=GPU_5,
         attributes={
             "index": 5,
@@ -80,16 +89,16 @@ def test_the_default_is_a_machine_with_eight_h100():
 def test_each_profile_plays_real_products(profile: str, count: int, product: str, memory: str):
     devices = scan(profile=profile).devices
     assert [device.name for device in devices] == [f"gpu-{index}" for index in range(count)]
-    assert {device.attributes["productName"] for device in devices} == {product}
-    assert {str(device.capacity["memory"]) for device in devices} == {memory}
-    assert {device.attributes["memoryMiB"] for device in devices} == {
-        devices[0].capacity["memory"].nanos // 10**9 // MIB
+    assert {said(device)["productName"] for device in devices} == {product}
+    assert {size for device in devices for size in sizes(device).values()} == {memory}
+    assert {said(device)["memoryMiB"] for device in devices} == {
+        Quantity.parse(memory).nanos // 10**9 // MIB
     }
 
 
 def test_the_mixed_machine_has_four_products_of_three_makers():
     devices = scan(profile="mixed").devices
-    assert [(device.attributes["vendor"], device.attributes["index"]) for device in devices] == [
+    assert [(said(device)["vendor"], said(device)["index"]) for device in devices] == [
         ("nvidia", 0),
         ("nvidia", 1),
         ("nvidia", 2),
@@ -104,27 +113,26 @@ def test_the_example_profile_has_the_example_drivers_devices():
     assert found.config_kinds == frozenset({"GpuConfig"})
     assert len(found.devices) == 8
     first = found.devices[0]
-    assert first.attributes == {
-        "index": 0,
-        "uuid": first.uuid,
-        "model": "LATEST-GPU-MODEL",
-        "driverVersion": Version("1.0.0"),
-    }
+    assert first.api.attributes == attributes(
+        {
+            "index": 0,
+            "uuid": first.uuid,
+            "model": "LATEST-GPU-MODEL",
+            "driverVersion": Version("1.0.0"),
+        }
+    )
     assert first.uuid.startswith("gpu-")
-    assert {name: str(size) for name, size in first.capacity.items()} == {
-        "memory": "80Gi",
-        "compute": "100",
-    }
+    assert sizes(first) == {"memory": "80Gi", "compute": "100"}
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_every_profile_is_within_the_apis_limits(profile: str):
     found = scan(profile=profile)
     assert plan_pool(found, kept=()).problems == ()
-    buses = [device.attributes.get("resource.kubernetes.io/pciBusID") for device in found.devices]
+    buses = [said(device).get("resource.kubernetes.io/pciBusID") for device in found.devices]
     assert len(set(buses)) == (1 if profile == "example" else len(buses))
     assert all(
-        device.attributes.get("resource.kubernetes.io/numaNode") in (None, 0, 1)
+        said(device).get("resource.kubernetes.io/numaNode") in (None, 0, 1)
         for device in found.devices
     )
 
@@ -132,8 +140,7 @@ def test_every_profile_is_within_the_apis_limits(profile: str):
 @pytest.mark.parametrize("profile", ["h100x8", "a100x8", "mi300x8", "gaudi3x8", "l40sx4"])
 def test_half_of_the_devices_sit_on_each_numa_node(profile: str):
     nodes = [
-        device.attributes["resource.kubernetes.io/numaNode"]
-        for device in scan(profile=profile).devices
+        said(device)["resource.kubernetes.io/numaNode"] for device in scan(profile=profile).devices
     ]
     assert nodes == sorted(nodes)
     assert nodes.count(0) == nodes.count(1) == len(nodes) // 2
@@ -240,7 +247,7 @@ def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
     made = backend(faults=str(faults))
     first, second, third, *_ = made.scan().devices
 
-    def error(device: Device) -> DriverError:
+    def error(device: AllocatableDevice) -> DriverError:
         with pytest.raises(DriverError) as caught:
             made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
         return caught.value

@@ -13,9 +13,9 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.versions import Environment, Features
-from dra_driver.model.api.resource_slice import DeviceAttribute
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
-DEVICE = DeviceValue("d", {"a": DeviceAttribute(string_value="x")})
+DEVICE = DeviceValue("d", Device(attributes={"a": DeviceAttribute(string_value="x")}))
 NEW = Environment(kind="NewExpressions")
 NO_LISTS = Features(list_type_attributes=False)
 
@@ -50,7 +50,7 @@ def test_an_answer_that_is_no_bool_is_an_error() -> None:
 
 
 def test_an_attribute_that_cannot_be_converted_fails_every_expression() -> None:
-    broken = DeviceValue("d", {"a": DeviceAttribute()})
+    broken = DeviceValue("d", Device(attributes={"a": DeviceAttribute()}))
     for expression in ("true", "lists.range(1000).all(x, x < 1000)"):
         with pytest.raises(EvaluationError, match=r"^attribute a: unsupported attribute value$"):
             compile_selector(expression).matches(broken)
@@ -114,7 +114,9 @@ def test_an_attribute_alone_is_a_selector_on_every_release(
 ) -> None:
     environment = Environment(minor, kind, features)  # type: ignore[arg-type]
     selector = compile_selector('device.attributes["d"].flag', environment)
-    assert selector.matches(DeviceValue("d", {"flag": DeviceAttribute(bool_value=True)}))
+    assert selector.matches(
+        DeviceValue("d", Device(attributes={"flag": DeviceAttribute(bool_value=True)}))
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,26 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library.quantity import parse_quantity
 from dra_driver.cel.library.semver import parse_semver
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 DRIVER = "gpu.example.com"
 
 
 def attribute(**fields: object) -> DeviceValue:
-    return DeviceValue(DRIVER, {"a": DeviceAttribute(**fields)})  # type: ignore[arg-type]
+    return DeviceValue(DRIVER, Device(attributes={"a": DeviceAttribute(**fields)}))  # type: ignore[arg-type]
 
 
 def test_names_without_a_domain_are_filed_under_the_driver() -> None:
     device = DeviceValue(
         DRIVER,
-        {
-            "model": DeviceAttribute(string_value="H200"),
-            "gpu.example.com/index": DeviceAttribute(int_value=3),
-            "other.example.com/model": DeviceAttribute(string_value="B200"),
-        },
-        {"memory": DeviceCapacity(value="1Gi"), "x/memory": DeviceCapacity(value=5)},
+        Device(
+            attributes={
+                "model": DeviceAttribute(string_value="H200"),
+                "gpu.example.com/index": DeviceAttribute(int_value=3),
+                "other.example.com/model": DeviceAttribute(string_value="B200"),
+            },
+            capacity={"memory": DeviceCapacity(value="1Gi"), "x/memory": DeviceCapacity(value=5)},
+        ),
     )
     assert device.attributes == {
         DRIVER: {"model": "H200", "index": 3},
@@ -71,10 +73,12 @@ def test_an_attribute_becomes_the_value_of_its_kind(
 
 def test_releases_without_lists_do_not_know_what_a_list_is() -> None:
     both = {"a": DeviceAttribute(string_value="b", string_values=["c"])}
-    assert DeviceValue(DRIVER, both, list_values=False).attributes == {DRIVER: {"a": "b"}}
+    assert DeviceValue(DRIVER, Device(attributes=both), list_values=False).attributes == {
+        DRIVER: {"a": "b"}
+    }
     lists = {"a": DeviceAttribute(string_values=["b"])}
     with pytest.raises(EvaluationError, match=r"^attribute a: unsupported attribute value$"):
-        DeviceValue(DRIVER, lists, list_values=False).convert()
+        DeviceValue(DRIVER, Device(attributes=lists), list_values=False).convert()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_there_are_no_other_parts() -> None:
 
 
 def test_as_a_map_it_has_the_four_keys() -> None:
-    device = DeviceValue(DRIVER, allow_multiple_allocations=True)
+    device = DeviceValue(DRIVER, Device(allow_multiple_allocations=True))
     assert device.as_map() == {
         "driver": DRIVER,
         "attributes": {},

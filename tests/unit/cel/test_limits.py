@@ -10,7 +10,7 @@ from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library import formatting, quantity
 from dra_driver.cel.library.quantity import INT_MIN, Quantity
 
-DEVICE = DeviceValue(driver="dra.example.com", attributes={}, capacity={})
+DEVICE = DeviceValue("dra.example.com")
 LISTS = ("[1]", "[x, x]")
 MAPS = ("{1: 1}", "{1: x, 2: x}")
 

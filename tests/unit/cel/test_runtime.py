@@ -17,7 +17,7 @@ from dra_driver.cel.exact import evaluate
 from dra_driver.cel.failures import EvaluationError, PlanError
 from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.versions import MAX_COST, Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device
 
 _ATTRIBUTES = {
     "s": {"string": "fish"},
@@ -39,8 +39,7 @@ _CAPACITY = {
 }
 _DEVICE = DeviceValue(
     "d",
-    msgspec.convert(_ATTRIBUTES, type=dict[str, DeviceAttribute]),
-    msgspec.convert(_CAPACITY, type=dict[str, DeviceCapacity]),
+    msgspec.convert({"attributes": _ATTRIBUTES, "capacity": _CAPACITY}, type=Device),
 )
 
 

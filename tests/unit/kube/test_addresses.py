@@ -11,13 +11,14 @@ import pytest
 from dra_driver.kube.auth import connect
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
-from dra_driver.model.ids import DeviceName, PoolName
-from dra_driver.model.slices import CreateSlice, PublishedDevice, SliceSpec
+from dra_driver.model.ids import PoolName
+from dra_driver.model.slices import CreateSlice
 from dra_driver.testing.fake_api import FakeApi
+from tests.support.api_values import published, slice_spec
 from tests.support.connect_proxy import ConnectProxy
 
 MakeKube = Callable[[Connection], HttpKubeApi]
-SPEC = SliceSpec(PoolName("node-1"), 1, 1, (PublishedDevice(DeviceName("gpu-0")),))
+SPEC = slice_spec(PoolName("node-1"), 1, 1, (published("gpu-0"),))
 ELSEWHERE = "fd00:10:96::1"  # a service address as clusters have it; not reachable from here but through a proxy
 
 

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 from typing import Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.kube.base import (
@@ -23,19 +24,12 @@ from dra_driver.kube.base import (
 )
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, PoolName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import (
-    CreateSlice,
-    DeleteSlice,
-    PublishedDevice,
-    SliceHolder,
-    SliceSpec,
-    StoredSlice,
-    UpdateSlice,
-)
+from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceHolder, StoredSlice, UpdateSlice
 from dra_driver.testing.fake_api import (
     Answer,
     CutWatch,
@@ -46,6 +40,7 @@ from dra_driver.testing.fake_api import (
     WatchLine,
     refusal,
 )
+from tests.support.api_values import allocated, published, slice_spec
 
 
 class Time(Protocol):
@@ -55,17 +50,17 @@ class Time(Protocol):
 
 
 POOL = PoolName("node-1")
-GPU = PublishedDevice(
+GPU = published(
     DeviceName("gpu-0"),
     {"index": 0, "healthy": True, "productName": "Example", "driverVersion": Version("1.2.3")},
     {"memory": Quantity.parse("80Gi")},
 )
-SPEC = SliceSpec(POOL, 1, 1, (GPU,))
-NEXT = SliceSpec(POOL, 2, 1, (GPU,))
+SPEC = slice_spec(POOL, 1, 1, (GPU,))
+NEXT = slice_spec(POOL, 2, 1, (GPU,))
 NAME = "00000-gpu.example.com-node-1"
 
 
-def created(kube: HttpKubeApi, name: str = NAME, spec: SliceSpec = SPEC) -> StoredSlice:
+def created(kube: HttpKubeApi, name: str = NAME, spec: ResourceSliceSpec = SPEC) -> StoredSlice:
     stored = kube.apply_slice_change(CreateSlice(name, spec))
     assert stored is not None
     return stored
@@ -276,15 +271,20 @@ def test_a_changed_slice_is_told_by_the_watch_with_what_is_not_ours(
 ) -> None:
     stored = created(kube)
     obj = api.object("resourceslices", NAME)
-    obj["spec"]["devices"][0]["allowMultipleAllocations"] = True
+    obj["spec"]["devices"][0] |= {"allowMultipleAllocations": True, "fieldOfTheNextRelease": 1}
     obj["metadata"]["labels"] = {"team": "a"}
     api.put("resourceslices", obj)
     event = next(kube.watch_slices(stored.resource_version, threading.Event()))
     assert event.slice is not None
-    assert event.slice.unlike == {"spec.devices[gpu-0].allowMultipleAllocations": "true"}
+    assert event.slice.unlike == {"spec.devices[gpu-0].fieldOfTheNextRelease": "1"}
+    assert event.slice.devices == (replace(GPU, allow_multiple_allocations=True),)
     kube.apply_slice_change(UpdateSlice(event.slice, SPEC))
     after = api.object("resourceslices", NAME)
-    assert "allowMultipleAllocations" not in after["spec"]["devices"][0]
+    assert (
+        after["spec"]["devices"][0]
+        .keys()
+        .isdisjoint({"allowMultipleAllocations", "fieldOfTheNextRelease"})
+    )
     assert after["metadata"]["labels"] == {"team": "a"}
 
 
@@ -295,7 +295,7 @@ def test_a_refused_slice_names_the_field_and_the_node_is_looked_up_again(
     with pytest.raises(
         Invalid, match=r"create resourceslices wrong at .* 422: .*resourceSliceCount"
     ):
-        created(kube, "wrong", SliceSpec(POOL, 1, 0, ()))
+        created(kube, "wrong", slice_spec(POOL, 1, 0, ()))
     created(kube, "fine-again")
     assert asked(api).count(("get", "nodes")) == 2
 
@@ -327,7 +327,7 @@ def test_after_a_lost_slice_the_next_one_belongs_to_the_node_of_today(
 def test_a_claim_is_read_with_its_allocation(kube: HttpKubeApi, api: FakeApi) -> None:
     uid = api.put("resourceclaims", claim("training", result("gpu-0")))["metadata"]["uid"]
     ref = ClaimRef("default", "training", ClaimUid("an older uid"))
-    found = AllocationResult("main", DriverName("gpu.example.com"), POOL, DeviceName("gpu-0"))
+    found = allocated("main", DriverName("gpu.example.com"), POOL, DeviceName("gpu-0"))
     expected = ClaimRef("default", "training", ClaimUid(uid))
     assert kube.get_claim(ref) == Claim(expected, results=(found,))
 

@@ -12,23 +12,27 @@ from dra_driver.kube.wire.unlike import find_unlike
 from dra_driver.model.device import Version
 from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice, SliceHolder, SliceSpec, StoredSlice, Taint
+from dra_driver.model.slices import SliceHolder, StoredSlice
+from dra_driver.planning.reconcile import dropped_fields
+from tests.support.api_values import device_taint, published, slice_spec
 
 Object = dict[str, Any]
 AUTHOR = Author(DriverName("gpu.example.com"), NodeName("node-1"), "uid-node")
-TAINT = Taint("gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "2026-05-04T03:02:01Z")
-SPEC = SliceSpec(
+TAINT = device_taint(
+    "gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "2026-05-04T03:02:01Z"
+)
+SPEC = slice_spec(
     PoolName("node-1"),
     3,
     1,
     (
-        PublishedDevice(
+        published(
             DeviceName("gpu-0"),
             {"ecc": True, "index": 0, "model": "X", "driverVersion": Version("1.2.3")},
             {"memory": Quantity.parse("80Gi")},
             (TAINT,),
         ),
-        PublishedDevice(DeviceName("gpu-1")),
+        published("gpu-1"),
     ),
 )
 V1 = WIRES[0]
@@ -126,17 +130,18 @@ FOREIGN: list[tuple[tuple[Any, ...], str, object, str]] = [
     ((), "status", {"new": 1}, "status"),
     ((), "fieldOfTheNextRelease", 1, "fieldOfTheNextRelease"),
 ]
-FOREIGN_IN_A_DEVICE: list[tuple[tuple[Any, ...], str, object]] = [
-    ((), "allowMultipleAllocations", True),
-    ((), "consumesCounters", [{"counterSet": "c"}]),
-    ((), "nodeName", "node-2"),
-    ((), "bindsToNode", True),
-    ((), "bindingConditions", ["ready"]),
-    ((), "fieldOfTheNextRelease", 1),
-    (("attributes",), "list", {"ints": [1, 2]}),
-    (("capacity", "memory"), "requestPolicy", {"default": "1Gi"}),
-    (("taints", 0), "fieldOfTheNextRelease", 1),
+FOREIGN_IN_A_DEVICE: list[tuple[tuple[Any, ...], str, object, str]] = [
+    # where, field, what somebody writes there, the field of the API that holds it
+    ((), "allowMultipleAllocations", True, "allowMultipleAllocations"),
+    ((), "consumesCounters", [{"counterSet": "c"}], "consumesCounters"),
+    ((), "nodeName", "node-2", "nodeName"),
+    ((), "bindsToNode", True, "bindsToNode"),
+    ((), "bindingConditions", ["ready"], "bindingConditions"),
+    (("attributes",), "list", {"ints": [1, 2]}, "attributes.list"),
+    (("capacity", "memory"), "requestPolicy", {"default": "1Gi"}, "capacity.memory"),
+    (("taints", 0), "effect", "None", "taints"),
 ]
+UNKNOWN_IN_A_DEVICE: list[tuple[Any, ...]] = [(), ("capacity", "memory"), ("taints", 0)]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -149,17 +154,32 @@ def test_what_somebody_writes_is_found(
     assert list(read_slice(wire, obj, AUTHOR).unlike) == [path]
 
 
+def in_a_device(wire: Wire, obj: Object, where: tuple[Any, ...]) -> Object:
+    content = ("basic",) if wire.version == "v1beta1" else ()
+    part: Object = at(obj, "spec", "devices", 0, *content, *where)
+    return part
+
+
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(("where", "key", "value"), FOREIGN_IN_A_DEVICE)
-def test_what_somebody_writes_into_a_device_is_found(
-    wire: Wire, where: tuple[Any, ...], key: str, value: object
+@pytest.mark.parametrize(("where", "key", "value", "field"), FOREIGN_IN_A_DEVICE)
+def test_what_somebody_writes_into_a_device_is_read(
+    wire: Wire, where: tuple[Any, ...], key: str, value: object, field: str
 ) -> None:
     obj = stored(wire)
-    content = ("basic",) if wire.version == "v1beta1" else ()
-    at(obj, "spec", "devices", 0, *content, *where)[key] = value
+    in_a_device(wire, obj, where)[key] = value
+    found = read_slice(wire, obj, AUTHOR)
+    assert found.unlike == {}
+    assert dropped_fields(tuple(SPEC.devices or ()), found.devices) == (f"devices.gpu-0.{field}",)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("where", UNKNOWN_IN_A_DEVICE)
+def test_what_no_release_knows_yet_is_found_in_a_device(wire: Wire, where: tuple[Any, ...]) -> None:
+    obj = stored(wire)
+    in_a_device(wire, obj, where)["fieldOfTheNextRelease"] = 1
     (path,) = read_slice(wire, obj, AUTHOR).unlike
     assert path.startswith("spec.devices[gpu-0]")
-    assert path.endswith(f".{key}")
+    assert path.endswith(".fieldOfTheNextRelease")
 
 
 def test_a_taint_of_somebody_elses_is_part_of_what_was_read() -> None:
@@ -171,17 +191,9 @@ def test_a_taint_of_somebody_elses_is_part_of_what_was_read() -> None:
     }
     obj["spec"]["devices"][1]["taints"] = [foreign]
     found = read_slice(V1, obj, AUTHOR)
-    assert found.spec.devices[1].taints == (
-        Taint("example.com/mine", "", "NoExecute", "2026-01-01T00:00:00Z"),
-    )
-
-
-def test_a_taint_of_an_effect_that_the_model_lacks_is_found_too() -> None:
-    obj = stored(V1)
-    obj["spec"]["devices"][1]["taints"] = [{"key": "example.com/mine", "effect": "None"}]
-    found = read_slice(V1, obj, AUTHOR)
-    assert found.spec.devices[1].taints == ()
-    assert list(found.unlike) == ["spec.devices[gpu-1].taints"]
+    assert found.devices[1].taints == [
+        device_taint("example.com/mine", "", "NoExecute", "2026-01-01T00:00:00Z")
+    ]
 
 
 def test_where_the_node_cannot_be_asked_only_its_uid_is_not_compared() -> None:

@@ -5,35 +5,42 @@ from typing import Any
 
 import pytest
 
+from dra_driver.kube.answers import as_claim
 from dra_driver.kube.base import NotServed
 from dra_driver.kube.discovery import WIRES, Wire, choose
-from dra_driver.model.claim import AllocationResult, Claim, ClaimRef, OpaqueConfig
+from dra_driver.kube.slices import load_slice
+from dra_driver.kube.wire.objects import Unreadable
+from dra_driver.model.api.resource_slice import (
+    DeviceAttribute,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dra_driver.model.claim import Claim, ClaimRef, OpaqueConfig
 from dra_driver.model.device import Version
 from dra_driver.model.ids import (
     ClaimUid,
     DeviceName,
     DriverName,
-    NodeName,
     PodUid,
     PoolName,
-    ShareId,
 )
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice, SliceSpec, StoredSlice
+from dra_driver.model.slices import StoredSlice
+from tests.support.api_values import allocated, published, slice_spec
 
 V1, V1BETA2, V1BETA1 = WIRES
 
-SPEC = SliceSpec(
+SPEC = slice_spec(
     PoolName("node-1"),
     3,
     2,
     (
-        PublishedDevice(
+        published(
             DeviceName("gpu-0"),
             {"ecc": True, "index": 0, "model": "X", "driverVersion": Version("1.2.3")},
             {"memory": Quantity.parse("80Gi")},
         ),
-        PublishedDevice(DeviceName("gpu-1")),
+        published("gpu-1"),
     ),
 )
 CONTENT: dict[str, Any] = {
@@ -59,39 +66,73 @@ DEEP = {
 
 @pytest.mark.parametrize(("wire", "expected"), [(V1, FLAT), (V1BETA2, FLAT), (V1BETA1, DEEP)])
 def test_a_slice_is_written_exactly_and_read_back(wire: Wire, expected: dict[str, Any]) -> None:
-    dumped = wire.dump_slice_spec(SPEC, DriverName("gpu.example.com"), NodeName("node-1"))
-    assert dumped == expected
     metadata = {"name": "s", "uid": "u", "resourceVersion": "7"}
-    stored = wire.load_slice({"metadata": metadata, "spec": dumped})
-    assert stored == StoredSlice("s", "u", "7", SPEC)
+    written = wire.write_slice(metadata, SPEC)
+    assert written == {
+        "apiVersion": f"resource.k8s.io/{wire.version}",
+        "kind": "ResourceSlice",
+        "metadata": metadata,
+        "spec": expected,
+    }
+    assert load_slice(wire, written) == StoredSlice("s", "u", "7", SPEC)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_slice_of_nothing_is_read(wire: Wire) -> None:
-    empty = SliceSpec(PoolName(""), 0, 0, ())
-    assert wire.load_slice({}) == StoredSlice("", "", "", empty)
-    assert wire.load_slice({"spec": None, "metadata": 1}) == StoredSlice("", "", "", empty)
-    assert wire.load_slice({"spec": {"devices": None}}) == StoredSlice("", "", "", empty)
+    empty = StoredSlice("", "", "", ResourceSliceSpec())
+    assert load_slice(wire, {}) == empty
+    assert load_slice(wire, {"spec": {"devices": None}}) == empty
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_what_the_model_lacks_is_passed_over(wire: Wire) -> None:
-    content: dict[str, Any] = {
-        "attributes": {"list": {"ints": [1]}, "odd": {"int": "1"}, "none": None, "ok": {"int": 1}},
-        "capacity": {"a": {"value": "much"}, "b": {}, "c": {"value": "1"}, "d": None},
-        "taints": [{"key": "x"}],
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"spec": None, "metadata": 1},
+        {"spec": {"devices": ["nonsense"]}},
+        {"spec": {"pool": {"generation": "1"}}},
+        {"metadata": {"labels": {"a": 1}}},
+    ],
+)
+def test_a_slice_of_a_shape_that_no_server_stores_cannot_be_read(wire: Wire, obj: object) -> None:
+    with pytest.raises(Unreadable, match="Expected"):
+        wire.load(ResourceSlice, obj)
+
+
+CONTENT_OF_ALL: dict[str, Any] = {
+    "attributes": {"list": {"ints": [1]}, "ok": {"int": 1}, "newKind": {"map": {}}},
+    "capacity": {"memory": {"value": "1Gi", "requestPolicy": {"default": "1Gi"}}},
+    "taints": [{"key": "x", "effect": "None"}],
+    "consumesCounters": [{"counterSet": "c", "counters": {"slots": {"value": "0"}}}],
+    "bindingConditions": ["ready"],
+    "allNodes": False,
+    "nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m"}}},
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_field_of_a_device_is_read_and_written(wire: Wire) -> None:
+    deep = wire is V1BETA1
+    device = {"name": "gpu-0"} | ({"basic": CONTENT_OF_ALL} if deep else CONTENT_OF_ALL)
+    spec = load_slice(wire, {"spec": {"devices": [device], "futureField": {}}}).spec
+    (found,) = spec.devices or ()
+    assert found.attributes == {
+        "list": DeviceAttribute(int_values=[1]),
+        "ok": DeviceAttribute(int_value=1),
+        "newKind": DeviceAttribute(),  # its name is known, what it says is not
     }
-    device = (
-        {"name": "gpu-0", "basic": content} if wire is V1BETA1 else {"name": "gpu-0", **content}
-    )
-    stored = wire.load_slice({"spec": {"devices": [device, "nonsense"], "futureField": {}}})
-    expected = PublishedDevice(DeviceName("gpu-0"), {"ok": 1}, {"c": Quantity.parse("1")})
-    assert stored.spec.devices == (expected,)
+    assert (found.binding_conditions, found.all_nodes) == (["ready"], False)
+    (written,) = wire.write_slice({}, spec)["spec"]["devices"]
+    content = written["basic"] if deep else written
+    assert {key: content[key] for key in CONTENT_OF_ALL} == {
+        **CONTENT_OF_ALL,
+        "attributes": {**CONTENT_OF_ALL["attributes"], "newKind": {}},
+    }
 
 
 def test_a_device_without_its_basic_part_has_nothing() -> None:
-    stored = V1BETA1.load_slice({"spec": {"devices": [{"name": "gpu-0"}]}})
-    assert stored.spec.devices == (PublishedDevice(DeviceName("gpu-0")),)
+    stored = load_slice(V1BETA1, {"spec": {"devices": [{"name": "gpu-0"}]}})
+    assert stored.devices == (published("gpu-0"),)
 
 
 METADATA = {"namespace": "team-a", "name": "training", "uid": "u-1"}
@@ -114,13 +155,13 @@ def test_a_claim_is_read_whole(wire: Wire) -> None:
             {"source": "FromClaim", "requests": ["main"], "opaque": opaque},
         ],
     }
-    claim = wire.load_claim({"metadata": METADATA, "status": {"allocation": {"devices": devices}}})
-    place = (DriverName("gpu.example.com"), PoolName("node-1"), DeviceName("gpu-0"))
+    claim = as_claim(wire, {"metadata": METADATA, "status": {"allocation": {"devices": devices}}})
+    place = ("gpu.example.com", "node-1", "gpu-0")
     assert claim == Claim(
         REF,
         results=(
-            AllocationResult("main/big", *place, share_id=ShareId("s-1")),
-            AllocationResult("look", *place, admin_access=True),
+            allocated("main/big", *place, share_id="s-1", consumed_capacity={}),
+            allocated("look", *place, admin_access=True),
         ),
         configs=(
             OpaqueConfig(0, "FromClass", (), DriverName("gpu.example.com"), parameters),
@@ -130,14 +171,25 @@ def test_a_claim_is_read_whole(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [None, {}, {"allocation": None}, {"reservedFor": []}, {"allocation": "odd"}]
+    "status", [{}, {"allocation": None}, {"reservedFor": []}, {"reservedFor": None}]
 )
 def test_a_claim_that_is_not_allocated_has_no_results(status: object) -> None:
-    assert V1.load_claim({"metadata": METADATA, "status": status}) == Claim(REF)
+    assert as_claim(V1, {"metadata": METADATA, "status": status}) == Claim(REF)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "status", [1, {"allocation": "odd"}, {"allocation": {"devices": {"results": [1]}}}]
+)
+def test_a_claim_of_a_shape_that_no_server_stores_cannot_be_read(
+    wire: Wire, status: object
+) -> None:
+    with pytest.raises(Unreadable, match="Expected"):
+        as_claim(wire, {"metadata": METADATA, "status": status})
 
 
 def test_an_allocation_without_devices_has_none() -> None:
-    claim = V1.load_claim({"metadata": METADATA, "status": {"allocation": {}}})
+    claim = as_claim(V1, {"metadata": METADATA, "status": {"allocation": {}}})
     assert claim == Claim(REF, results=())
 
 
@@ -145,7 +197,7 @@ def test_an_allocation_without_devices_has_none() -> None:
 def test_who_uses_a_claim_is_read_by_uid(wire: Wire) -> None:
     pods = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in ("one", "two")]
     status = {"reservedFor": pods, "allocation": {"allocationTimestamp": "2026-11-22T10:00:00Z"}}
-    claim = wire.load_claim({"metadata": METADATA, "status": status})
+    claim = as_claim(wire, {"metadata": METADATA, "status": status})
     assert claim == Claim(
         REF,
         results=(),
@@ -164,7 +216,7 @@ def test_who_uses_a_claim_is_read_by_uid(wire: Wire) -> None:
 )
 def test_a_user_that_is_no_pod_is_not_named(user: dict[str, str]) -> None:
     pod = {"resource": "pods", "apiGroup": "", "name": "one", "uid": "uid-one"}
-    claim = V1.load_claim({"metadata": METADATA, "status": {"reservedFor": [user, pod]}})
+    claim = as_claim(V1, {"metadata": METADATA, "status": {"reservedFor": [user, pod]}})
     assert claim == Claim(REF, reserved_for=(PodUid("uid-one"),), unnamed_users=True)
 
 
@@ -176,7 +228,7 @@ MADE = {"resource.kubernetes.io/pod-claim-name": "devices"}
 def test_a_claim_of_a_template_names_the_pod_that_it_was_made_for(wire: Wire) -> None:
     other = {"kind": "Pod", "uid": "uid-other"}  # an owner, but not the controller
     metadata = {**METADATA, "annotations": MADE, "ownerReferences": [other, OWNER]}
-    assert wire.load_claim({"metadata": metadata}) == Claim(REF, sole_pod=PodUid("uid-one"))
+    assert as_claim(wire, {"metadata": metadata}) == Claim(REF, sole_pod=PodUid("uid-one"))
 
 
 @pytest.mark.parametrize(
@@ -190,13 +242,13 @@ def test_a_claim_of_a_template_names_the_pod_that_it_was_made_for(wire: Wire) ->
     ],
 )
 def test_a_claim_that_was_made_by_hand_has_no_such_pod(more: dict[str, Any]) -> None:
-    assert V1.load_claim({"metadata": {**METADATA, **more}}).sole_pod is None
+    assert as_claim(V1, {"metadata": {**METADATA, **more}}).sole_pod is None
 
 
 def test_parameters_that_are_no_object_are_read_as_empty() -> None:
     config = [{"opaque": {"driver": "d", "parameters": ["x"]}}]
     allocation = {"devices": {"config": config}}
-    claim = V1.load_claim({"metadata": METADATA, "status": {"allocation": allocation}})
+    claim = as_claim(V1, {"metadata": METADATA, "status": {"allocation": allocation}})
     assert claim.configs == (OpaqueConfig(0, "FromClaim", (), DriverName("d"), {}),)
 
 

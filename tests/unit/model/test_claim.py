@@ -3,6 +3,7 @@
 
 import pytest
 
+from dra_driver.model.claim import base_request, key_of
 from dra_driver.model.ids import DeviceKey
 from dra_driver.testing.builders import A_POOL, a_config, a_ref, a_result
 
@@ -13,11 +14,11 @@ def test_a_claim_is_shown_with_its_uid() -> None:
 
 @pytest.mark.parametrize(("request_name", "base"), [("main", "main"), ("main/sub", "main")])
 def test_containers_write_the_base_name(request_name: str, base: str) -> None:
-    assert a_result(request=request_name).base_request == base
+    assert base_request(a_result(request=request_name)) == base
 
 
 def test_a_result_owns_pool_device_and_share() -> None:
-    assert a_result(share="s").key == DeviceKey(A_POOL, "gpu-0", "s")
+    assert key_of(a_result(share="s")) == DeviceKey(A_POOL, "gpu-0", "s")
 
 
 @pytest.mark.parametrize(("share", "text"), [("", "node-1/gpu-0"), ("s1", "node-1/gpu-0 share s1")])

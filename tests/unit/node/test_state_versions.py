@@ -18,7 +18,6 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ShareId
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import PublishedDevice
 from dra_driver.model.state import (
     NOBODY_KNOWN,
     Held,
@@ -29,6 +28,7 @@ from dra_driver.model.state import (
 )
 from dra_driver.node.state import SCHEMA, StateStore, read_claims
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
+from tests.support.api_values import published
 
 TESTS = Path(__file__).parents[2]
 FIXTURES = TESTS / "fixtures" / "state"
@@ -94,7 +94,7 @@ class Peer:
 
     def __init__(self, path: Path, schema: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(TESTS / "state_peer.py"), str(path), str(schema)],
+            [sys.executable, str(TESTS / "support" / "state_peer.py"), str(path), str(schema)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -240,10 +240,10 @@ def test_what_was_published_is_read_as_far_as_it_is_known(path: Path) -> None:
     memory = {"memory": Quantity.parse("46068Mi")}
     with opened(path) as store, store.reading() as state:
         assert state.published(A_POOL) == (
-            PublishedDevice(DeviceName("gpu-0"), attributes, memory),
-            PublishedDevice(DeviceName("gpu-4"), {**attributes, "index": 1}, memory),
+            published("gpu-0", attributes, memory),
+            published("gpu-4", {**attributes, "index": 1}, memory),
             # A list is more than this driver knows of attributes.
-            PublishedDevice(DeviceName("gpu-6"), {"index": 6}, {"memory": Quantity.parse("1Gi")}),
+            published("gpu-6", {"index": 6}, {"memory": Quantity.parse("1Gi")}),
         )
 
 
@@ -301,7 +301,7 @@ def test_the_way_back_from_a_newer_driver_keeps_its_columns_and_rows(path: Path)
         with store.transaction("prepared") as transaction:
             transaction.set_phase(uid(6), Phase.STARTED)
         with store.transaction("published") as transaction:
-            transaction.set_published(A_POOL, [PublishedDevice(DeviceName("gpu-7"))])
+            transaction.set_published(A_POOL, [published("gpu-7")])
     assert pragma(path, "user_version") == 4
     with peer_of(path, 4) as newer:
         columns, notes = newer("notes")

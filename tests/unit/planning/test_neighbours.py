@@ -3,16 +3,15 @@
 
 import pytest
 
-from dra_driver.model.device import Device
-from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
+from tests.support.api_values import found_device
 
 
 def inventory(*vendors: str) -> Inventory:
     return Inventory(
         tuple(
-            Device(DeviceName(f"gpu-{index}"), "", {"vendor": vendor} if vendor else {})
+            found_device(f"gpu-{index}", "", {"vendor": vendor} if vendor else {})
             for index, vendor in enumerate(vendors)
         )
     )

@@ -4,19 +4,18 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
+from dra_driver.model.api.resource_slice import (
+    Device,
+    DeviceCapacity,
+    ResourcePool,
+    ResourceSliceSpec,
+)
 from dra_driver.model.device import Version
 from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import (
-    CreateSlice,
-    DeleteSlice,
-    PublishedDevice,
-    SliceChange,
-    SliceSpec,
-    StoredSlice,
-    Taint,
-    UpdateSlice,
-)
+from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, StoredSlice, UpdateSlice
 from dra_driver.planning.reconcile import (
     NAME_VARIANTS,
     dropped_fields,
@@ -24,27 +23,29 @@ from dra_driver.planning.reconcile import (
     same_devices,
     slice_name,
 )
+from tests.support.api_values import device_taint, published, slice_spec
 
 POOL = PoolName("node-1")
 DRIVER = DriverName("gpu.example.com")
 NAMES = tuple(slice_name(index, DRIVER, NodeName("node-1")) for index in range(4))
-Devices = tuple[PublishedDevice, ...]
+HEAD = ResourceSliceSpec(driver=DRIVER, node_name="node-1", pool=ResourcePool(name=POOL))
+Devices = tuple[Device, ...]
 
 
 def devices(*names: str, **attributes: Any) -> Devices:
-    return tuple(PublishedDevice(DeviceName(name), attributes) for name in names)
+    return tuple(published(DeviceName(name), attributes) for name in names)
 
 
-def spec(generation: int, count: int, content: Devices) -> SliceSpec:
-    return SliceSpec(POOL, generation, count, content)
+def spec(generation: int, count: int, content: Devices) -> ResourceSliceSpec:
+    return slice_spec(POOL, generation, count, content)
 
 
-def stored(name: str, content: SliceSpec) -> StoredSlice:
+def stored(name: str, content: ResourceSliceSpec) -> StoredSlice:
     return StoredSlice(name, f"uid-of-{name}", "7", content)
 
 
 def changes(wanted: list[Devices], *present: StoredSlice) -> tuple[SliceChange, ...]:
-    return plan_changes(wanted, present, pool=POOL, names=NAMES)
+    return plan_changes(wanted, present, head=HEAD, names=NAMES)
 
 
 A, B, C = devices("gpu-0"), devices("gpu-1"), devices("gpu-2")
@@ -128,7 +129,7 @@ def test_a_slice_too_many_is_deleted_before_the_count_is_corrected():
 
 def test_slices_of_other_names_pools_and_old_generations_are_deleted_first():
     foreign = stored("gpu.example.com-node-1-x7k2p", spec(5, 1, A))
-    other_pool = StoredSlice(NAMES[1], "uid-9", "7", SliceSpec(PoolName("pool-2"), 5, 2, B))
+    other_pool = StoredSlice(NAMES[1], "uid-9", "7", slice_spec(PoolName("pool-2"), 5, 2, B))
     old = stored(NAMES[0], spec(4, 2, A))
     assert changes([A, B], foreign, other_pool, old) == (
         DeleteSlice(foreign),
@@ -149,7 +150,7 @@ def test_what_the_server_makes_of_every_write_is_left_alone_as_long_as_it_is_tha
 
     def accepting(value: str) -> tuple[SliceChange, ...]:
         accepted = {NAMES[0]: {"spec.odd": value}}
-        return plan_changes([A], [before], pool=POOL, names=NAMES, accepted=accepted)
+        return plan_changes([A], [before], head=HEAD, names=NAMES, accepted=accepted)
 
     assert accepting("1") == ()
     assert accepting("2") == (UpdateSlice(before, spec(3, 1, A)),)
@@ -161,18 +162,20 @@ def test_labels_and_annotations_are_everybodys():
 
 
 def test_a_taint_is_a_change():
-    taint = Taint("gpu.example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
-    held = tuple(replace(device, taints=(taint,)) for device in A)
+    taint = device_taint("gpu.example.com/vanished", "why", "NoSchedule", "2026-01-02T03:04:05Z")
+    held = tuple(msgspec.structs.replace(device, taints=[taint]) for device in A)
     before = stored(NAMES[0], spec(3, 1, A))
     assert changes([held], before) == (UpdateSlice(before, spec(3, 1, held)),)
     assert changes([A], stored(NAMES[0], spec(3, 1, held))) != ()
     assert changes([held], stored(NAMES[0], spec(3, 1, held))) == ()
-    assert dropped_fields(spec(1, 1, held), spec(1, 1, A)) == ("devices.gpu-0.taints",)
+    assert dropped_fields(held, A) == ("devices.gpu-0.taints",)
 
 
 def test_equal_quantities_are_no_change_however_they_are_written():
-    ours = (PublishedDevice(DeviceName("gpu-0"), {}, {"memory": Quantity.parse("1Gi")}),)
-    theirs = (PublishedDevice(DeviceName("gpu-0"), {}, {"memory": Quantity.parse("1073741824")}),)
+    ours, theirs = (
+        (Device(name="gpu-0", capacity={"memory": DeviceCapacity(value=text)}),)
+        for text in ("1Gi", "1073741824")
+    )
     assert changes([ours], stored(NAMES[0], spec(1, 1, theirs))) == ()
 
 
@@ -188,17 +191,28 @@ def test_true_is_not_the_number_1_and_a_version_is_no_string():
 def test_dropped_fields_are_named_by_their_path():
     gib = Quantity.parse("1Gi")
     written = (
-        PublishedDevice(DeviceName("gpu-0"), {"a": 1, "b": True}, {"memory": gib, "cores": gib}),
-        PublishedDevice(DeviceName("gpu-1"), {"a": 1}),
-        PublishedDevice(DeviceName("gpu-2"), {"a": 1}),
+        published("gpu-0", {"a": 1, "b": True}, {"memory": gib, "cores": gib}),
+        published("gpu-1", {"a": 1}),
+        published("gpu-2", {"a": 1}),
     )
     found = (
-        PublishedDevice(DeviceName("gpu-0"), {"a": 1, "b": 1}, {"memory": gib}),
-        PublishedDevice(DeviceName("gpu-1"), {"a": 1}),
+        published("gpu-0", {"a": 1, "b": 1}, {"memory": gib}),
+        published("gpu-1", {"a": 1}),
     )
-    assert dropped_fields(spec(1, 1, written), spec(1, 1, found)) == (
+    assert dropped_fields(written, found) == (
         "devices.gpu-0.attributes.b",
         "devices.gpu-0.capacity.cores",
         "devices.gpu-2",
     )
-    assert dropped_fields(spec(1, 1, written), spec(1, 1, written)) == ()
+    assert dropped_fields(written, written) == ()
+
+
+def test_every_field_of_the_api_counts():
+    plain = Device(name="gpu-0")
+    more = Device(name="gpu-0", binding_conditions=["ready"], all_nodes=False)
+    before = stored(NAMES[0], spec(1, 1, (plain,)))
+    assert changes([(more,)], before) == (UpdateSlice(before, spec(1, 1, (more,))),)
+    assert dropped_fields((more,), (plain,)) == (
+        "devices.gpu-0.allNodes",
+        "devices.gpu-0.bindingConditions",
+    )

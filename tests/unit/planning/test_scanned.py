@@ -5,18 +5,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Mount
-from dra_driver.model.device import Device
 from dra_driver.model.health import Health
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
+from tests.support.api_values import found_device
 
 WRONG: Any = 5  # what a type checker forbids and Python does not
-GOOD = Device(
+GOOD = found_device(
     DeviceName("gpu-0"),
     "uuid-0",
     attributes={"index": 0},
@@ -24,7 +25,11 @@ GOOD = Device(
         {"A": "b"}, (DeviceNode("/dev/a", major=1, minor=2),), (Mount("/a", "/b"),)
     ),
 )
-BAD = replace(GOOD, name=DeviceName("gpu-1"))
+BAD = replace(GOOD, api=msgspec.structs.replace(GOOD.api, name="gpu-1"))
+
+
+def api(**fields: Any) -> dict[str, Any]:
+    return {"api": msgspec.structs.replace(BAD.api, **fields)}
 
 
 def of(**edits: Any) -> dict[str, Any]:
@@ -42,11 +47,15 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
+        (
+            {"api": SimpleNamespace(name="gpu-1")},
+            "api: namespace(name='gpu-1') is a SimpleNamespace",
+        ),
         ({"uuid": None}, "uuid: None is a NoneType, it must be a str"),
-        ({"name": WRONG}, "name: 5 is a int, it must be a str"),
-        ({"attributes": None}, "attributes: None is a NoneType, it must be a Mapping"),
-        ({"attributes": {WRONG: 1}}, "a name in attributes: 5 is a int"),
-        ({"capacity": [WRONG]}, "capacity: [5] is a list"),
+        (api(name=WRONG), "name: 5 is a int, it must be a str"),
+        (api(attributes=[WRONG]), "attributes: [5] is a list, it must be a Mapping"),
+        (api(attributes={WRONG: 1}), "a name in attributes: 5 is a int"),
+        (api(capacity=[WRONG]), "capacity: [5] is a list"),
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
         ({"edits": {}}, "edits: {} is a dict, it must be a ContainerEdits"),

@@ -1,32 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """An inventory becomes slices within the API's limits; what is beyond them costs only itself."""
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from dra_driver.model.device import Device, Version
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.device import AllocatableDevice, Version
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import Problem, PublishedDevice, Taint
+from dra_driver.model.slices import Problem
 from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
+from tests.support.api_values import device_taint, found_device, published
 
 LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
 DRIVER = DriverName("gpu.example.com")
 GIB = Quantity.parse("1Gi")
 
 
-def device(name: str, **fields: Any) -> Device:
-    return Device(DeviceName(name), f"uuid-of-{name}", **fields)
+def device(name: str, **fields: Any) -> AllocatableDevice:
+    return found_device(DeviceName(name), f"uuid-of-{name}", **fields)
 
 
-def published(name: str, **fields: Any) -> PublishedDevice:
-    return PublishedDevice(DeviceName(name), **fields)
-
-
-def plan_of(*devices: Device, kept: tuple[PublishedDevice, ...] = ()) -> PoolPlan:
+def plan_of(*devices: AllocatableDevice, kept: tuple[Device, ...] = ()) -> PoolPlan:
     return plan_pool(Inventory(devices), kept=kept)
 
 
@@ -145,7 +143,7 @@ NOT_SEMVER = "is no version of semver.org 2.0.0 (three numbers, no leading v)"
         (Version(""), f"'' {NOT_SEMVER}"),
         (Version("1.0.0-" + "a" * 59), f"'1.0.0-{'a' * 59}' is longer than 64 bytes"),
         (1.5, "a float is neither bool, int, str nor Version"),
-        (None, "a NoneType is neither bool, int, str nor Version"),
+        (None, "exactly one value must be set"),
     ],
 )
 def test_a_bad_value_costs_one_attribute(value: Any, found: str):
@@ -174,14 +172,26 @@ def test_a_bad_value_costs_one_attribute(value: Any, found: str):
 def test_values_at_the_limits_are_published(value: Any):
     plan = plan_of(device("gpu-0", attributes={"it": value}))
     assert plan == PoolPlan(((published("gpu-0", attributes={"it": value}),),), ())
-    assert type(plan.slices[0][0].attributes["it"]) is type(value)
 
 
-def test_a_capacity_that_is_no_quantity_is_left_out():
-    wrong: Any = {"memory": 80, "compute": GIB}
-    assert plan_of(device("gpu-0", capacity=wrong)) == PoolPlan(
-        ((published("gpu-0", capacity={"compute": GIB}),),),
-        (problem("capacity memory", "a int is no Quantity"),),
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (80, "a int is no DeviceCapacity"),
+        (DeviceCapacity(value=cast("Any", None)), "Expected `int | float | str`, got `null` - at `$.value`"),
+        (
+            DeviceCapacity(value="much"),
+            "'much' is no quantity; write for example 80Gi, 500m or 1e3",
+        ),
+        (
+            DeviceCapacity(value="1", request_policy=cast("Any", 5)),
+            "Expected `object | null`, got `int` - at `$.requestPolicy`",
+        ),
+    ],
+)  # fmt: skip
+def test_a_capacity_that_is_no_quantity_is_left_out(value: Any, said: str):
+    assert plan_of(device("gpu-0", capacity={"memory": value, "compute": GIB})) == PoolPlan(
+        ((published("gpu-0", capacity={"compute": GIB}),),), (problem("capacity memory", said),)
     )
 
 
@@ -217,7 +227,7 @@ def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
 
 def test_a_vanished_device_is_tainted_under_the_drivers_name():
     found = tainted(published("gpu-0", capacity={"memory": GIB}), DRIVER, "2026-01-02T03:04:05Z")
-    taint = Taint(
+    taint = device_taint(
         "gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "2026-01-02T03:04:05Z"
     )
     assert found == published("gpu-0", capacity={"memory": GIB}, taints=(taint,))
@@ -225,8 +235,97 @@ def test_a_vanished_device_is_tainted_under_the_drivers_name():
 
 def test_a_taint_keeps_its_time_and_those_of_others_go():
     first = tainted(published("gpu-0"), DRIVER, "2026-01-02T03:04:05Z")
-    foreign = Taint("example.com/x", "", "NoExecute", "2025-01-01T00:00:00Z")
-    both = replace(first, taints=(foreign, *first.taints))
+    foreign = device_taint("example.com/x", "", "NoExecute", "2025-01-01T00:00:00Z")
+    assert first.taints
+    both = replace(first, taints=[foreign, *first.taints])
     assert tainted(both, DRIVER, "2026-09-09T09:09:09Z") == first
-    lost = replace(first, taints=(foreign, replace(first.taints[0], time_added="")))
+    lost = replace(first, taints=[foreign, replace(first.taints[0], time_added="")])
     assert tainted(lost, DRIVER, "2026-01-02T03:04:05Z") == first
+
+
+def test_a_capacity_is_published_in_canonical_text():
+    size = DeviceCapacity(value="81920Mi")
+    plan = plan_of(device("gpu-0", capacity={"memory": size}))
+    assert plan.slices == ((published("gpu-0", capacity={"memory": Quantity.parse("80Gi")}),),)
+
+
+def of(attributes: Any = None, **fields: Any) -> PoolPlan:
+    """The plan for one device with exactly these fields."""
+    return plan_of(AllocatableDevice(Device(name="gpu-0", attributes=attributes, **fields), "uuid"))
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        DeviceAttribute(int_values=[1, -(2**63)]),
+        DeviceAttribute(bool_values=[True]),
+        DeviceAttribute(string_values=["a", "x" * 64]),
+        DeviceAttribute(version_values=["1.2.3"]),
+    ],
+)
+def test_a_list_of_values_is_published(attribute: DeviceAttribute):
+    assert of({"it": attribute}) == PoolPlan(
+        ((Device(name="gpu-0", attributes={"it": attribute}),),), ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "found"),
+    [
+        ("plain", "a str is no DeviceAttribute"),
+        (DeviceAttribute(), "exactly one value must be set"),
+        (DeviceAttribute(int_value=1, string_value="1"), "exactly one value must be set"),
+        (DeviceAttribute(int_values=[]), "a list of values must have some"),
+        (DeviceAttribute(int_values=cast("Any", 5)), "a list of values must have some"),
+        (DeviceAttribute(int_values=[1, 2**63]), "9223372036854775808 does not fit into 64 bits"),
+        (DeviceAttribute(version_values=["1.2"]), f"'1.2' {NOT_SEMVER}"),
+        (DeviceAttribute(int_value=True), "a bool is neither bool, int, str nor Version"),
+    ],
+)
+def test_a_bad_attribute_of_the_api_costs_itself_only(attribute: Any, found: str):
+    assert of({"bad": attribute}) == PoolPlan(
+        ((Device(name="gpu-0"),),), (problem("attribute bad", found),)
+    )
+
+
+def test_of_more_than_48_values_of_attributes_the_last_attributes_go():
+    first, second = (DeviceAttribute(int_values=[0] * count) for count in (40, 9))
+    plan = of({"a": first, "b": second, "c": DeviceAttribute(int_value=1)})
+    assert plan == PoolPlan(
+        ((Device(name="gpu-0", attributes={"a": first, "c": DeviceAttribute(int_value=1)}),),),
+        (problem("attribute b", "more than 48 values of attributes"),),
+    )
+
+
+def test_every_other_field_of_the_api_is_published_as_it_is():
+    fields: dict[str, Any] = {
+        "allow_multiple_allocations": True,
+        "binding_conditions": ["ready"],
+        "taints": [device_taint("a.example.com/x", "", "NoSchedule", "2026-01-02T03:04:05Z")],
+    }
+    assert of(**fields).slices == ((Device(name="gpu-0", **fields),),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "subject", "found"),
+    [
+        (
+            {"binding_conditions": "ready"},
+            "bindingConditions",
+            "Expected `array | null`, got `str`",
+        ),
+        ({"all_nodes": 1}, "allNodes", "Expected `bool | null`, got `int`"),
+        ({"node_name": object()}, "nodeName", "Encoding objects of type object is unsupported"),
+        ({"taints": [1]}, "taints", "Expected `object`, got `int` - at `$[0]`"),
+    ],
+)
+def test_a_field_of_a_wrong_type_costs_itself_only(fields: Any, subject: str, found: str):
+    assert of(**fields) == PoolPlan(((Device(name="gpu-0"),),), (problem(subject, found),))
+
+
+def test_of_a_kept_device_what_this_driver_cannot_write_is_left_out_without_a_word():
+    newer = Device(
+        name="gpu-9",
+        attributes={"new": DeviceAttribute(), "index": DeviceAttribute(int_value=9)},
+    )
+    assert plan_of(kept=(newer,)) == PoolPlan(((published("gpu-9", {"index": 9}),),), ())

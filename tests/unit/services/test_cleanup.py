@@ -11,10 +11,10 @@ from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.kube.base import Conflict
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.leftovers import Kind, Leftover, Others
-from dra_driver.model.slices import SliceSpec
 from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
 from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
+from tests.support.api_values import slice_spec
 from tests.support.scripted_api import ScriptedApi
 
 STATE = Leftover(Kind.STATE, "/plugin/state.db")
@@ -79,7 +79,7 @@ class Disk:
 @pytest.fixture
 def api() -> ScriptedApi:
     found = ScriptedApi()
-    found.put(SLICE.name, SliceSpec(A_POOL, 1, 1, ()))
+    found.put(SLICE.name, slice_spec(A_POOL, 1, 1, ()))
     return found
 
 

@@ -9,14 +9,15 @@ from structlog.testing import capture_logs
 
 from dra_driver.errors import Temporary
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import Device
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.services.inventory import RETRY_SECONDS, InventoryFeed
+from tests.support.api_values import found_device
 
 NOTHING = Inventory()
-ONE = Inventory((Device(DeviceName("gpu-0"), "uuid-0"),))
-TWO = Inventory((*ONE.devices, Device(DeviceName("gpu-1"), "uuid-1")))
+ONE = Inventory((found_device("gpu-0", "uuid-0"),))
+TWO = Inventory((*ONE.devices, found_device("gpu-1", "uuid-1")))
 
 
 class ScriptedBackend:
@@ -39,7 +40,7 @@ class ScriptedBackend:
         if self.stop_after:
             stop.set()
 
-    def configure(self, device: Device, config: DeviceConfig, /) -> None: ...
+    def configure(self, device: AllocatableDevice, config: DeviceConfig, /) -> None: ...
 
     def reset(self, device: DeviceName, /) -> None: ...
 

@@ -8,15 +8,17 @@ from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Expired, NotServed, SliceEvent, SliceList
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.events import DriverEvent, PublishFailed, ThreadFailed
-from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceSpec, StoredSlice, UpdateSlice
+from dra_driver.model.slices import CreateSlice, DeleteSlice, StoredSlice, UpdateSlice
 from dra_driver.services.mirror import SliceMirror
 from dra_driver.testing.builders import A_POOL
+from tests.support.api_values import slice_spec
 from tests.support.scripted_api import ScriptedApi, Step
 
 
-def spec(generation: int) -> SliceSpec:
-    return SliceSpec(A_POOL, generation, 1, ())
+def spec(generation: int) -> ResourceSliceSpec:
+    return slice_spec(A_POOL, generation, 1, ())
 
 
 class Mirrored:
@@ -37,7 +39,8 @@ class Mirrored:
 
     def seen(self) -> dict[str, int]:
         return {
-            name: stored.spec.generation for name, stored in (self.mirror.present() or {}).items()
+            name: stored.spec.pool.generation
+            for name, stored in (self.mirror.present() or {}).items()
         }
 
     def _changed(self) -> None:

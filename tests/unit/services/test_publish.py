@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the publisher writes, when, and how often it asks; whoever disturbs it, and whatever the API server answers."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.kube.base import Conflict, Invalid, NodeEvent
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.events import (
     DriverEvent,
     FieldsDropped,
@@ -20,9 +20,10 @@ from dra_driver.model.events import (
 )
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import Problem, SliceSpec
+from dra_driver.model.slices import Problem
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.testing.builders import A_DRIVER, A_NODE
+from tests.support.api_values import published
 from tests.support.publishing_node import FIRST, SECOND, Node, devices, spec
 from tests.support.scripted_api import Step
 
@@ -279,7 +280,7 @@ def test_a_refusal_is_told_on_the_node_once_and_tried_again_ever_more_slowly():
 def test_an_error_that_nobody_foresaw_is_counted_said_and_tried_again_ever_more_slowly():
     node = Node(0)
 
-    def breaks(_spec: SliceSpec) -> SliceSpec:
+    def breaks(_spec: ResourceSliceSpec) -> ResourceSliceSpec:
         raise ZeroDivisionError("by chance")
 
     node.api.stores = breaks
@@ -320,16 +321,18 @@ def test_dropped_fields_are_told_once_and_then_taken_as_the_wish():
     node = Node()
     node.inventory = Inventory(devices(0, index=0, model="x"))
 
-    def without_model(written: SliceSpec) -> SliceSpec:
-        kept = tuple(
+    def without_model(written: ResourceSliceSpec) -> ResourceSliceSpec:
+        kept = [
             replace(
                 device,
                 attributes={
-                    name: value for name, value in device.attributes.items() if name != "model"
+                    name: value
+                    for name, value in (device.attributes or {}).items()
+                    if name != "model"
                 },
             )
-            for device in written.devices
-        )
+            for device in written.devices or ()
+        ]
         return replace(written, devices=kept)
 
     node.api.stores = without_model
@@ -344,7 +347,7 @@ def test_dropped_fields_are_told_once_and_then_taken_as_the_wish():
 
 def test_a_server_that_stores_something_else_altogether_does_not_cause_a_loop():
     node = Node(0, 1)
-    node.api.stores = lambda written: replace(written, devices=written.devices[::-1])
+    node.api.stores = lambda written: replace(written, devices=(written.devices or [])[::-1])
     node.follow(node.step, *[node.looks, node.after(100)] * 3)
     assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices",))]
     assert node.writes() == [f"create {FIRST}"]
@@ -358,7 +361,7 @@ def test_a_server_that_stores_something_else_altogether_does_not_cause_a_loop():
     [
         "metadata.finalizers",
         "metadata.ownerReferences",
-        "spec.devices[gpu-0].allowMultipleAllocations",
+        "spec.devices[gpu-0].fieldOfTheNextRelease",
         "spec.fieldOfTheNextRelease",
     ],
 )
@@ -376,6 +379,30 @@ def test_what_somebody_writes_into_a_slice_is_put_right_in_any_field(path: str):
     assert node.api.slices[FIRST].unlike == {}
     (line,) = logs
     assert (line["event"], line["slices"]) == ("slice_changed_by_somebody_else", {FIRST: (path,)})
+
+
+def test_what_somebody_writes_into_a_device_is_put_right_and_named():
+    node = Node(0)
+    shared = replace(published("gpu-0"), allow_multiple_allocations=True)
+    with capture_logs() as logs:
+        node.follow(
+            node.step, lambda: node.api.put(FIRST, spec(shared)), node.step, node.after(0.3)
+        )
+    assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+    assert node.stored() == {FIRST: spec(0)}
+    (line,) = logs
+    path = "devices.gpu-0.allowMultipleAllocations"
+    assert (line["event"], line["slices"]) == ("slice_changed_by_somebody_else", {FIRST: (path,)})
+
+
+def test_what_the_server_puts_into_a_device_is_told_once_and_causes_no_loop():
+    node = Node(0)
+    node.api.stores = lambda written: replace(
+        written, devices=[replace(device, binds_to_node=True) for device in written.devices or ()]
+    )
+    node.follow(node.step, *[node.looks, node.after(100)] * 3)
+    assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices.gpu-0.bindsToNode",))]
+    assert node.writes() == [f"create {FIRST}"]
 
 
 def test_what_was_written_into_a_slice_while_the_driver_was_down_is_put_right_at_once():

@@ -70,7 +70,7 @@ def test_only_the_slice_whose_name_is_taken_has_another():
     node.api.strangers = {SECOND: a_stranger(SECOND)}
     node.follow(node.step)
     assert list(node.stored()) == [FIRST, slice_name(1, A_DRIVER, A_NODE, variant=1)]
-    assert {content.slice_count for content in node.stored().values()} == {2}
+    assert {content.pool.resource_slice_count for content in node.stored().values()} == {2}
 
 
 def test_a_name_that_is_ours_after_all_is_not_evaded():

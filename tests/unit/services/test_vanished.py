@@ -5,16 +5,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from dra_driver.errors import Temporary
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
+from dra_driver.model.device import plain
 from dra_driver.model.events import DeviceVanished, FieldsDropped
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import PublishedDevice, SliceSpec
 from dra_driver.services.publish import KEPT_SECONDS
 from dra_driver.services.vanished import NoMemory, utc_now
 from dra_driver.testing.builders import a_claim, a_result
+from tests.support.api_values import published
 from tests.support.publishing_node import FIRST, Node, devices, gone, spec
 
 
@@ -190,9 +193,10 @@ def test_a_server_without_taints_keeps_the_device_and_is_told_of_once():
     node = Node(0, 1)
     node.prepared = frozenset({DeviceName("gpu-1")})
 
-    def without_taints(written: SliceSpec) -> SliceSpec:
-        return replace(
-            written, devices=tuple(replace(device, taints=()) for device in written.devices)
+    def without_taints(written: ResourceSliceSpec) -> ResourceSliceSpec:
+        return structs.replace(
+            written,
+            devices=[structs.replace(device, taints=None) for device in written.devices or ()],
         )
 
     node.api.stores = without_taints
@@ -209,9 +213,9 @@ def test_a_taint_cuts_no_pool_anew(count: int):
     node.prepared = frozenset({DeviceName(f"gpu-{count - 1}")})
     node.follow(node.step, node.has(*range(count - 1)))
     found = node.stored().values()
-    assert all(len(content.devices) <= 64 for content in found)
-    assert {content.generation for content in found} == {1}
-    assert {content.slice_count for content in found} == {len(found)}
+    assert all(len(content.devices or ()) <= 64 for content in found)
+    assert {content.pool.generation for content in found} == {1}
+    assert {content.pool.resource_slice_count for content in found} == {len(found)}
 
 
 def test_taints_are_stamped_with_the_time_of_today():
@@ -227,7 +231,7 @@ def test_what_is_published_is_remembered_before_it_is_written():
     node.api.on_write = lambda: remembered_at_write.append(len(node.memory.devices))
     node.follow(node.step, *[node.looks] * 3, node.has(0))
     assert remembered_at_write == [2, 1]
-    assert node.memory.devices == spec(0).devices
+    assert node.memory.devices == tuple(spec(0).devices or ())
     assert node.memory.writes == 2
     node.restarted()
     node.follow(node.step)
@@ -240,22 +244,22 @@ def test_a_change_of_an_attributes_type_is_remembered_too():
     node.follow(node.step)
     node.inventory = Inventory(devices(0, ready=True))
     node.follow(node.looks, node.after(1))
-    assert node.memory.devices[0].attributes["ready"] is True
+    assert node.memory.devices == (published("gpu-0", {"ready": True}),)
 
 
 def test_a_device_that_vanished_with_its_slice_while_the_driver_was_down_comes_back_from_memory():
     node = Node()
     node.inventory = Inventory(devices(0, 1, 2, model="x"))
     node.follow(node.step)
-    (published,) = node.stored().values()
+    (before,) = node.stored().values()
     node.api.lose(FIRST)
     node.inventory = Inventory(devices(0, model="x"))
     node.api.claims = (a_claim(results=[a_result("gpu-2")]),)
     node.restarted()
     node.follow(node.step)
-    zero, _, two = published.devices
-    two = replace(two, taints=gone(2).taints)
-    assert node.stored() == {FIRST: replace(published, devices=(zero, two))}
+    zero, _, two = before.devices or ()
+    two = structs.replace(two, taints=gone(2).taints)
+    assert node.stored() == {FIRST: structs.replace(before, devices=[zero, two])}
     assert node.memory.devices == (zero, two)
     assert node.told(DeviceVanished) == [
         DeviceVanished("gpu-1", kept=False),
@@ -267,13 +271,14 @@ def test_what_the_api_server_holds_counts_more_than_memory():
     node = Node()
     node.inventory = Inventory(devices(0, 1, model="new"))
     node.follow(node.step)
-    node.memory.devices = (PublishedDevice(DeviceName("gpu-1"), {"model": "old"}),)
+    node.memory.devices = (published("gpu-1", {"model": "old"}),)
     node.prepared = frozenset({DeviceName("gpu-1")})
     node.inventory = Inventory(devices(0, model="new"))
     node.restarted()
     node.follow(node.step)
     (found,) = node.stored().values()
-    assert [device.attributes["model"] for device in found.devices] == ["new", "new"]
+    attributes = [device.attributes or {} for device in found.devices or ()]
+    assert [plain(each["model"]) for each in attributes] == ["new", "new"]
 
 
 def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
@@ -288,7 +293,7 @@ def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
         ("publication_not_recalled", "cannot read"),
         ("publication_not_remembered", "disk full"),
     ]
-    assert node.memory.devices == spec(0, 1, 2).devices
+    assert node.memory.devices == tuple(spec(0, 1, 2).devices or ())
 
 
 def test_without_a_memory_nothing_is_remembered():

@@ -3,16 +3,18 @@
 
 from threading import Thread
 
-from dra_driver.model.device import Device
 from dra_driver.model.health import HEALTHY, UNCHECKED, DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.services.watch_health import TIMEOUT_SECONDS, VANISHED, HealthFeed
+from tests.support.api_values import found_device
 
 POOL = PoolName("node-1")
 ILL = Health(HealthStatus.UNHEALTHY, "XID 79")
 GPU_0, GPU_1, GPU_2 = (DeviceName(f"gpu-{index}") for index in range(3))
-MACHINE = Inventory((Device(GPU_0, "u0", health=ILL), Device(GPU_1, "u1", health=HEALTHY)))
+MACHINE = Inventory(
+    (found_device(GPU_0, "u0", health=ILL), found_device(GPU_1, "u1", health=HEALTHY))
+)
 
 
 def feed(inventory: Inventory = MACHINE, *, age: float = 0.0) -> HealthFeed:
@@ -28,7 +30,7 @@ def test_the_inventorys_word_is_told():
 
 
 def test_a_device_that_nothing_checks_is_unknown():
-    unchecked = feed(Inventory((Device(GPU_0, "u0"),))).snapshot()
+    unchecked = feed(Inventory((found_device(GPU_0, "u0"),))).snapshot()
     assert unchecked == (0, (told(GPU_0, UNCHECKED),))
 
 

@@ -12,25 +12,27 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.fast.generate import matcher
 from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.versions import Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 ENVIRONMENT = Environment()
 OWN = 'device.attributes["gpu.example.com"]'
 SIZES = 'device.capacity["gpu.example.com"]'
 DEVICE = DeviceValue(
     "gpu.example.com",
-    {
-        "name": DeviceAttribute(string_value="fish"),
-        "wide": DeviceAttribute(string_value="Ärger"),
-        "index": DeviceAttribute(int_value=3),
-        "most": DeviceAttribute(int_value=2**63 - 1),
-        "healthy": DeviceAttribute(bool_value=True),
-        "version": DeviceAttribute(version_value="1.2.3"),
-        "beta": DeviceAttribute(version_value="1.2.3-beta"),
-        "links": DeviceAttribute(string_values=["a", "b"]),
-    },
-    {"memory": DeviceCapacity(value="40Gi"), "half": DeviceCapacity(value="500m")},
-    allow_multiple_allocations=True,
+    Device(
+        attributes={
+            "name": DeviceAttribute(string_value="fish"),
+            "wide": DeviceAttribute(string_value="Ärger"),
+            "index": DeviceAttribute(int_value=3),
+            "most": DeviceAttribute(int_value=2**63 - 1),
+            "healthy": DeviceAttribute(bool_value=True),
+            "version": DeviceAttribute(version_value="1.2.3"),
+            "beta": DeviceAttribute(version_value="1.2.3-beta"),
+            "links": DeviceAttribute(string_values=["a", "b"]),
+        },
+        capacity={"memory": DeviceCapacity(value="40Gi"), "half": DeviceCapacity(value="500m")},
+        allow_multiple_allocations=True,
+    ),
 )
 
 
@@ -186,7 +188,7 @@ def test_a_name_that_hides_the_accumulator_is_left_to_the_exact_evaluation() -> 
 
 
 def test_an_attribute_that_cannot_be_converted_is_left_to_the_exact_evaluation() -> None:
-    broken = DeviceValue("d", {"a": DeviceAttribute()})
+    broken = DeviceValue("d", Device(attributes={"a": DeviceAttribute()}))
     checked = check(parse("true", ENVIRONMENT), ENVIRONMENT)
     with pytest.raises(Left):
         matcher(checked, _leave)(broken)

@@ -15,18 +15,20 @@ from dra_driver.cel.fast.writer import Form, Unsupported, Writer
 from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.turns import NO_LOOPS, Turns
 from dra_driver.cel.versions import Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 ENVIRONMENT = Environment()
 OWN = 'device.attributes["d"]'
 DEVICE = DeviceValue(
     "d",
-    {
-        "name": DeviceAttribute(string_value="fish"),
-        "index": DeviceAttribute(int_value=3),
-        "links": DeviceAttribute(string_values=["a", "b"]),
-    },
-    {"memory": DeviceCapacity(value="40Gi")},
+    Device(
+        attributes={
+            "name": DeviceAttribute(string_value="fish"),
+            "index": DeviceAttribute(int_value=3),
+            "links": DeviceAttribute(string_values=["a", "b"]),
+        },
+        capacity={"memory": DeviceCapacity(value="40Gi")},
+    ),
 )
 
 
@@ -161,7 +163,7 @@ def test_a_loop_turns_no_more_often_than_it_may() -> None:
 def test_a_device_with_long_texts_is_left_to_the_exact_evaluation_where_they_matter(
     attributes: dict[str, DeviceAttribute], capacity: dict[str, DeviceCapacity], driver: str
 ) -> None:
-    long = DeviceValue(driver, attributes, capacity)
+    long = DeviceValue(driver, Device(attributes=attributes, capacity=capacity))
     assert not long.short_texts
     expression = "[device.driver].all(x, [1].all(y, x != ''))"
     assert answer(expression, long, Turns({}, short_texts=True)) is None
@@ -170,7 +172,7 @@ def test_a_device_with_long_texts_is_left_to_the_exact_evaluation_where_they_mat
 
 def test_short_texts_are_all_that_the_api_server_takes() -> None:
     assert DEVICE.short_texts
-    assert DeviceValue("d" * 63, {}).short_texts
+    assert DeviceValue("d" * 63).short_texts
 
 
 def test_a_text_in_a_text_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,7 @@ def explained(expression: str) -> ExplainedSelector:
 
 
 def value(device: Device = DEVICE) -> DeviceValue:
-    return DeviceValue(
-        DRIVER,
-        device.attributes,
-        device.capacity,
-        allow_multiple_allocations=device.allow_multiple_allocations,
-    )
+    return DeviceValue(DRIVER, device)
 
 
 def false_conditions(expression: str, device: Device = DEVICE) -> tuple[FalseCondition, ...]:
