@@ -5,7 +5,7 @@ Three things can have happened while nobody looked:
 
 * a reboot (another boot id): device numbers, partitions and daemons of the old boot are gone, /var/run/cdi usually
   too. The claim goes back to Started, its file is dropped; it keeps its devices, and the kubelet's next prepare runs
-  the whole plan.
+  the whole plan. A row that was reserved for a CDI file alone goes: nobody can name its claim any more.
 * a crash in the middle of a call (Started in this boot). The CDI file is the last thing that a prepare makes and the
   first that an unprepare takes away: where it stands whole, nothing else is missing, and the claim is Prepared. (It may even
   be in use: the write that said so can be lost with a damaged -wal.) Else no container can be started with the claim; what may be
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import (
+    Forget,
     MarkPrepared,
     MarkStartedAgain,
     Plan,
@@ -49,9 +50,7 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
     if claim.held is not None:
         return (RemoveCdiSpec(uid),) if file is not None else ()
     if claim.boot_id != boot_id:
-        drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
-        again: tuple[Step, ...] = (MarkStartedAgain(uid),) if claim.phase is Phase.PREPARED else ()
-        return drop + again
+        return _steps_after_boot(claim, file)
     if not claim.cdi_spec:
         return ()  # only reserved (`dra_driver.planning.adopt.plan_reservation`): its devices may be in use
     if claim.phase is Phase.STARTED and file == claim.cdi_spec:
@@ -59,3 +58,13 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
     if claim.phase is Phase.STARTED:
         return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))
     return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)
+
+
+def _steps_after_boot(claim: PreparedClaim, file: str | None) -> tuple[Step, ...]:
+    uid = claim.ref.uid
+    drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
+    if not claim.ref.name:
+        # Only reserved, for its CDI file alone. No container outlives a boot, and the kubelet, which knows the claim's name,
+        # prepares anew. Without the file nobody would ever ask about this row, and its devices would be refused for ever.
+        return (*drop, Forget(uid))
+    return (*drop, MarkStartedAgain(uid)) if claim.phase is Phase.PREPARED else drop

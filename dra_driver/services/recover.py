@@ -12,7 +12,14 @@ from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import MarkPrepared, MarkStartedAgain, Plan, RemoveCdiSpec, WriteCdiSpec
+from dra_driver.model.plan import (
+    Forget,
+    MarkPrepared,
+    MarkStartedAgain,
+    Plan,
+    RemoveCdiSpec,
+    WriteCdiSpec,
+)
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.recover import plan_recovery
 from dra_driver.services.claim_locks import ClaimLocks
@@ -82,7 +89,9 @@ def _bring_to_agree(
             # Containers from before may still run: what is half done of the same claim's stays as it is.
             if error is not None and not isinstance(error, StillUsed):
                 raise error
-            if any(isinstance(step, MarkPrepared | MarkStartedAgain) for step in plan.steps):
+            if any(
+                isinstance(step, MarkPrepared | MarkStartedAgain | Forget) for step in plan.steps
+            ):
                 with parts.store.transaction("recovered") as transaction:
                     parts.executor.mark(transaction, plan.steps)
     return plans

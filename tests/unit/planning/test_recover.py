@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.model.plan import (
+    Forget,
     MarkPrepared,
     MarkStartedAgain,
     Plan,
@@ -79,3 +80,17 @@ def test_what_is_only_reserved_is_left_alone(file: str | None) -> None:
     # After a boot nothing runs any more.
     after = plan_recovery([claim], files, boot_id="later")
     assert [plan.steps for plan in after] == ([] if file is None else [(REMOVE,)])
+
+
+@pytest.mark.parametrize(
+    ("file", "steps"), [("x", (REMOVE, Forget(REF.uid))), (None, (Forget(REF.uid),))]
+)
+def test_what_was_reserved_for_a_file_alone_ends_with_the_boot(
+    file: str | None, steps: tuple[Step, ...]
+) -> None:
+    """Nobody can say whose claim it was, and no container of it outlived the boot."""
+    ref = replace(REF, name="", namespace="")
+    reserved = PreparedClaim(ref, Phase.STARTED, "before", DEVICES, "")
+    files = {} if file is None else {ref.uid: file}
+    assert plan_recovery([reserved], files, boot_id="now") == (Plan(ref, steps, DEVICES),)
+    assert plan_recovery([reserved], files, boot_id="before") == ()

@@ -312,3 +312,20 @@ def test_the_stand_in_lists_cdi_devices_as_the_kubelet_does() -> None:
     listed = dynamic_resource(ClaimInfo(a_ref(), A_DRIVER, devices=devices))
     names = [[cdi.name for cdi in found.cdi_devices] for found in listed.claim_resources]
     assert names == [["a"], ["a", "b"]]
+
+
+def test_a_device_that_was_reserved_for_a_file_alone_is_free_after_a_boot(node: LocalNode) -> None:
+    """The claim ended while nobody knew its name: after the boot no file, no pod and no API server speaks of it."""
+    (ref,) = node.add(TWO)
+    assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
+    lose_state(node)
+    take_up_held(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    node.recover()
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    node.delete(ref)
+    node.restart(boot_id="boot-2")
+    node.cdi.remove(ref.uid)
+    node.recover()
+    assert node.disk().claims == {}
+    (other,) = node.add(a_claim("other", results=[a_result("gpu-0")]))
+    assert not isinstance(node.prepare(other)[other.uid], Refusal)
