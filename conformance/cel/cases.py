@@ -13,6 +13,7 @@ from typing import Any
 from conformance.cel import devices
 from conformance.cel.declarations import Declarations, Overload
 from conformance.cel.expressions import Expressions
+from conformance.cel.pinned import pinned
 from conformance.cel.trees import Many, Tree, leaf, operand
 from conformance.cel.types import BOOL, STRING, Type
 from dra_driver.testing.conformance.verdicts import FAILS, FALSE, REFUSED, TRUE, VERDICTS
@@ -45,12 +46,21 @@ class Cases:
         maker = Expressions(self.declarations, self.chance, careless=careless)
         depth = self.chance.choice((0, 0, 0, 1, 1, 2))
         call = self._call(maker, overload, aim, depth)
-        tree = as_condition(maker, call, aim)
+        device = self._device(aim)
+        tree = self._pinned(call, aim, device) or as_condition(maker, call, aim)
         if self.chance.random() < 0.1:
-            return self.case(surrounded(maker, tree), group="surrounded", focus=aim)
-        return self.case(
-            tree, group="overload", focus=f"{overload.function}|{overload.id}", aim=aim
-        )
+            return self.case(surrounded(maker, tree), group="surrounded", focus=aim, device=device)
+        focus = f"{overload.function}|{overload.id}"
+        return self.case(tree, group="overload", focus=focus, aim=aim, device=device)
+
+    def _pinned(self, call: Tree, aim: str, device: Mapping[str, Any]) -> Tree | None:
+        if aim not in (TRUE, FALSE) or self.chance.random() < 0.3:
+            return None
+        return pinned(call, "==" if aim == TRUE else "!=", device)
+
+    def _device(self, aim: str) -> Mapping[str, Any]:
+        careful = aim in (TRUE, FALSE) and self.chance.random() < 0.7
+        return devices.typical() if careful else devices.varied(self.chance)
 
     def _call(self, maker: Expressions, overload: Overload, aim: str, depth: int) -> Tree:
         types = maker.instance(overload, {})
@@ -108,8 +118,7 @@ class Cases:
     ) -> Case:
         """A question about a tree, over a device and an environment that are chosen here."""
         self.made += 1
-        careful = aim in (TRUE, FALSE) and self.chance.random() < 0.7
-        chosen = device or (devices.typical() if careful else devices.varied(self.chance))
+        chosen = device or self._device(aim)
         line = {
             "name": f"{group}-{self.made}",
             "expression": str(tree),
