@@ -13,7 +13,7 @@ from dra_driver.cel.failures import EvaluationError, PlanError
 from dra_driver.cel.fast import generate
 from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
-from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from tests.support.examples import examples
 
 DRIVER = "gpu.example.com"
@@ -109,10 +109,13 @@ quantities = st.sampled_from(("1", "1Gi", "500m", "1e30")).map(
 devices = st.builds(
     DeviceValue,
     st.sampled_from((DRIVER, DRIVER, "a")),
-    st.fixed_dictionaries(
-        {"a": attributes, "b": attributes}, optional={"c": attributes, "x/a": attributes}
+    st.builds(
+        Device,
+        attributes=st.fixed_dictionaries(
+            {"a": attributes, "b": attributes}, optional={"c": attributes, "x/a": attributes}
+        ),
+        capacity=st.dictionaries(st.sampled_from(NAMES), quantities),
     ),
-    st.dictionaries(st.sampled_from(NAMES), quantities),
 )
 
 

@@ -11,6 +11,7 @@ from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.fast.writer import Code, Form, Unsupported, Writer
 from dra_driver.cel.library import formatting
 
+_MOST_DIGITS = 100
 _MOST_WRITTEN = 1_000_000  # characters; a text in a text in a text grows without costing anything
 
 
@@ -23,6 +24,8 @@ def filled(writer: Writer, template: str, operands: list[Code]) -> Code:
     clauses = [part for part in parts if not isinstance(part, str)]
     if len(clauses) != len(operands):
         raise Unsupported
+    if any(clause.precision > _MOST_DIGITS for clause in clauses):
+        raise Unsupported  # each clause may write megabytes, and the length of the text is checked only when it is whole
     left = iter(operands)
     pattern, arguments = "", []
     for part in parts:
