@@ -144,7 +144,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "simulated_faults",
         "",
-        "YAML file with faults for --backend simulated: it makes devices unhealthy or lets them vanish. The driver watches the file.",
+        "YAML file with faults for --backend simulated: it makes devices unhealthy, lets them vanish, or lets their set-up fail or hang. The driver watches the file.",
         _optional_path,
     ),
     Option(

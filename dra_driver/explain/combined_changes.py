@@ -102,7 +102,7 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
 
 
 def _missed(miss: Miss) -> int:
-    """How much would have to change for this device, whose driver is the one asked for."""
+    """How far the device misses. The caller passes only devices of the right driver, so that part of the distance is left out."""
     return miss.distance[1]
 
 

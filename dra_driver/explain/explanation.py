@@ -135,7 +135,7 @@ class Explanation:
         return self.nodes.groups() if known else ()
 
     def _conflicts(self, groups: tuple[NodeGroup, ...]) -> tuple[Verdict, ...]:
-        """The first conflict between requests, where nothing fits anywhere: it is then about the subject as a whole."""
+        """If nothing fits on any node: the first conflict between requests. It is then reported for the whole subject."""
         if self.nodes.some_fit:
             return ()
         found = (

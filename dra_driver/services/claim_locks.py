@@ -17,7 +17,7 @@ Lock = Callable[[Sequence[str], float, str], AbstractContextManager[None]]
 
 
 class ClaimLocks:
-    """Lets go, at the end of the block, of what it still holds."""
+    """The locks of the claims of one call. The end of the `with` block releases those that are left."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock

@@ -2,9 +2,9 @@
 """How often may each loop turn, so that the whole evaluation surely stays far below the cost limit?
 
 The API server's estimate (estimate.py) knows no size for an entry of a list attribute, so two loops over one list are
-infinitely expensive to it. Here texts are first taken to be of any length, which makes no difference where they are compared with
-constants; then the lists to be shorter and the texts no longer than the API server takes. A generated function looks at
-the sizes when it runs, and leaves a device with more to the exact evaluation, which counts the cost.
+infinitely expensive to it. This module estimates twice. The first estimate allows texts of any length, which costs nothing where they
+are compared with constants. If it is too high, the second one assumes the API server's limits for texts, and shorter lists. A
+generated function checks the sizes when it runs. It leaves a larger device to the exact evaluation, which counts the cost.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls are written out in generated functions, and which are left to the exact implementations?
+"""Which calls are inlined in generated functions, and which are left to the exact implementations?
 
-Written out are those that selectors are made of: comparisons, `in`, tests of texts, versions and quantities beside a
+Inlined are the calls that most selectors have: comparisons, `in`, tests of texts, versions and quantities beside a
 constant. Each takes a way for the usual kinds of values and leaves the rest to the exact implementation, or stumbles.
 `STRICT` are the functions that may be called as they are, as nothing about them depends on how they are written.
 """

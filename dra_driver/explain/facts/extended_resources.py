@@ -62,7 +62,7 @@ class ExtendedResources:
 
     @property
     def names(self) -> frozenset[str]:
-        """Those that a node need not offer itself, and those that are refused already."""
+        """The extended resources that a node does not have to offer: devices provide them, or they are refused already."""
         return frozenset((*self._resources, *self._refused))
 
     def wanted(self) -> Iterator[WantedClaim]:

@@ -105,7 +105,7 @@ def _with_raw(body: bytes, error: Exception) -> Any:
 
 
 def _levels(body: bytes) -> int:
-    """How deep the brackets go: how deep Python can follow depends on who has raised its limit."""
+    """The depth of nested brackets. It is counted here because somebody may have raised Python's own recursion limit."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(_TEXT.sub(b"", body)):
         depth += 1 if bracket in b"{[" else -1
