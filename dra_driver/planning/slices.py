@@ -6,6 +6,7 @@ limits are applied here: what cannot be published costs itself only, and is told
 Source of the limits: k8s.io/api/resource/v1, pkg/apis/resource/validation of Kubernetes 1.37.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ NAME_LENGTH = 32
 DOMAIN_LENGTH = 63
 VANISHED_TAINT = "vanished"
 VANISHED_REASON = "not-found-on-node"
-INT64 = range(-(2**63), 2**63)
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -131,8 +131,10 @@ def _good_fields(device: Device, problem: Callable[[str, str], None]) -> dict[st
 
 def _typed(value: object, kind: Any) -> tuple[Any, str]:
     """A copy of the value, or why it is none of this type: what the type checker forbids may come all the same."""
-    if value is None or (kind is str and type(value) is str):
-        return value, ""
+    if value is None:
+        return None, ""
+    if kind is str and isinstance(value, str):
+        return _exact(value), ""
     try:
         return msgspec.json.decode(msgspec.json.encode(value), type=kind), ""
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -156,7 +158,7 @@ def _good_attributes(
             problem(f"attribute {name}", wrong)
         else:
             left -= values
-            good[name] = attribute
+            good[name] = _exactly(attribute)
     return good
 
 
@@ -225,12 +227,38 @@ def _judged(attribute: object) -> tuple[str, int]:
     return wrong, len(value)
 
 
+def _exactly(attribute: DeviceAttribute) -> DeviceAttribute:
+    """The attribute without subclasses of str and int (numpy's, an IntEnum's): msgspec refuses to write those."""
+    changed = {
+        field: exact
+        for field in attribute.__struct_fields__
+        if (value := getattr(attribute, field)) is not None
+        and (exact := _exact(value)) is not value
+    }
+    return msgspec.structs.replace(attribute, **changed) if changed else attribute
+
+
+def _exact(value: Any) -> Any:
+    match value:
+        case bool():
+            return value
+        case int():
+            return value if type(value) is int else int.__int__(value)
+        case str():
+            return value if type(value) is str else str.__str__(value)
+        case _:
+            exact = [_exact(one) for one in value]
+            return value if all(map(operator.is_, exact, value)) else exact
+
+
 def _wrong_value(kind: str, value: object) -> str:
     match kind, value:
         case ("bool", bool()):
             return ""
         case ("int", int()) if not isinstance(value, bool):
-            return "" if value in INT64 else f"{value} does not fit into 64 bits"
+            # Compared, not looked up in a range: a range is searched number by number for a subclass of int.
+            fits = -(2**63) <= value < 2**63
+            return "" if fits else f"{value} does not fit into 64 bits"
         case ("version", str(text)):
             if not _SEMVER.fullmatch(text):
                 return (

@@ -261,6 +261,8 @@ class Publisher:
             same_devices(written := tuple(change.spec.devices or ()), stored.devices)
             and not stored.unlike
         ):
+            # What the server added once, it adds no more: waiting for it would write the slice at each look.
+            self._adopted.pop(stored.name, None)
             return
         self._adopted[stored.name] = _Adopted(wish, stored.devices, stored.unlike)
         fields = (*dropped_fields(written, stored.devices), *stored.unlike) or ("devices",)

@@ -84,7 +84,9 @@ def _bring_to_agree(
         files = {} if text is None else {ref.uid: text}
         plans = plan_recovery([] if row is None else [row], files, boot_id=boot_id)
         for plan in plans:
-            late = end_late(parts, locks, "recovered", MarkPrepared)
+            # Work that goes on after its time says its end itself; a row that its file's end was to forget goes with it.
+            ends = Forget if isinstance(plan.steps[-1], Forget) else MarkPrepared
+            late = end_late(parts, locks, "recovered", ends)
             error = parts.executor.work([plan], until=until, late=late)[ref.uid]
             # Containers from before may still run: what is half done of the same claim's stays as it is.
             if error is not None and not isinstance(error, StillUsed):

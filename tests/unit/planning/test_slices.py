@@ -3,6 +3,7 @@
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -329,3 +330,32 @@ def test_of_a_kept_device_what_this_driver_cannot_write_is_left_out_without_a_wo
         attributes={"new": DeviceAttribute(), "index": DeviceAttribute(int_value=9)},
     )
     assert plan_of(kept=(newer,)) == PoolPlan(((published("gpu-9", {"index": 9}),),), ())
+
+
+class Number(int):
+    """As an IntEnum or numpy's are: an int that msgspec does not write."""
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_a_subclass_of_a_value_is_published_as_the_value() -> None:
+    """msgspec would refuse to write it, and with it the whole pool."""
+    attributes = {
+        "text": DeviceAttribute(string_value=Text("a")),
+        "number": DeviceAttribute(int_value=Number(2**63 - 1)),
+        "too_large": DeviceAttribute(int_value=Number(2**63)),
+        "texts": DeviceAttribute(string_values=[Text("a"), "b"]),
+    }
+    made = AllocatableDevice(Device(Text("gpu-0"), attributes=attributes), uuid="u")
+    (found,) = plan_of(made).slices[0]
+    written = {
+        "name": "gpu-0",
+        "attributes": {
+            "text": {"string": "a"},
+            "number": {"int": 2**63 - 1},
+            "texts": {"strings": ["a", "b"]},
+        },
+    }
+    assert msgspec.to_builtins(found) == written

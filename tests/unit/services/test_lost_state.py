@@ -5,11 +5,13 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
 from dra_driver.kubelet.pb import dra_v1_pb2
 from dra_driver.model.claim import Claim
+from dra_driver.model.events import WorkEnded
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import HeldDevice, Unknown
@@ -26,9 +28,10 @@ from dra_driver.testing.builders import (
     an_inventory,
 )
 from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
-from tests.support.local_node import LocalNode, ManualClock
+from tests.support.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
+DEADLINE = 60.0  # only against hanging
 RUNS = Alive("its cgroup has processes")
 
 
@@ -329,3 +332,26 @@ def test_a_device_that_was_reserved_for_a_file_alone_is_free_after_a_boot(node: 
     assert node.disk().claims == {}
     (other,) = node.add(a_claim("other", results=[a_result("gpu-0")]))
     assert not isinstance(node.prepare(other)[other.uid], Refusal)
+
+
+def test_it_is_free_too_where_its_file_goes_only_after_the_start(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ref,) = node.add(TWO)
+    node.prepare(ref)
+    lose_state(node)
+    take_up_held(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    node.delete(ref)
+    go_on, ended = Event(), Event()
+
+    def slow(name: str) -> None:
+        if name == "step.RemoveCdiSpec.before":
+            assert go_on.wait(DEADLINE)
+
+    node.restart(boot_id="boot-2", point=slow)
+    node.told(WorkEnded, ended)
+    monkeypatch.setattr("dra_driver.services.recover.CALL_SECONDS", 0.05)
+    assert list(node.recover()) == [ref.uid]
+    go_on.set()
+    assert ended.wait(DEADLINE)
+    assert node.disk() == Disk({}, frozenset(), {})

@@ -427,6 +427,19 @@ def test_what_the_server_puts_into_every_slice_is_told_once_and_causes_no_loop()
     assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
 
 
+def test_what_the_server_puts_into_slices_no_more_causes_no_loop():
+    """A webhook is removed, and then the kubelet deletes the slices, as it does at its start."""
+    node = Node(0)
+    node.api.adds = {"spec.addedByAWebhook": "1"}
+    node.follow(node.step, node.looks)
+    node.api.adds = {}
+    node.follow(node.step, lambda: node.api.lose(FIRST), node.step, node.after(0.3))
+    writes = node.writes()
+    assert writes[-1] == f"create {FIRST}"
+    node.follow(*[node.looks, node.after(100)] * 3)
+    assert node.writes() == writes
+
+
 def test_labels_and_annotations_of_others_cause_no_write_and_survive_the_next_one():
     node = Node(0)
     labels, annotations = {"team": "a"}, {"note": "b"}
