@@ -12,7 +12,8 @@ from dra_driver.allocator.state import DeviceID
 from dra_driver.model.api.resource_claim import DeviceTaintRule, DeviceToleration
 from dra_driver.model.api.resource_slice import Device, DeviceTaint, ResourceSlice
 
-_EFFECTIVE = ("NoSchedule", "NoExecute")
+EFFECTIVE = ("NoSchedule", "NoExecute")
+"""The effects that keep a claim from a device."""
 
 
 def untolerated_taint(
@@ -20,7 +21,7 @@ def untolerated_taint(
 ) -> DeviceTaint | None:
     """The first taint that the request does not tolerate, or None. A taint with an unknown effect is ignored."""
     for taint in device.taints or ():
-        if taint.effect in _EFFECTIVE and not any(
+        if taint.effect in EFFECTIVE and not any(
             tolerates(toleration, taint) for toleration in tolerations or ()
         ):
             return taint

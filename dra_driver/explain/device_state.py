@@ -27,7 +27,7 @@ from dra_driver.allocator.features import (
     PARTITIONABLE,
     PRIORITIZED_LIST,
 )
-from dra_driver.allocator.taints import tolerates
+from dra_driver.allocator.taints import EFFECTIVE, tolerates
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
@@ -46,8 +46,6 @@ from dra_driver.explain.verdict import (
 from dra_driver.model.api.resource_claim import ExactDeviceRequest
 from dra_driver.model.api.resource_slice import DeviceTaint
 from dra_driver.model.quantity import Quantity
-
-_EFFECTIVE = ("NoSchedule", "NoExecute")
 
 
 def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
@@ -187,6 +185,6 @@ class DeviceState:
             return
         tolerations = self._request.body.tolerations or ()
         for place, taint in enumerate(device.device.taints or ()):
-            if taint.effect in _EFFECTIVE and not any(tolerates(one, taint) for one in tolerations):
+            if taint.effect in EFFECTIVE and not any(tolerates(one, taint) for one in tolerations):
                 rule = self._fleet.rule_names.get((device.id, place), "")
                 yield Tainted(taint_text(taint), rule)

@@ -32,10 +32,9 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
-from dra_driver.model.cluster import ClusterState, NotRead, NotReadReason
+from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
 LIST_RETRIES = 2
-METRICS_PATH = "/metrics"
 METRICS_BYTES = 64 * 1024 * 1024
 OPAQUE_CONTENT = "opaque content of {resource}"
 """What is missing where everything that decides could be read."""
@@ -103,11 +102,11 @@ class _Reader:
     def _feature_gates(self) -> dict[str, bool]:
         """The API server's own word on its feature gates; it needs the right to read /metrics."""
         try:
-            call = Call("get", METRICS_PATH)
-            exchange = Exchange(call, "GET", METRICS_PATH, largest_bytes=METRICS_BYTES)
+            call = Call("get", GATES_PATH)
+            exchange = Exchange(call, "GET", GATES_PATH, largest_bytes=METRICS_BYTES)
             text = self._transport.fetch(exchange)
         except DriverError as error:
-            self._note(METRICS_PATH, error)
+            self._note(GATES_PATH, error)
             return {}
         return {name.decode(): state == b"1" for name, state in _GATE.findall(text)}
 

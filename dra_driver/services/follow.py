@@ -36,7 +36,7 @@ from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import NodePlace, users_for
 from dra_driver.services.mirror import STEADY_SECONDS
 from dra_driver.services.pace import delay_after
-from dra_driver.services.parts import Transaction
+from dra_driver.services.parts import AllClaims, Transaction
 
 MOST_WATCHES = 32
 LOOK_SECONDS = 30.0  # another process may have prepared a claim; our own wakes us
@@ -65,13 +65,6 @@ class ClaimsDoor(Protocol):
         self, ref: ClaimRef, resource_version: str, stop: Event
     ) -> Iterator[ClaimEvent]:
         """Its changes."""
-
-
-class AllClaims(Transaction, Protocol):
-    """A transaction that can list every row."""
-
-    def all_claims(self) -> tuple[PreparedClaim, ...]:
-        """Every claim."""
 
 
 class FollowedStore(Protocol):

@@ -40,6 +40,13 @@ class Transaction(Marks, Protocol):
         """Remember who may use the claim besides those that are known."""
 
 
+class AllClaims(Transaction, Protocol):
+    """A transaction that can list every claim."""
+
+    def all_claims(self) -> tuple[PreparedClaim, ...]:
+        """Every row."""
+
+
 class Store(Protocol):
     """What services need of the state."""
 

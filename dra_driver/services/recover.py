@@ -20,19 +20,11 @@ from dra_driver.model.plan import (
     RemoveCdiSpec,
     WriteCdiSpec,
 )
-from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.recover import plan_recovery
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS, StillUsed
-from dra_driver.services.parts import NodeParts, Transaction
+from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.take_back import end_late
-
-
-class AllClaims(Transaction, Protocol):
-    """A transaction that can list every claim."""
-
-    def all_claims(self) -> tuple[PreparedClaim, ...]:
-        """Every row."""
 
 
 class WholeStore(Protocol):
