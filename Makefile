@@ -4,7 +4,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo generate lock build clean
+.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo docs generate lock build clean
 
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb what; do \
@@ -65,9 +65,12 @@ image: setup ## the image, without a registry
 kind-demo: setup ## a kind cluster with the driver
 	@$(BIN)/python hack/kind-demo
 
-generate: setup ## protobuf modules, tables of the CEL functions (Go), docs/reference and the picture of the rooms
+generate: setup ## protobuf modules, tables of the CEL functions (Go), and what `make docs` makes
 	$(BIN)/python hack/generate-protos
 	$(BIN)/python hack/generate-cel-tables
+	$(MAKE) docs
+
+docs: setup ## docs/reference, the table of the verdicts and the picture of the rooms, from the code
 	$(BIN)/python hack/generate-docs
 	$(BIN)/python hack/generate-rooms-picture
 	$(BIN)/python hack/testbed/matrix.py --page

@@ -7,6 +7,26 @@ Json = dict[str, Any]
 
 DRIVER = "gpu.example.com"
 NODE = "node-1"
+OTHER_DRIVER = "nic.example.org"
+LIST = ["DRAPrioritizedList"]
+ADMIN = ["DRAAdminAccess"]
+CONFIG = {"opaque": {"driver": DRIVER, "parameters": {"mode": "fast"}}}
+EAST = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["east"]}]}
+    ]
+}
+WEST = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]}
+    ]
+}
+RANK = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["1"]}]}
+    ]
+}
+IN_WEST = {"metadata": {"name": NODE, "labels": {"zone": "west", "rank": "7"}}}
 
 
 def problem(devices: list[Json], *claims: Json, **more: Any) -> Json:
@@ -84,3 +104,37 @@ def shared(name: str = "dev", value: str = "8Gi", policy: Json | None = None, **
 def amount(name: str, quantity: str, count: int = 1, **more: Any) -> Json:
     """A request for so much memory."""
     return exactly(name, count, capacity={"requests": {"memory": quantity}}, **more)
+
+
+def place(name: str, devices: list[Json], pool: str = "pool", **more: Any) -> Json:
+    """A slice on the node, unless `more` says where; also its driver and what the pool says."""
+    about = {"name": pool, "generation": 1, "resourceSliceCount": 1}
+    for part in ("generation", "resourceSliceCount"):
+        about[part] = more.pop(part, about[part])
+    where = (
+        {}
+        if {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} & set(more)
+        else {"nodeName": NODE}
+    )
+    spec = {"driver": DRIVER, "pool": about, "devices": devices} | where | more
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def size(*names: str) -> list[Json]:
+    """Devices that have their size as an attribute, here their name."""
+    return [
+        {"name": name, "attributes": {"size": {"string": name.split("-")[0]}}} for name in names
+    ]
+
+
+def sized(name: str) -> list[Json]:
+    """Selectors of a size."""
+    return [cel(f'device.attributes["{DRIVER}"].size == "{name}"')]
+
+
+def with_value(*values: Json) -> list[Json]:
+    """Devices with these values of an attribute; {} has none."""
+    return [
+        {"name": f"dev-{at}", "attributes": {"kind": value} if value else {}}
+        for at, value in enumerate(values)
+    ]

@@ -2,81 +2,37 @@
 """What is known of upstream's allocator, one small problem for each fact: offers, amounts, choices, constraints, results.
 
 The sentences say what the problem is about; what the answer is, the oracle says when the vectors are recorded. More facts,
-those behind feature gates of their own, are in allocate_gated_facts.
+those behind feature gates of their own, are in `gated_facts` and `counter_facts`.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from conformance.allocation.build import (
+    ADMIN,
+    CONFIG,
     DRIVER,
-    NODE,
+    EAST,
+    IN_WEST,
+    LIST,
+    OTHER_DRIVER,
+    RANK,
+    WEST,
     asked,
     cel,
     claim,
     every,
     exactly,
     first_of,
+    place,
     problem,
+    size,
+    sized,
     some,
+    with_value,
 )
 
 Json = dict[str, Any]
-
-OTHER_DRIVER = "nic.example.org"
-LIST = ["DRAPrioritizedList"]
-ADMIN = ["DRAAdminAccess"]
-CONFIG = {"opaque": {"driver": DRIVER, "parameters": {"mode": "fast"}}}
-EAST = {
-    "nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["east"]}]}
-    ]
-}
-WEST = {
-    "nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]}
-    ]
-}
-RANK = {
-    "nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["1"]}]}
-    ]
-}
-IN_WEST = {"metadata": {"name": NODE, "labels": {"zone": "west", "rank": "7"}}}
-
-
-def place(name: str, devices: list[Json], pool: str = "pool", **more: Any) -> Json:
-    """A slice on the node, unless `more` says where; also its driver and what the pool says."""
-    about = {"name": pool, "generation": 1, "resourceSliceCount": 1}
-    for part in ("generation", "resourceSliceCount"):
-        about[part] = more.pop(part, about[part])
-    where = (
-        {}
-        if {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} & set(more)
-        else {"nodeName": NODE}
-    )
-    spec = {"driver": DRIVER, "pool": about, "devices": devices} | where | more
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def size(*names: str) -> list[Json]:
-    """Devices that have their size as an attribute, here their name."""
-    return [
-        {"name": name, "attributes": {"size": {"string": name.split("-")[0]}}} for name in names
-    ]
-
-
-def sized(name: str) -> list[Json]:
-    """Selectors of a size."""
-    return [cel(f'device.attributes["{DRIVER}"].size == "{name}"')]
-
-
-def with_value(*values: Json) -> list[Json]:
-    """Devices with these values of an attribute; {} has none."""
-    return [
-        {"name": f"dev-{at}", "attributes": {"kind": value} if value else {}}
-        for at, value in enumerate(values)
-    ]
 
 
 def offers() -> Iterator[tuple[str, Json]]:

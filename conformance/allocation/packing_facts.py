@@ -9,9 +9,19 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from conformance.allocation.build import DRIVER, amount, cel, claim, exactly, problem, shared, uses
-from conformance.allocation.facts import place
-from conformance.allocation.gated_facts import GROUPS, PARTS, SHARES, sets
+from conformance.allocation.build import (
+    DRIVER,
+    amount,
+    cel,
+    claim,
+    exactly,
+    place,
+    problem,
+    shared,
+    uses,
+)
+from conformance.allocation.counter_facts import GROUPS, PARTS, sets
+from conformance.allocation.gated_facts import SHARES
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.cel import devices
-from conformance.cel.declarations import Declarations, Overload
+from conformance.cel.declarations import Declarations, DeclaredOverload
 from conformance.cel.expressions import Expressions
 from conformance.cel.pinned import pinned
 from conformance.cel.trees import Many, Tree, leaf, operand
@@ -40,7 +40,7 @@ class Cases:
     chance: random.Random
     made: int = field(default=0)
 
-    def overload_case(self, overload: Overload, aim: str) -> Case:
+    def overload_case(self, overload: DeclaredOverload, aim: str) -> Case:
         """A case about one overload that tries to have one verdict."""
         careless = {TRUE: 0.0, FALSE: 0.0, FAILS: 0.25, REFUSED: 0.0}[aim]
         maker = Expressions(self.declarations, self.chance, careless=careless)
@@ -62,7 +62,7 @@ class Cases:
         careful = aim in (TRUE, FALSE) and self.chance.random() < 0.7
         return devices.typical() if careful else devices.varied(self.chance)
 
-    def _call(self, maker: Expressions, overload: Overload, aim: str, depth: int) -> Tree:
+    def _call(self, maker: Expressions, overload: DeclaredOverload, aim: str, depth: int) -> Tree:
         types = maker.instance(overload, {})
         arguments = [
             maker.argument(overload, place, of, depth, ()) for place, of in enumerate(types)
@@ -75,8 +75,8 @@ class Cases:
         return maker.written(overload, tuple(arguments), overload.result)
 
     def _mistaken(
-        self, maker: Expressions, overload: Overload, arguments: list[Tree]
-    ) -> tuple[Overload, list[Tree]]:
+        self, maker: Expressions, overload: DeclaredOverload, arguments: list[Tree]
+    ) -> tuple[DeclaredOverload, list[Tree]]:
         """A call that no overload fits: a wrong type, one argument too many or too few, a wrong name."""
         is_operator = overload.function.strip("_@") != overload.function
         at = self.chance.random()
@@ -90,7 +90,7 @@ class Cases:
             return overload, [*arguments, maker.constant(maker.any_type())]
         if at < 0.85 and len(arguments) > overload.member:
             return overload, arguments[:-1]
-        misspelt = Overload(
+        misspelt = DeclaredOverload(
             f"{overload.function}x",
             overload.id,
             overload.member,

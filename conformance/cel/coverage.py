@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from conformance.cel.cases import Case
-from conformance.cel.declarations import Declarations, Overload
+from conformance.cel.declarations import Declarations, DeclaredOverload
 from dra_driver.testing.conformance.verdicts import FAILS, FALSE, REFUSED, TRUE, VERDICTS
 
 _AUTHORIZER = "no variable of this environment is an authorizer, so the call can only fail"
@@ -31,7 +31,7 @@ _AUTHORIZATION = (
 )
 
 
-def unreachable(overload: Overload, verdict: str) -> str | None:
+def unreachable(overload: DeclaredOverload, verdict: str) -> str | None:
     """Why no case can have the verdict at the overload, if so."""
     if overload.function in _AUTHORIZATION and verdict in _TRUTH:
         return _AUTHORIZER

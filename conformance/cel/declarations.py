@@ -20,7 +20,7 @@ OTHER_SYNTAX = ("_[_]", "_[?_]", "_?._", "_?_:_")
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
+class DeclaredOverload:
     """One signature of a function; the first argument of a member is its target."""
 
     function: str
@@ -40,19 +40,19 @@ class Overload:
 class Declarations:
     """All overloads of one environment."""
 
-    overloads: tuple[Overload, ...]
+    overloads: tuple[DeclaredOverload, ...]
 
     @cached_property
-    def by_result(self) -> Mapping[str, Sequence[Overload]]:
+    def by_result(self) -> Mapping[str, Sequence[DeclaredOverload]]:
         """Writable overloads by the name of their result's type, those that answer any type under ""."""
-        found: dict[str, list[Overload]] = {}
+        found: dict[str, list[DeclaredOverload]] = {}
         for overload in self.overloads:
             if overload.writable:
                 name = "" if overload.result.name in overload.parameters else overload.result.name
                 found.setdefault(name, []).append(overload)
         return found
 
-    def answering(self, wanted: Type) -> list[tuple[Overload, Substitution]]:
+    def answering(self, wanted: Type) -> list[tuple[DeclaredOverload, Substitution]]:
         """The overloads whose result can be `wanted`, and what their type parameters are then."""
         candidates = [*self.by_result.get(wanted.name, ()), *self.by_result.get("", ())]
         answers = []
@@ -67,7 +67,7 @@ def read(answer: Mapping[str, Any]) -> Declarations:
     """The declarations in an answer of `oracle declarations`."""
     return Declarations(
         tuple(
-            Overload(
+            DeclaredOverload(
                 function=name,
                 id=found["id"],
                 member=found["member"],

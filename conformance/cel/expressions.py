@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import ClassVar
 
-from conformance.cel.declarations import BINARY, OTHER_SYNTAX, UNARY, Declarations, Overload
+from conformance.cel.declarations import BINARY, OTHER_SYNTAX, UNARY, Declarations, DeclaredOverload
 from conformance.cel.trees import Many, Tree, leaf, operand
 from conformance.cel.types import (
     BOOL,
@@ -103,7 +103,7 @@ class Expressions:
             )
         )
 
-    def instance(self, overload: Overload, found: Substitution) -> tuple[Type, ...]:
+    def instance(self, overload: DeclaredOverload, found: Substitution) -> tuple[Type, ...]:
         """The types of the arguments, with what is open chosen."""
         filled = dict(found)
         for name in overload.parameters:
@@ -263,7 +263,9 @@ class Expressions:
         )
         return self.written(overload, arguments, wanted)
 
-    def argument(self, overload: Overload, place: int, of: Type, depth: int, scope: Scope) -> Tree:
+    def argument(
+        self, overload: DeclaredOverload, place: int, of: Type, depth: int, scope: Scope
+    ) -> Tree:
         """One argument; a text that its function reads is mostly one that it understands."""
         reads_text = (
             place == len(overload.arguments) - 1
@@ -283,7 +285,9 @@ class Expressions:
             return leaf(self.chance.choice(("0", "1", "2", "3", "4", "-1")), INT, primary=False)
         return self.make(of, depth, scope)
 
-    def written(self, overload: Overload, arguments: tuple[Tree, ...], result: Type) -> Tree:
+    def written(
+        self, overload: DeclaredOverload, arguments: tuple[Tree, ...], result: Type
+    ) -> Tree:
         """The call as text."""
         name = overload.function
         if name in BINARY:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocates devices as the scheduler does: the same result, or the same error."""
+"""This package allocates devices as the scheduler does: with the same result, or the same error."""

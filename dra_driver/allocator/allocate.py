@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices would the scheduler allocate to these claims on this node?
 
-This module is the entry point of the room. The caller makes one Allocator for one state of the cluster. It then calls
+This module is the entry point of the package. The caller makes one Allocator for one state of the cluster, and then calls
 `allocate` for each node. The Allocator prepares slices, pools and selectors once, because they are the same for all nodes
 and claims.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (Allocate).
@@ -14,7 +14,7 @@ from dra_driver.allocator.constraints import AnyConstraint, AttributeLookup, con
 from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.eligibility import DevicesInUse, Eligibility
-from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, TooManyDevices
+from dra_driver.allocator.failures import NodeAllocationError, PoolUnusable, ResultMaxSizeExceeded
 from dra_driver.allocator.features import ENABLED_BY_DEFAULT, Implementation, Rules
 from dra_driver.allocator.pools import Pool, SliceIndex
 from dra_driver.allocator.requests import Choice, Request, RequestValidator, object_name
@@ -27,6 +27,7 @@ from dra_driver.cel.cancellation import Check, never
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.gates import NEWEST
 
 NO_SHARE_ID = "00000000-0000-0000-0000-000000000000"
 """The default share ID. It is fixed, so that two runs on the same objects give equal results."""
@@ -36,10 +37,11 @@ class Allocator:
     """The scheduler's allocator for one state of the cluster. Not safe for two threads at the same time.
 
     `slices`, `classes` and `allocated` describe that state. Without `implementation`, the scheduler's own rule chooses
-    one for the enabled `features`. AllocationError if no implementation supports all of them.
+    an implementation for the enabled `features`. `minor` is the release of the scheduler, 37 for 1.37. Raises AllocationError if no
+    implementation supports all these features.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the state of the cluster, and which scheduler it has
         self,
         slices: Iterable[ResourceSlice],
         classes: Iterable[DeviceClass],
@@ -47,13 +49,14 @@ class Allocator:
         *,
         features: frozenset[str] = ENABLED_BY_DEFAULT,
         implementation: Implementation | None = None,
+        minor: int = NEWEST,
         new_share_id: Callable[[], str] = lambda: NO_SHARE_ID,
     ) -> None:
-        self.rules = Rules.of(features, implementation)
+        self.rules = Rules.of(features, implementation, minor)
         self.slices = SliceIndex(slices, self.rules)
         self.devices_in_use = DevicesInUse(allocated or AllocatedState(), self.rules)
         self.selectors = Selectors(self.rules)
-        # Of two classes with one name, the first one counts.
+        # If two classes have the same name, the first one is used.
         self.requests = RequestValidator(
             self.rules, {one.metadata.name: one for one in reversed(list(classes))}
         )
@@ -70,11 +73,11 @@ class Allocator:
         cancelled: Check = never,
         prune: bool = True,
     ) -> list[AllocationResult] | None:
-        """One result for each claim, in the order of the claims. None if the claims do not fit on the node.
+        """Return one result for each claim, in the order of the claims. None if the claims do not fit on the node.
 
-        AllocationError: the scheduler gives up the pod on all nodes. NodeAllocationError: it only skips this node.
-        The search stops with AllocationCancelled as soon as `cancelled` returns True.
-        `prune=False` makes the search try every combination. The result is the same; tests compare the two.
+        Raises AllocationError if the scheduler would give up the pod on all nodes, and NodeAllocationError if the scheduler would
+        only skip this node. Raises AllocationCancelled as soon as `cancelled` returns True.
+        `prune=False` makes the search try every combination. The result is the same; tests compare both results.
         """
         node_pools = self._node_pools(node)
         eligibility = self.eligibility(node, cancelled)
@@ -99,7 +102,7 @@ class Allocator:
         ]
 
     def after(self, allocated: AllocatedState) -> "Allocator":
-        """An Allocator for the same slices and classes, but with other allocated devices.
+        """Return an Allocator for the same slices and classes, but with other allocated devices.
 
         The new Allocator shares the prepared slices, classes and compiled selectors with this one.
         """
@@ -114,11 +117,11 @@ class Allocator:
         return other
 
     def eligibility(self, node: Node, cancelled: Check = never) -> Eligibility:
-        """The checks that decide about one device alone, for this node."""
+        """Return the checks of single devices for this node."""
         return Eligibility(self.rules, self.selectors, self.devices_in_use, node, cancelled)
 
     def available_counters(self, pool: Pool) -> AvailableCounters:
-        """The counters of the pool that are available before the search. The caller must not change them."""
+        """Return the counters of the pool that are available before the search. The caller must not change them."""
         if pool not in self._available_counters:
             self._available_counters[pool] = AvailableCounters(
                 pool, self.devices_in_use.is_allocated
@@ -137,8 +140,8 @@ class Allocator:
     def _read(
         self, claims: Sequence[ResourceClaim], pools: list[Pool], eligibility: Eligibility
     ) -> tuple[list[list[Choice]], list[list[AnyConstraint]]]:
-        """The requests and the constraints of each claim, validated."""
-        # A caller usually tries the same claims on many nodes. Then only the first node pays for the validation.
+        """Read and validate the requests and the constraints of each claim."""
+        # A caller usually tries the same claims on many nodes. Then the requests are validated only for the first node.
         last, choices = self._last
         if len(last) == len(claims) and all(map(is_, last, claims)):
             return choices, [constraints_of(claim, self.rules) for claim in claims]
@@ -200,7 +203,7 @@ class _RequestReader:
         self._eligibility = eligibility
 
     def choices(self, claim_index: int, claim: ResourceClaim) -> list[Choice]:
-        """The requests of one claim. AllocationError if they need more devices than one claim may have."""
+        """Return the requests of one claim. Raises ResultMaxSizeExceeded if they need more devices than one claim may have."""
         name = object_name(claim.metadata)
         found: list[Choice] = []
         fewest = 0
@@ -219,12 +222,12 @@ class _RequestReader:
                     self._find_all(one)
                 alternatives.append(one)
             wanted = alternatives[0].count
-            # Only one subrequest is allocated, so the smallest one decides whether the claim can fit at all.
+            # Only one subrequest is allocated, so the claim needs at least the devices of the smallest subrequest.
             if prioritized:
                 wanted = min(one.count for one in alternatives)
-            # Upstream refuses such a claim before the search, which could not succeed on any node.
+            # The scheduler refuses such a claim before the search, because the claim cannot fit on any node.
             if wanted > MAX_RESULTS - fewest:
-                raise TooManyDevices(
+                raise ResultMaxSizeExceeded(
                     f"claim {name}, request {request.name}: adding {wanted} devices exceeds"
                     f" the claim limit of {MAX_RESULTS}, with {fewest} already accounted for",
                     fewest + wanted,
@@ -237,9 +240,9 @@ class _RequestReader:
         self.node_matters = True
         start = 0
         for pool in self._pools:
-            # "All devices" has no answer while some devices are unknown, so upstream makes this an error.
-            if not pool.usable:
-                state = "being updated" if pool.incomplete else "invalid"
+            # As long as some devices are unknown, the request cannot get all devices. The scheduler makes this an error.
+            if pool.incomplete_for_all or pool.invalid_because:
+                state = "being updated" if pool.incomplete_for_all else "invalid"
                 raise PoolUnusable(
                     f"{request}: asks for all devices, but resource pool {pool.id}"
                     f" is currently {state}"
@@ -247,7 +250,7 @@ class _RequestReader:
             for position, device in enumerate(pool.devices, start):
                 if self._eligibility.unselectable(request, device) is not None:
                     continue
-                # Upstream ignores here what other claims consume. allocateDevice checks that later.
+                # The scheduler ignores here what other claims consume. allocateDevice checks that later.
                 if self._eligibility.short_of_capacity(request, device, fresh=True) is None:
                     request.all_devices.append(position)
             start += len(pool.devices)

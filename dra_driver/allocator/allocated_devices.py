@@ -26,7 +26,7 @@ class AllocatedClaim:
 
 @dataclass(slots=True)
 class AllocatedDevices:
-    """The allocated devices and shares. A result with admin access does not count, because it blocks nobody."""
+    """The allocated devices and shares, without results with admin access: those keep no other claim from the device."""
 
     devices: dict[DeviceID, AllocatedClaim] = field(default_factory=dict)
     shares: dict[DeviceID, list[AllocatedClaim]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class AllocatedDevices:
     def of(
         cls, claims: Iterable[ResourceClaim], *, consumable_capacity: bool
     ) -> "AllocatedDevices":
-        """The devices and shares that are allocated to `claims`."""
+        """Collect the devices and shares that are allocated to `claims`."""
         found = cls()
         for claim in claims:
             found.take(claim, consumable_capacity=consumable_capacity)
@@ -66,11 +66,11 @@ class AllocatedDevices:
             consumed[name] = consumed.get(name, 0) + amount(quantity).nanos
 
     def consumed(self, device: DeviceID) -> dict[str, int]:
-        """The amount of each capacity that the shares of the device consume, in billionths."""
+        """Return the amount of each capacity that the shares of the device consume, in billionths."""
         return self._consumed.get(device, {})
 
     def state(self) -> AllocatedState:
-        """The same as the input of an Allocator."""
+        """Return the same data in the form that an Allocator takes."""
         capacity: dict[DeviceID, dict[str, QuantityText]] = {
             device: {name: str(Quantity(nanos)) for name, nanos in consumed.items()}
             for device, consumed in self._consumed.items()
@@ -79,7 +79,7 @@ class AllocatedDevices:
 
 
 def allocated_claim(claim: ResourceClaim) -> AllocatedClaim:
-    """The claim's namespace and name, with the pods of status.reservedFor."""
+    """Return the claim's namespace and name, with the pods of status.reservedFor."""
     metadata = claim.metadata
     pods = tuple(
         f"{metadata.namespace}/{reference.name}" for reference in claim.status.reserved_for or ()

@@ -21,9 +21,9 @@ MILLI = 10**6
 MAX_INT64 = 2**63 - 1
 
 _DIGITS = 18  # A number with at most 18 digits fits into 64 bits.
-_EXPONENT_CHARACTERS = 4  # "e" and three digits. A larger exponent only costs memory.
+_EXPONENT_CHARACTERS = 4  # "e" and three digits. A larger exponent would only use memory.
 _MOST_DIGITS = 3000
-"""Python converts at most 4,300 digits (sys.set_int_max_str_digits). The rest is room for the exponent."""
+"""Python converts at most 4,300 digits (sys.set_int_max_str_digits). The other 1,300 digits are for the exponent."""
 _SHOWN = 80
 
 
@@ -43,11 +43,11 @@ class Amount(NamedTuple):
         return self.text or str(Quantity(self.nanos, self.format))
 
     def whole(self) -> int:
-        """The value rounded away from zero to an integer, as Quantity.Value() does."""
+        """Return the value rounded away from zero to an integer, as Quantity.Value() does."""
         return _away_from_zero(self.nanos, NANO)
 
     def milli(self) -> int | None:
-        """The value in thousandths. None if it is not exact or does not fit into 64 bits (safeMilliValue)."""
+        """Return the value in thousandths. None if it is not exact or does not fit into 64 bits (safeMilliValue)."""
         value, rest = divmod(self.nanos, MILLI)
         return None if rest or abs(value) > MAX_INT64 else value
 
@@ -57,7 +57,7 @@ ZERO = Amount(0, "DecimalSI", 0, "0")
 
 @lru_cache(maxsize=4096)
 def amount(text: QuantityText) -> Amount:
-    """Parse a quantity of an API object. AllocationError if the text is no quantity or is too long."""
+    """Parse a quantity of an API object. Raises AllocationError if the text is no quantity or is too long."""
     found = str(text).strip()
     parts = scan(found)
     if parts is None or not (parts.whole or parts.fraction):

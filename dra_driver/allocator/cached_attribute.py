@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does an object calculate an attribute on first use and then keep it?
 
-Like functools.cached_property, but without its lock. Python 3.11 takes this lock on each first use, and the lock costs
-more than most of the values here. Two threads may calculate the value at the same time; both get an equal value.
+`cached_attribute` is functools.cached_property without the lock. Python 3.11 takes this lock on each first use, and to take the
+lock is slower than to calculate most of the values here. Two threads may calculate the value at the same time; both get an equal
+value.
 """
 
 from collections.abc import Callable

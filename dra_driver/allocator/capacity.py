@@ -31,7 +31,7 @@ _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's ran
 def missing_capacity(
     requests: CapacityRequests, capacity: Mapping[str, DeviceCapacity]
 ) -> str | None:
-    """The first capacity that the request names and the device does not have, or None."""
+    """Return the first capacity that the request names and the device does not have, or None."""
     for name in requests:
         if name not in capacity:
             return name
@@ -41,7 +41,7 @@ def missing_capacity(
 def consumed_capacity(
     requests: CapacityRequests, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> Consumed:
-    """The amount of each capacity that the request consumes. AllocationError if an amount cannot be calculated."""
+    """Return the amount of each capacity that the request consumes. Raises AllocationError if an amount cannot be calculated."""
     consumed: Consumed = {}
     for name, offered in capacity.items():
         try:
@@ -57,7 +57,7 @@ def consumed_capacity(
 def forbidden_capacity(
     consumed: Consumed, capacity: Mapping[str, DeviceCapacity], *, fractional: bool
 ) -> str | None:
-    """The first capacity whose request policy does not allow the consumed amount, or None."""
+    """Return the first capacity whose request policy does not allow the consumed amount, or None."""
     return next(
         (
             name
@@ -70,7 +70,7 @@ def forbidden_capacity(
 
 
 def permitted(offered: DeviceCapacity, most: Amount) -> Amount | None:
-    """The largest amount up to `most` that the request policy of the capacity allows. None if there is none."""
+    """Return the largest amount up to `most` that the request policy of the capacity allows. None if there is none."""
     policy = offered.request_policy
     if policy is None:
         return most
@@ -91,7 +91,7 @@ def permitted(offered: DeviceCapacity, most: Amount) -> Amount | None:
 
 
 def policy_in_words(policy: CapacityRequestPolicy | None) -> str:
-    """The request policy as text: "10Gi, 20Gi" or "from 1Gi up to 40Gi in steps of 1Gi". "" without a policy."""
+    """Return the request policy as text: "10Gi, 20Gi" or "from 1Gi up to 40Gi in steps of 1Gi". "" without a policy."""
     valid = policy.valid_range if policy else None
     if valid is None:
         return ", ".join(map(str, (policy.valid_values if policy else None) or ()))
@@ -103,7 +103,10 @@ def policy_in_words(policy: CapacityRequestPolicy | None) -> str:
 def exhausted_capacity(
     consumed: Consumed, capacity: Mapping[str, Amount], taken: Mapping[str, int]
 ) -> str | None:
-    """The first capacity with too little left for the request, or None. `taken` is what shares consume, in billionths."""
+    """Return the first capacity with too little left for the request, or None.
+
+    `taken` is the amount of each capacity that shares consume, in billionths.
+    """
     for name, wanted in consumed.items():
         if taken.get(name, 0) + wanted.nanos > capacity[name].nanos:
             return name
@@ -148,9 +151,10 @@ def _round_up(requested: Amount, valid: CapacityRequestPolicyRange, *, fractiona
 
 
 def _compared(requested: Amount, *others: Amount) -> Amount:
-    """The requested amount after Go compared it with the others.
+    """Return the requested amount as it is after Go compared it with the others.
 
-    Go's `requested.Cmp(other)` changes `requested` to the decimal form if `other` has this form. `_violates` sees that.
+    Go's `requested.Cmp(other)` changes `requested` to the decimal form if `other` has this form. The result of `_violates` depends
+    on the form.
     """
     if any(other.scale is None for other in others):
         return requested._replace(scale=None)
@@ -184,7 +188,7 @@ def _next_step(wanted: int, minimum: int, step: int) -> int:
 
 def _violates(taken: Amount, policy: CapacityRequestPolicy, *, fractional: bool) -> bool:
     if policy.default is not None:
-        # Upstream compares the structs here (`*requestedVal == *policy.Default`), so the form counts, too. The default
+        # Upstream compares the structs here (`*requestedVal == *policy.Default`), so the form must be equal, too. The default
         # itself is always allowed, even if it is no valid value.
         default = amount(policy.default)
         if taken == default and default.scale is not None:

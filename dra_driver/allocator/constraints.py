@@ -26,7 +26,7 @@ UNKNOWN: AttributeValues = ("unknown", frozenset())
 
 
 class AttributeLookup:
-    """Finds the values of an attribute. A derived attribute of the request comes before a published one (lookupAttribute)."""
+    """Finds the values of an attribute. If the request derives an attribute, its value is used instead of a published one (lookupAttribute)."""
 
     def __init__(self, selectors: Selectors, rules: Rules, cancelled: Check) -> None:
         self._selectors = selectors
@@ -36,7 +36,7 @@ class AttributeLookup:
         )
 
     def values(self, request: Request, device: SliceDevice, name: str) -> AttributeValues | None:
-        """The values of the attribute `name`. None if the device does not have it."""
+        """Return the values of the attribute `name`. None if the device does not have the attribute."""
         if name in request.derived:
             # Another request may derive the attribute by another expression, so this value is not kept in the device.
             attribute = self._selectors.derived_attribute(
@@ -61,7 +61,7 @@ class _Constraint:
         self._lists = lists
 
     def applies(self, request: Request) -> bool:
-        """Whether the constraint applies to the devices of the request."""
+        """Return whether the constraint applies to the devices of the request."""
         return not self.requests or not self.requests.isdisjoint(request.names)
 
 
@@ -69,8 +69,8 @@ class MatchAttribute(_Constraint):
     """All devices have one value in common. `accepted[-1]` is the set of values that are still possible."""
 
     def admits(self, values: AttributeValues) -> AttributeValues | None:
-        """The common values if a device with these values is added. None if the device violates the constraint."""
-        # Without list attributes, upstream stores the first attribute without looking at its type. Only the comparison with
+        """Return the common values if a device with these values is added. None if the device violates the constraint."""
+        # Without list attributes, upstream stores the first attribute and does not check its type. Only the comparison with
         # the second device fails for an unknown type.
         if values is UNKNOWN and (self._lists or self.accepted):
             return None
@@ -85,7 +85,7 @@ class DistinctAttribute(_Constraint):
     """No two devices have a value in common. `accepted` has the values of each device."""
 
     def admits(self, values: AttributeValues) -> AttributeValues | None:
-        """The same values if a device with them can be added. None if another device has one of them."""
+        """Return the same values if a device with these values can be added. None if another device has one of them."""
         if values is UNKNOWN and (self._lists or self.accepted):
             return None
         kind, own = values
@@ -98,7 +98,7 @@ AnyConstraint = MatchAttribute | DistinctAttribute
 
 
 def constraints_of(claim: ResourceClaim, rules: Rules) -> list[AnyConstraint]:
-    """The constraints of a claim. AllocationError if the implementation does not know the type of one."""
+    """Return the constraints of a claim. Raises AllocationError if the implementation does not know the type of a constraint."""
     found: list[AnyConstraint] = []
     for index, one in enumerate(claim.spec.devices.constraints or ()):
         requests = frozenset(one.requests or ())
@@ -116,7 +116,7 @@ def constraints_of(claim: ResourceClaim, rules: Rules) -> list[AnyConstraint]:
 
 
 def set_of(attribute: DeviceAttribute) -> AttributeValues:
-    """The set of values of an attribute: the elements of a list, or the single value (attributeAsSet)."""
+    """Return the set of values of an attribute: the elements of a list, or the single value (attributeAsSet)."""
     lists: tuple[tuple[ValueType, list[int] | list[bool] | list[str] | None], ...] = (
         ("int", attribute.int_values),
         ("bool", attribute.bool_values),
@@ -130,7 +130,7 @@ def set_of(attribute: DeviceAttribute) -> AttributeValues:
 
 
 def scalar_of(attribute: DeviceAttribute) -> AttributeValues:
-    """The single value of an attribute, as a set of one. UNKNOWN for a list. Upstream compares versions as strings."""
+    """Return the single value of an attribute, as a set of one. UNKNOWN for a list. Upstream compares versions as strings."""
     if attribute.string_value is not None:
         return "string", frozenset({attribute.string_value})
     if attribute.int_value is not None:

@@ -42,17 +42,17 @@ class AvailableCounters:
 
     @property
     def monotonic(self) -> bool:
-        """Whether no device has a negative consumption. A negative one would make room for other devices."""
+        """Whether no device consumes a negative amount. A device with a negative amount would make counters free for others."""
         return not self._pool.counter_sets or all(
             taken >= 0 for device in self._pool.devices for taken in device.consumes.values()
         )
 
     def left(self, name: CounterName) -> int:
-        """The available value of one counter, in billionths. It can be negative."""
+        """Return the available value of one counter, in billionths. The value can be negative."""
         return self._left[name]
 
     def exhausted(self, device: SliceDevice) -> CounterName | None:
-        """The first counter that has too little for the device, or None."""
+        """Return the first counter that has too little for the device, or None."""
         wanted = device.consumes
         # Upstream compares all counters of the pool each time, so one negative counter excludes every consumer. Without a
         # negative counter only the device's own counters can fail, and checking these is much faster.
@@ -60,13 +60,13 @@ class AvailableCounters:
         return next((name for name in names if self._left[name] < wanted.get(name, 0)), None)
 
     def never_enough(self, device: SliceDevice) -> bool:
-        """Whether the counters had too little for the device even before this search began."""
+        """Return whether the counters had too little for the device even before this search began."""
         return self._overdrawn_before or any(
             self._before[name] < taken for name, taken in device.consumes.items()
         )
 
     def copy(self) -> "AvailableCounters":
-        """A copy that one search may change."""
+        """Return a copy that one search may change."""
         # Without counter sets there is nothing to change, and most pools have none.
         if not self._pool.counter_sets:
             return self
@@ -88,7 +88,7 @@ class AvailableCounters:
         self._overdrawn = any(self._left[name] < 0 for name in device.consumes)
 
     def incompatible(self, device: SliceDevice) -> str | None:
-        """The first counter set whose consumers have no compatibility group in common with the device, or None."""
+        """Return the first counter set whose consumers have no compatibility group in common with the device, or None."""
         for counter_set, own in device.groups:
             if counter_set not in self._groups:
                 continue

@@ -48,13 +48,13 @@ class SliceDevice:
 
     @cached_attribute
     def value_of_one_claim(self) -> DeviceValue:
-        """The CEL variable `device` in the stable allocator. It does not know allowMultipleAllocations."""
+        """The CEL variable `device` in the stable allocator, which does not know allowMultipleAllocations."""
         alone = msgspec.structs.replace(self.device, allow_multiple_allocations=None)
         return DeviceValue(self.id.driver, alone)
 
     @cached_attribute
     def consumes(self) -> dict[CounterName, int]:
-        """What an allocation of the device consumes from each counter of the pool, in billionths."""
+        """The amount that an allocation of the device consumes from each counter of the pool, in billionths."""
         total: dict[CounterName, int] = {}
         for part in self.device.consumes_counters or ():
             for name, counter in (part.counters or {}).items():
@@ -88,14 +88,14 @@ class SliceDevice:
         )
 
     def is_for(self, node: Node) -> bool:
-        """Whether the node can use the device. Only for a slice with perDeviceNodeSelection."""
+        """Return whether the node can use the device. Only for a slice with perDeviceNodeSelection."""
         device = self.device
         return node_matches(
             node, device.node_name, all_nodes=device.all_nodes, selector=device.node_selector
         )
 
     def attribute(self, name: str) -> DeviceAttribute | None:
-        """The attribute with this fully qualified name, or None. The default domain is the driver name."""
+        """Return the attribute with this fully qualified name, or None. The default domain is the driver name."""
         attributes = self.device.attributes or {}
         if name in attributes:
             return attributes[name]
@@ -133,7 +133,7 @@ class PoolSlice:
         return bool(spec.node_name or spec.all_nodes or spec.node_selector is not None)
 
     def is_for(self, node: Node) -> bool:
-        """Whether the node can use the devices of the slice. Only if `chooses_nodes`."""
+        """Return whether the node can use the devices of the slice. Only if `chooses_nodes`."""
         spec = self.spec
         return node_matches(
             node, spec.node_name, all_nodes=spec.all_nodes, selector=spec.node_selector

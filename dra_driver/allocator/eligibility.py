@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Can a request have this device, regardless of the other devices that the search selects?
 
-Each method returns None if it can. Otherwise it returns the first `Reason` that the scheduler would find. The order of
+Each method returns None if the request can have the device, else the first `Reason` that the scheduler would find. The order of
 the checks is the scheduler's: selectors, capacity, taints. The order matters because a selector or a capacity
 calculation can end with an error, and an error stops the whole pod. An earlier check can prevent this error.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/allocator_*.go (isSelectable, allocateDevice).
@@ -68,19 +68,22 @@ class DevicesInUse:
         }
 
     def allocated(self, device: DeviceID) -> bool:
-        """Whether a claim has the whole device (deviceInUse)."""
+        """Return whether a claim has the whole device (deviceInUse)."""
         return device in self._allocated
 
     def shared(self, device: DeviceID) -> bool:
-        """Whether claims have shares of the device (deviceCapacityInUse)."""
+        """Return whether claims have shares of the device (deviceCapacityInUse)."""
         return device in self._shared or device in self._capacity
 
     def is_allocated(self, device: SliceDevice) -> bool:
-        """Whether the allocated device consumes counters of its pool (IsDeviceAllocated). The stable allocator ignores shares."""
+        """Return whether the device, or a share of it, is allocated, so that it consumes the counters of its pool.
+
+        The stable allocator ignores shares (IsDeviceAllocated).
+        """
         return self.allocated(device.id) or (self.shares_are_known and self.shared(device.id))
 
     def capacity(self, device: DeviceID) -> dict[str, int]:
-        """The amount of each capacity that shares of the device consume, in billionths."""
+        """Return the amount of each capacity that shares of the device consume, in billionths."""
         return self._capacity.get(device, {})
 
 
@@ -100,21 +103,21 @@ class Eligibility:
         self._devices_in_use = devices_in_use
         self._node = node
         self._cancelled = cancelled
-        # Only the experimental allocator reads skipNodeOperations. The others allocate such a device on every node.
+        # Only the experimental allocator reads skipNodeOperations. The other two allocate such a device on every node.
         declared = node.status.declared_features or ()
         self._may_skip_operations = not rules.experimental or (
             rules.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
         )
 
     def in_use(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether another claim has the whole device. A request with admin access can use it at the same time."""
+        """Return a Reason if another claim has the whole device. A request with admin access can use the device at the same time."""
         if not request.admin_access and self._devices_in_use.allocated(device.id):
             return _ALLOCATED
         return None
 
     def unselectable(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether a selector of the class or the request, or the device's node selection, excludes the device."""
-        # isSelectable checks in this order: class selectors, request selectors, node. An error of an earlier one counts.
+        """Return a Reason if a selector of the class or the request, or the device's node selection, excludes the device."""
+        # isSelectable checks in this order: class selectors, request selectors, node. The first check with an error raises it.
         if device.device.binding_conditions and not self._rules.binding_conditions:
             return _BINDING
         refusing = self._selectors.first_refusing(
@@ -132,7 +135,7 @@ class Eligibility:
         return None
 
     def consumed(self, request: Request, device: SliceDevice, called: object) -> Consumed:
-        """The amount of each capacity that the request would consume. `called` names the device in the error."""
+        """Return the amount of each capacity that the request would consume. `called` names the device in the error."""
         consumed = device.consumed.get(request.capacity_key)
         if consumed is not None:
             return consumed
@@ -152,14 +155,14 @@ class Eligibility:
     def short_of_capacity(
         self, request: Request, device: SliceDevice, *, fresh: bool = False
     ) -> Reason | None:
-        """Whether the device has too little capacity for the request, or its policy forbids the request.
+        """Return a Reason if the device has too little capacity for the request, or if its policy forbids the request.
 
         `fresh=True` ignores the capacity that shares of other claims consume.
         """
         if not self._rules.consumable_capacity:
             return None
         taken = {} if fresh else self._devices_in_use.capacity(device.id)
-        # The common case: the request gets the full capacity, and nobody else consumes any of it.
+        # The common case: the request gets the full capacity, and no other claim consumes any of it.
         if not request.capacity and not taken and device.simple_capacity:
             return None
         offered = device.device.capacity or {}
@@ -187,7 +190,7 @@ class Eligibility:
         return known[key]
 
     def blocked(self, request: Request, device: SliceDevice) -> Reason | None:
-        """Whether the node, a disabled feature, or a taint excludes the device."""
+        """Return a Reason if the node, a disabled feature, or a taint excludes the device."""
         if device.slice.spec.skip_node_operations and not self._may_skip_operations:
             return _OPERATIONS
         if device.device.consumes_counters and not self._rules.partitionable:
@@ -199,7 +202,7 @@ class Eligibility:
         return None
 
     def ineligible(self, request: Request, device: SliceDevice) -> Reason | None:
-        """All checks above, in the order for allocationMode ExactCount."""
+        """Make all checks above, in the order for allocationMode ExactCount. Return the first Reason."""
         return (
             self.in_use(request, device)
             or self.unselectable(request, device)
@@ -209,7 +212,7 @@ class Eligibility:
 
 
 class EligibilityCache:
-    """Remembers during one search which devices are eligible for which request. A device is named by its position."""
+    """Stores during one search which devices are eligible for which request. A device is named by its position."""
 
     def __init__(self, eligibility: Eligibility, devices: Sequence[SliceDevice]) -> None:
         self._eligibility = eligibility
@@ -217,11 +220,11 @@ class EligibilityCache:
         self._found: dict[Request, dict[int, bool]] = {}
 
     def of(self, request: Request) -> dict[int, bool]:
-        """The results for the request so far, by position. The search reads it directly, which saves a call per device."""
+        """Return the results for the request so far, by position. The search reads the dict itself, to save a call per device."""
         return self._found.setdefault(request, {})
 
     def eligible(self, request: Request, position: int) -> bool:
-        """Whether the request can have the device, regardless of the devices that the search selected."""
+        """Return whether the request can have the device, regardless of the devices that the search selected."""
         known = self.of(request)
         verdict = known.get(position)
         if verdict is None:

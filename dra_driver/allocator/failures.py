@@ -8,7 +8,7 @@ class AllocationError(Permanent):
     """The claims, or objects that they refer to, are wrong. The scheduler stops the pod on all nodes."""
 
 
-class TooManyDevices(AllocationError):
+class ResultMaxSizeExceeded(AllocationError):
     """A claim needs more devices (at least `needed`) than one claim may have."""
 
     def __init__(self, message: str, needed: int) -> None:
@@ -25,7 +25,7 @@ class ConstraintViolated(AllocationError):
 
 
 class NodeAllocationError(Permanent):
-    """The pools of this node are invalid. The scheduler skips the node and tries the others."""
+    """The pools of this node are invalid. The scheduler skips the node and tries the other nodes."""
 
 
 class AllocationCancelled(AllocationError):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rules does the scheduler's allocator follow with these feature gates?
+"""Which rules does the scheduler's allocator follow with these feature gates, and in this release?
 
 Upstream has three implementations of the allocator: stable, incubating, experimental. Each is a copy of the one before
-with more features. The scheduler uses the first one that supports all enabled features. This project has one search. It
-asks `Rules` wherever the three implementations differ.
+with more features. The scheduler uses the first one that supports all enabled features. This project has one search. Where
+the three implementations differ, the search reads `Rules`. The rules are those of release 1.37. Older releases differ in
+more; of that, `Rules` has two rules, which are the same in all implementations of a release.
 Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
 """
 
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from dra_driver.allocator.failures import AllocationError
+from dra_driver.model.gates import NEWEST
 
 Implementation = Literal["stable", "incubating", "experimental"]
 
@@ -45,6 +47,11 @@ ALL = _EXPERIMENTAL
 ENABLED_BY_DEFAULT = _INCUBATING
 """The features that a scheduler of release 1.37 enables without any --feature-gates flag."""
 
+_COMPLETE_POOLS_ONLY = 35
+"""Before this minor release the search took devices of incomplete pools. It looked at the slices for one node only."""
+_ALL_NEEDS_A_DEVICE = 33
+"""Before this minor release allocationMode All was satisfied with no devices if none matched."""
+
 # The field names of upstream's Features struct, in their order. Upstream prints the struct in its error message.
 _STRUCT = {
     "AdminAccess": ADMIN_ACCESS,
@@ -62,7 +69,7 @@ _STRUCT = {
 
 
 def choose_implementation(features: frozenset[str]) -> Implementation:
-    """The first implementation that supports all `features`. AllocationError if none does."""
+    """Return the first implementation that supports all `features`. Raises AllocationError if none does."""
     for implementation, supported in SUPPORTED.items():
         if features <= supported:
             return implementation
@@ -101,10 +108,21 @@ class Rules:
     experimental: bool
     """The implementation is experimental. Only this one reads skipNodeOperations."""
 
+    takes_from_incomplete_pools: bool
+    """An incomplete pool blocks only requests with allocationMode All, and is incomplete if one slice is not for the node."""
+
+    all_may_be_none: bool
+    """A request with allocationMode All may get no devices."""
+
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, features: frozenset[str], implementation: Implementation | None) -> "Rules":
-        """The rules of `implementation`. If it is None: those of the implementation that the scheduler would choose."""
+    def of(
+        cls,
+        features: frozenset[str],
+        implementation: Implementation | None,
+        minor: int = NEWEST,
+    ) -> "Rules":
+        """Return the rules of `implementation` in release 1.`minor`; if it is None, of the one that the scheduler would choose."""
         chosen = implementation or choose_implementation(features)
         if not features <= SUPPORTED[chosen]:
             raise _nobody(features, chosen)
@@ -122,4 +140,6 @@ class Rules:
             prioritized_list=PRIORITIZED_LIST in features,
             newer_than_stable=chosen != "stable",
             experimental=chosen == "experimental",
+            takes_from_incomplete_pools=minor < _COMPLETE_POOLS_ONLY,
+            all_may_be_none=minor < _ALL_NEEDS_A_DEVICE,
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is a node selector invalid? The messages are those of Kubernetes, byte for byte.
+"""Why is a node selector invalid? The messages are the same as in Kubernetes, byte for byte.
 
 An API server refuses a ResourceSlice with such a selector. So the messages only appear for objects from another source,
 for example from a file.
@@ -136,12 +136,12 @@ def _unsupported(operator: str, known: tuple[str, ...], path: str) -> str:
 
 
 def integer(text: str) -> int | None:
-    """The text as a 64-bit integer (strconv.ParseInt). None if it is not one."""
+    """Parse the text as a 64-bit integer (strconv.ParseInt). None if the text is no such integer."""
     if _INTEGER.fullmatch(text) and int(text) in _LIMITS:
         return int(text)
     return None
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes. Backslashes and double quotes in it are escaped."""
+    """Return the text in double quotes. Backslashes and double quotes in the text are escaped."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

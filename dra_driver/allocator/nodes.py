@@ -17,7 +17,7 @@ from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequiremen
 def node_matches(
     node: Node, node_name: str | None, *, all_nodes: bool | None, selector: NodeSelector | None
 ) -> bool:
-    """Whether the node can use an object with these three fields. AllocationError if the selector is invalid."""
+    """Return whether the node can use an object with these three fields. Raises AllocationError if the selector is invalid."""
     if node_name:
         return node.metadata.name == node_name
     if all_nodes:
@@ -26,7 +26,7 @@ def node_matches(
 
 
 def selector_matches(node: Node, selector: NodeSelector) -> bool:
-    """Whether the node matches the selector. AllocationError if the selector is invalid."""
+    """Return whether the node matches the selector. Raises AllocationError if the selector is invalid."""
     problems = list(selector_problems(selector))
     if problems:
         unique = list(dict.fromkeys(problems))

@@ -4,8 +4,9 @@
 A driver publishes a pool as one or more slices. To change the pool, it writes each slice with a new generation. The
 scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
 if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
-device consumes a counter that no slice declares. The scheduler allocates nothing from such a pool. Slices for other
-nodes matter for two reasons: they count for completeness, and their devices consume the same counters.
+device consumes a counter that no slice declares. The scheduler allocates nothing from an incomplete or invalid pool. Before
+1.35, an incomplete pool blocked only requests with allocationMode All. Slices for other nodes matter for two reasons:
+without them the pool is incomplete, and their devices consume the same counters.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
 
@@ -22,7 +23,10 @@ from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
 
 
 class Pool:
-    """A pool, as far as it matters for one node. `invalid_because` is "" for a valid pool."""
+    """The part of a pool that matters for one node. `invalid_because` is "" for a valid pool.
+
+    `incomplete` blocks the pool for all requests, `incomplete_for_all` for those with allocationMode All.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Pool:
         self.for_others = for_others
         self.counter_sets = counter_sets or {}
         self.incomplete = incomplete
+        self.incomplete_for_all = incomplete
         self.invalid_because = invalid_because
 
     @property
@@ -53,7 +58,7 @@ class Pool:
 
     @cached_attribute
     def all_devices(self) -> list[SliceDevice]:
-        """The devices for all nodes. Those for other nodes consume the same counters."""
+        """The devices for all nodes. The devices for other nodes consume the same counters."""
         return self.devices + [device for part in self.for_others for device in part.devices]
 
     @cached_attribute
@@ -67,7 +72,7 @@ class Pool:
 
     @cached_attribute
     def has_binding_conditions(self) -> bool:
-        """Whether any device has binding conditions. The search tries such a pool after the others."""
+        """Whether any device has binding conditions. The search tries such a pool after pools without them."""
         return any(device.device.binding_conditions is not None for device in self.devices)
 
 
@@ -89,10 +94,10 @@ class SliceIndex:
         self._with_counters = [part for part in self._all if part.spec.shared_counters]
 
     def gather_pools(self, node: Node) -> list[Pool]:
-        """The pools with devices for the node, in the order in which the search tries them (GatherPools).
+        """Return the pools with devices for the node, in the order in which the search tries them (GatherPools).
 
-        AllocationError if a node selector is invalid. The stable allocator does not sort: it keeps the order of the
-        slices, and uses the random order of a Go map for pools.
+        Raises AllocationError if a node selector is invalid. The stable allocator does not sort: upstream it keeps the order of
+        the slices, and uses the random order of a Go map for pools.
         """
         seen: dict[PoolID, list[PoolSlice]] = {}
         for part in self._candidates(node):
@@ -107,14 +112,14 @@ class SliceIndex:
         own = self._of_node.get(node.metadata.name, [])
         if self._rules.newer_than_stable:
             return own + self._shared
-        # The stable allocator also reads slices with counters for other nodes. It keeps the order of publication.
+        # The stable allocator also reads slices with counters for other nodes, and keeps the order of publication.
         wanted = {id(part) for part in (*own, *self._shared, *self._with_counters)}
         return [part for part in self._all if id(part) in wanted]
 
     def _known(self, part: PoolSlice) -> bool:
-        """Whether the enabled features support the slice. The scheduler ignores other slices.
+        """Return whether the enabled features support the slice. The scheduler ignores all other slices.
 
-        Their pool is then incomplete, so the scheduler does not allocate its other devices either.
+        The pool of an ignored slice is incomplete, so the scheduler does not allocate the pool's other devices either.
         """
         spec, rules = part.spec, self._rules
         if not rules.partitionable and (
@@ -138,10 +143,10 @@ class SliceIndex:
     def _pool(self, slices: list[PoolSlice]) -> Pool | None:
         pool = slices[0].spec.pool
         pool_id = slices[0].pool_id
-        # If all slices are for this node, there is no need to look at the rest of the cluster.
+        # If all slices of the pool are for this node, the other slices of the cluster are not needed.
         if len(slices) == pool.resource_slice_count:
             return self._complete_pool(pool_id, slices, [])
-        # Some slices are missing here. They may be for other nodes, so look at all slices of the pool in the cluster
+        # Some slices are missing here. They may be for other nodes, so read all slices of the pool in the cluster
         # (checkSlicesInPool).
         others = self._of_pool[pool_id]
         if any(part.spec.pool.generation > pool.generation for part in others):
@@ -152,6 +157,10 @@ class SliceIndex:
             if part.spec.pool.generation == pool.generation
             and (self._rules.compatibility_groups or not part.uses_compatibility_groups)
         ]
+        if self._rules.takes_from_incomplete_pools:
+            found = self._complete_pool(pool_id, slices, everything)
+            found.incomplete_for_all = True
+            return found
         if len(everything) != pool.resource_slice_count:
             return Pool(pool_id, incomplete=True)
         return self._complete_pool(pool_id, slices, everything)
@@ -159,7 +168,7 @@ class SliceIndex:
     def _complete_pool(
         self, pool_id: PoolID, slices: list[PoolSlice], everything: list[PoolSlice]
     ) -> Pool:
-        # The order of the slices decides which device the search finds first, so it must be the scheduler's.
+        # The order of the slices decides which device the search finds first, so the order must be the same as in the scheduler.
         if self._rules.newer_than_stable:
             slices.sort(key=lambda part: part.name)
         names = {part.name for part in slices} if len(slices) < len(everything) else None
@@ -207,7 +216,7 @@ def _any_device_is_for(part: PoolSlice, node: Node) -> bool:
 
 
 def device_named_twice(slices: Iterable[PoolSlice]) -> str:
-    """The message for a device name that occurs twice in a pool (validateDeviceNames), or ""."""
+    """Return the message for a device name that occurs twice in a pool (validateDeviceNames), or ""."""
     names: set[str] = set()
     for part in slices:
         for device in part.spec.devices or ():
@@ -218,7 +227,7 @@ def device_named_twice(slices: Iterable[PoolSlice]) -> str:
 
 
 def counter_sets_of(slices: Iterable[PoolSlice]) -> tuple[dict[str, CounterSet], str]:
-    """The counter sets by name, and the message if one name occurs twice, or "" (getAndValidateCounterSets)."""
+    """Return the counter sets by name, and the message if one name occurs twice, or "" (getAndValidateCounterSets)."""
     found: dict[str, CounterSet] = {}
     for part in slices:
         for counter_set in part.spec.shared_counters or ():
@@ -229,7 +238,7 @@ def counter_sets_of(slices: Iterable[PoolSlice]) -> tuple[dict[str, CounterSet],
 
 
 def unknown_counter(counter_sets: dict[str, CounterSet], slices: Iterable[PoolSlice]) -> str:
-    """The message for a consumed counter that no slice declares (validateDeviceCounterConsumption), or ""."""
+    """Return the message for a consumed counter that no slice declares (validateDeviceCounterConsumption), or ""."""
     for part in slices:
         for device in part.spec.devices or ():
             for consumed in device.consumes_counters or ():

@@ -2,7 +2,7 @@
 """Which devices can the search skip, because trying them cannot change the result?
 
 Upstream tries all combinations of devices. With many equal devices this takes too long. This module has two rules that
-skip combinations. The search uses them only after its first backtracking, so a simple claim has no extra cost.
+skip combinations. The search uses them only after its first backtracking, so they do not slow down a simple claim.
 
 *Equal devices.* Two devices A and B are equal if every request of the pod accepts both or none, every constraint sees the
 same values, they consume the same from the same counters, and they have the same capacity left. In every solution with B
@@ -19,7 +19,7 @@ Both rules need two conditions: the order of the devices does not matter, and no
 search with an error. `possible` is False, and no rule is used,
 - if a request has allocationMode All and a constraint: the first device that violates the constraint is an error;
 - if list attributes are disabled and an attribute is a list: such a device is accepted only as the first one;
-- if a device consumes a negative amount of a counter: one device then makes room for another.
+- if a device consumes a negative amount of a counter: then one device makes counters free for another device.
 If a selector ends with an error on a device, this device equals no other device, and the second rule does not apply to
 the request. The second rule also does not apply to a request with derived attributes.
 """
@@ -82,7 +82,7 @@ class Pruning:
         )
 
     def key(self, position: int) -> Hashable:
-        """A key that two positions share if their devices are equal in the current state of the search."""
+        """Return a key that two positions share if their devices are equal in the current state of the search."""
         equal_key = self._equal_keys.get(position)
         if equal_key is None:
             # The search hashes keys very often. A small number hashes faster than the long description.
@@ -97,9 +97,9 @@ class Pruning:
         return equal_key, frozenset(claims or ()), taken
 
     def remaining(self, request: Request) -> Sequence[int]:
-        """For each position: the largest number of devices that the request can get from this position on.
+        """Return, for each position, the largest number of devices that the request can get from this position on.
 
-        Position p counts only the combinations that include device p. The sequence is empty if the second rule does not
+        The number at position p is for combinations that include device p. The sequence is empty if the second rule does not
         apply to the request.
         """
         # The stable allocator starts each search for a device at the first position, so "from this position on" has no
@@ -112,8 +112,8 @@ class Pruning:
         return remaining
 
     def _count(self, request: Request) -> Sequence[int]:
-        # With an error among the verdicts, the search must come to that device or find a solution before it. So it must
-        # not fail early.
+        # If one of the verdicts is an error, the search must either come to that device or find a solution before it. So the
+        # request must not fail early.
         verdicts = self._verdicts_for(request)
         if None in verdicts:
             return ()
@@ -127,7 +127,7 @@ class Pruning:
     def _matching(
         self, constraint: MatchAttribute, request: Request, verdicts: Sequence[bool | None]
     ) -> Sequence[int]:
-        """For each position: how many eligible devices from there on have one value in common with this device."""
+        """Return, for each position, how many eligible devices from this position on have one value in common with its device."""
         carriers: dict[Hashable, int] = {}
         found = [0] * len(verdicts)
         for position in reversed(range(len(verdicts))):
@@ -142,7 +142,7 @@ class Pruning:
         return found
 
     def _verdicts_for(self, request: Request) -> Sequence[bool | None]:
-        """The results of `_verdict` for all positions."""
+        """Return the results of `_verdict` for all positions."""
         known = self._verdicts_of.get(request)
         if known is None:
             known = [self._verdict(request, at) for at in range(len(self._input.devices))]
@@ -150,13 +150,13 @@ class Pruning:
         return known
 
     def _verdict(self, request: Request, position: int) -> bool | None:
-        """Whether the request can have the device. None if the check ends with an error."""
+        """Return whether the request can have the device. None if the check ends with an error."""
         device, counters = self._input.devices[position], self._input.counters[position]
         try:
             if not self._verdicts.eligible(request, position):
                 return False
         except AllocationError:
-            # The search may find a solution before it comes to this device. Then the scheduler never sees this error.
+            # The search may find a solution before it comes to this device. Then the scheduler never gets this error.
             return None
         # A second share of a device consumes no counters, so too few counters now do not exclude the device.
         if not device.device.consumes_counters or device.device.allow_multiple_allocations:
@@ -169,7 +169,7 @@ class Pruning:
         observed = tuple([self._observed(request, position) for request in self._requests])
         if None in observed:
             return position, "unlike all others"
-        # Devices of two pools are equal only if both consume no counters, because each pool has counters of its own.
+        # Devices of two pools are equal only if both consume no counters, because each pool has its own counters.
         consumes = device.device.consumes_counters
         return (
             observed,
@@ -180,8 +180,8 @@ class Pruning:
         )
 
     def _observed(self, request: Request, position: int) -> Hashable:
-        """Everything about the device that the request can observe. None if a check ends with an error."""
-        # A device that the request cannot have is equal to all others that it cannot have. So its values do not count.
+        """Return all values of the device that can change the answer for the request. None if a check ends with an error."""
+        # All devices that the request cannot have are equal for this request, so their values are left out.
         device = self._input.devices[position]
         verdict = (
             position in request.all_devices
@@ -201,7 +201,7 @@ class Pruning:
         return values, self._capacity(request, position)
 
     def _capacity(self, request: Request, position: int) -> Hashable:
-        # A whole device blocks all of its capacity. Only the capacity of a shared device can be too small later.
+        # A request that takes a whole device takes all its capacity. Only the capacity of a shared device can be too small later.
         device = self._input.devices[position]
         if not (self._input.rules.consumable_capacity and device.device.allow_multiple_allocations):
             return None
@@ -213,7 +213,7 @@ class Pruning:
         )
 
     def _any_list(self) -> bool:
-        """Whether a constraint may see a value of unknown type, which is accepted only for the first device."""
+        """Return whether a constraint may get a value of unknown type, which it accepts only for the first device."""
         if any(request.derived for request in self._requests):
             return True
         values, devices = self._input.lookup.values, self._input.devices

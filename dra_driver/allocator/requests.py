@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def object_name(meta: ObjectMeta) -> str:
-    """The object as "namespace/name", or "name" if it has no namespace (klog.KObj)."""
+    """Return the object's name as "namespace/name", or "name" if it has no namespace (klog.KObj)."""
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
@@ -96,7 +96,7 @@ class Choice:
 
 
 class RequestValidator:
-    """Validates requests, with the errors of the scheduler and in its order (validateDeviceRequest)."""
+    """Validates requests, with the same errors in the same order as the scheduler (validateDeviceRequest)."""
 
     def __init__(self, rules: Rules, classes: Mapping[str, DeviceClass]) -> None:
         self._rules = rules
@@ -105,7 +105,7 @@ class RequestValidator:
     def specs(
         self, claim: str, request: DeviceRequest
     ) -> list[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
-        """The name and spec of each alternative. The caller passes each one to `request`."""
+        """Return the name and spec of each alternative. The caller passes each one to `request`."""
         alternatives = request.first_available or ()
         if alternatives and not self._rules.prioritized_list:
             raise AllocationError(

@@ -34,7 +34,7 @@ def allocation_result(
     node_name: str,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """The allocation result for one claim. AllocationError if its node selector cannot be built."""
+    """Return the allocation result for one claim. Raises AllocationError if its node selector cannot be built."""
     try:
         node_selector = _node_selector(selected, rules, node_name)
     except AllocationError as error:
@@ -86,7 +86,7 @@ def _text(taken: Amount) -> str:
 def _configuration(
     claim: ResourceClaim, choices: Sequence[Choice]
 ) -> list[DeviceAllocationConfiguration]:
-    """The configurations of the classes, in the order of the requests, then those of the claim."""
+    """Return the configurations of the classes, in the order of the requests, then the configurations of the claim."""
     found = _of_classes(choices) + _of_claim(claim, choices)
     return [
         DeviceAllocationConfiguration(

@@ -2,8 +2,8 @@
 """Which devices together satisfy all claims? The search returns the first solution in the scheduler's order.
 
 This is a depth-first search: it takes the claims in order, in each claim the requests, and in each request the devices in
-the order of the pools. If no device fits, it goes back to the device before. The order must be the scheduler's, because
-another order could find another solution first. Inside a request the search tries combinations of devices. The stable
+the order of the pools. If no device fits, it goes back to the device before. The order must be the same as in the scheduler,
+because another order could find another solution first. Inside a request the search tries combinations of devices. The stable
 implementation tries permutations, and its first solution is the same.
 
 Upstream is a recursive function. A pod may have many claims with 32 devices each, and Python limits the depth of calls. So
@@ -32,7 +32,7 @@ MAX_RESULTS = 32
 """The largest number of devices for one claim (AllocationResultsMaxSize in the API)."""
 
 
-class Outcome(Enum):
+class SearchResult(Enum):
     """The result of one function of the search."""
 
     DONE = "done"
@@ -42,11 +42,11 @@ class Outcome(Enum):
     So the search goes back to the last request with subrequests (upstream: errAllocationResultMaxSizeExceeded)."""
 
 
-Call = Generator["Call", Outcome, Outcome] | Outcome
-"""A function that has not finished yet, or its result. A function that needs no call of its own returns its result at once."""
+Continuation = Generator["Continuation", SearchResult, SearchResult] | SearchResult
+"""A function that has not finished yet, or its result. A function that calls no other function returns its result at once."""
 
 Undo = list[Callable[[], object]]
-"""What the search must call, last entry first, to go back."""
+"""The functions that the search must call, last entry first, to go back."""
 
 _is_prioritized = attrgetter("prioritized")
 
@@ -86,18 +86,18 @@ class Search:
         """The rules for skipping devices. None until the search goes back for the first time."""
 
     def run(self) -> bool:
-        """Whether there is a solution. It is then in `results`, one list for each claim."""
+        """Return whether there is a solution. The solution is then in `results`, one list for each claim."""
         cancelled = self._input.cancelled
-        stack: list[Generator[Call, Outcome, Outcome]] = []
+        stack: list[Generator[Continuation, SearchResult, SearchResult]] = []
         call = self._claim(0)
         while True:
-            if isinstance(call, Outcome):
-                outcome: Outcome | None = call
+            if isinstance(call, SearchResult):
+                outcome: SearchResult | None = call
             else:
                 stack.append(call)
                 outcome = None  # send(None) starts a generator
             if not stack:
-                return outcome is Outcome.DONE
+                return outcome is SearchResult.DONE
             if cancelled():
                 raise AllocationCancelled
             try:
@@ -106,9 +106,9 @@ class Search:
                 stack.pop()
                 call = finished.value
 
-    def _claim(self, index: int) -> Call:
+    def _claim(self, index: int) -> Continuation:
         if index == len(self._claims):
-            return Outcome.DONE
+            return SearchResult.DONE
         choices = self._claims[index]
         # TOO_MANY must not leave the claim, because another solution for the claim before can select smaller subrequests.
         # Without subrequests TOO_MANY cannot happen here: the validation of the claim has counted the devices.
@@ -116,11 +116,11 @@ class Search:
             return self._whole_claim(index)
         return self._choice(index, 0)
 
-    def _whole_claim(self, index: int) -> Generator[Call, Outcome, Outcome]:
+    def _whole_claim(self, index: int) -> Generator[Continuation, SearchResult, SearchResult]:
         outcome = yield self._choice(index, 0)
-        return Outcome.DONE if outcome is Outcome.DONE else Outcome.FAILED
+        return SearchResult.DONE if outcome is SearchResult.DONE else SearchResult.FAILED
 
-    def _choice(self, claim: int, index: int) -> Call:
+    def _choice(self, claim: int, index: int) -> Continuation:
         for choice in self._claims[claim][index:]:
             if choice.prioritized:
                 return self._alternatives(choice)
@@ -129,44 +129,49 @@ class Search:
                 return self._request(request, 0, 0, frozenset())
         return self._claim(claim + 1)
 
-    def _alternatives(self, choice: Choice) -> Generator[Call, Outcome, Outcome]:
+    def _alternatives(self, choice: Choice) -> Generator[Continuation, SearchResult, SearchResult]:
         # TOO_MANY goes further back only if every subrequest has too many devices. If one of them failed for another
         # reason, other devices for an earlier request may help.
         always_too_many = True
         for number, alternative in enumerate(choice.alternatives):
             outcome = yield self._request(alternative, 0, 0, frozenset())
-            if outcome is Outcome.DONE:
+            if outcome is SearchResult.DONE:
                 choice.taken = number
                 return outcome
-            always_too_many = always_too_many and outcome is Outcome.TOO_MANY
-        return Outcome.TOO_MANY if always_too_many else Outcome.FAILED
+            always_too_many = always_too_many and outcome is SearchResult.TOO_MANY
+        return SearchResult.TOO_MANY if always_too_many else SearchResult.FAILED
 
-    def _request(self, request: Request, have: int, start: int, failed: frozenset[object]) -> Call:
+    def _request(
+        self, request: Request, have: int, start: int, failed: frozenset[object]
+    ) -> Continuation:
         """Select the devices that the request still needs, then continue with the next request."""
-        if request.wants_all and not request.all_devices:
-            return Outcome.FAILED
+        no_devices = request.wants_all and not request.all_devices
+        if no_devices and not self._input.rules.all_may_be_none:
+            return SearchResult.FAILED
         lacking = request.count - have
         if lacking <= 0:
             return self._choice(request.claim_index, request.index + 1)
         if lacking > MAX_RESULTS - len(self.results[request.claim_index]):
-            return Outcome.TOO_MANY
+            return SearchResult.TOO_MANY
         if request.wants_all:
             return self._all_devices(request, have)
         return self._any_devices(request, have, start, failed)
 
-    def _all_devices(self, request: Request, have: int) -> Generator[Call, Outcome, Outcome]:
+    def _all_devices(
+        self, request: Request, have: int
+    ) -> Generator[Continuation, SearchResult, SearchResult]:
         # The order of "all" devices does not matter. So if the request cannot have one of them, there is no solution.
         undo: Undo = []
         if not self._allocate_device(request, request.all_devices[have], undo):
-            return Outcome.FAILED
+            return SearchResult.FAILED
         outcome = yield self._request(request, have + 1, 0, frozenset())
-        if outcome is not Outcome.DONE:
+        if outcome is not SearchResult.DONE:
             _roll_back(undo)
         return outcome
 
     def _any_devices(
         self, request: Request, have: int, start: int, failed: frozenset[object]
-    ) -> Generator[Call, Outcome, Outcome]:
+    ) -> Generator[Continuation, SearchResult, SearchResult]:
         lacking = request.count - have
         combinations = self._input.rules.newer_than_stable
         pruning = self._pruning
@@ -193,20 +198,20 @@ class Search:
                 # The stable allocator starts at the first device again.
                 following = position + 1 if combinations else 0
                 call = self._request(request, have + 1, following, failed)
-                outcome = call if isinstance(call, Outcome) else (yield call)
-                if outcome is Outcome.DONE:
+                outcome = call if isinstance(call, SearchResult) else (yield call)
+                if outcome is SearchResult.DONE:
                     return outcome
                 _roll_back(undo)
-                if outcome is Outcome.TOO_MANY:
+                if outcome is SearchResult.TOO_MANY:
                     return outcome
                 pruning = self._after_failure()
                 remaining = pruning.remaining(request) if pruning else ()
             if pruning:
                 failed |= {pruning.key(position)}
-        return Outcome.FAILED
+        return SearchResult.FAILED
 
     def _after_failure(self) -> Pruning | None:
-        """The rules for skipping devices, from the first backtracking on. None if they cannot be used."""
+        """Return the rules for skipping devices, from the first backtracking on. None if they cannot be used."""
         if self._prune and not self._went_back:
             self._went_back = True
             state = SearchState(self._verdicts, self._allocating_devices, self._allocating_shares)
@@ -215,7 +220,10 @@ class Search:
         return self._pruning
 
     def _is_free(self, request: Request, position: int) -> bool:
-        """Whether this search has not selected the device. With admin access, several claims can have the same device."""
+        """Return whether the request can have the device beside the requests for which this search selected it already.
+
+        With admin access, several claims can have the same device.
+        """
         claims = self._allocating_devices.get(position)
         # Inside one claim no device may occur twice, not even with admin access (allocatingDeviceForClaim).
         if request.admin_access:
@@ -245,7 +253,7 @@ class Search:
             possible = (shareable and self._is_shared(position)) or self._take_counters(
                 position, undo
             )
-        # For allocationMode All a violated constraint is an error, so this check must come after those that only fail.
+        # For allocationMode All a violated constraint is an error, so this check must come after the checks that only fail.
         possible = possible and self._satisfy_constraints(request, device, undo)
         # For ExactCount the eligibility has already compared the capacity that other claims leave.
         if possible and request.wants_all and rules.consumable_capacity:
@@ -261,7 +269,7 @@ class Search:
         )
 
     def _short_beside_shares(self, request: Request, position: int) -> bool:
-        """Whether too little capacity is left beside the shares that this search selected."""
+        """Return whether too little capacity is left beside the shares that this search selected."""
         shares = self._allocating_shares.get(position)
         if not shares:
             return False
@@ -305,7 +313,7 @@ class Search:
         return True
 
     def _constraints_on(self, request: Request) -> Sequence[AnyConstraint]:
-        """The constraints of the claim that apply to the request."""
+        """Return the constraints of the claim that apply to the request."""
         constraints = self._constraints[request.claim_index]
         if not constraints:
             return ()

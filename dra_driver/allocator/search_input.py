@@ -12,7 +12,7 @@ from dra_driver.allocator.features import Rules
 
 
 class SearchInput(NamedTuple):
-    """The input of one search. Only the counters change during the search; the search undoes its changes."""
+    """The input of one search. The search changes only the counters. When it goes back, it undoes these changes."""
 
     rules: Rules
     devices: Sequence[SliceDevice]

@@ -19,6 +19,7 @@ from dra_driver.cel.compile import DerivedAttribute, Selector, compile_attribute
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.versions import Environment, Features
+from dra_driver.cel.work import Work
 from dra_driver.model.api.resource_claim import DeviceSelector
 from dra_driver.model.api.resource_slice import DeviceAttribute
 
@@ -28,7 +29,7 @@ _ADVICE = (
 )
 
 
-# Large enough for the expressions of a whole cluster. To compile one takes longer than a small allocation.
+# Large enough for the expressions of a whole cluster. To compile one expression takes longer than a small allocation.
 _compiled = lru_cache(maxsize=1024)(compile_selector)
 _compiled_attribute = lru_cache(maxsize=1024)(compile_attribute)
 
@@ -42,7 +43,7 @@ def _environment(consumable_capacity: bool, list_attributes: bool) -> Environmen
 
 
 class Selectors:
-    """Compiles expressions and evaluates them on devices. The results are kept."""
+    """Compiles expressions and evaluates them on devices. Each result is stored and used again."""
 
     def __init__(self, rules: Rules) -> None:
         self._environment = _environment(rules.consumable_capacity, rules.list_attributes)
@@ -58,9 +59,10 @@ class Selectors:
         device: SliceDevice,
         cancelled: Check,
     ) -> int | None:
-        """The index of the first selector that does not match the device. None if all match.
+        """Return the index of the first selector that does not match the device. None if all match.
 
-        AllocationCancelled if `cancelled` returns True during an evaluation.
+        Raises AllocationCancelled if `cancelled` returns True during a compilation or an evaluation, and AllocationError if a
+        compilation or an evaluation fails.
         """
         for index, selector in enumerate(selectors):
             expression = selector.cel.expression if selector.cel is not None else ""
@@ -82,14 +84,15 @@ class Selectors:
     def derived_attribute(
         self, name: str, expression: str, device: SliceDevice, cancelled: Check
     ) -> DeviceAttribute:
-        """The value of the derived attribute `name` of a request, for this device.
+        """Return the value of the derived attribute `name` of a request, for this device.
 
-        AllocationCancelled if `cancelled` returns True during the evaluation.
+        Raises AllocationCancelled if `cancelled` returns True during the compilation or the evaluation, and AllocationError if
+        one of them fails.
         """
         key = (device, expression)
         if key not in self._attributes:
             try:
-                value = self._derive(expression).value(device.value, cancelled)
+                value = self._derive(expression, cancelled).value(device.value, cancelled)
             except Cancelled as error:
                 raise AllocationCancelled from error
             except CompileError as error:
@@ -104,27 +107,33 @@ class Selectors:
         return self._attributes[key]
 
     def _ask(self, where: str, expression: str, device: SliceDevice, cancelled: Check) -> bool:
-        selector = self._selectors.get(expression)
-        if selector is None:
-            try:
-                selector = _compiled(expression, self._environment)
-            except CompileError as error:
-                raise AllocationError(f"{where}: CEL compile error: {error.detail}") from error
-            self._selectors[expression] = selector
         value = device.value if self._shares_are_known else device.value_of_one_claim
         if cancelled():
             raise AllocationCancelled
         try:
-            return selector.matches(value, cancelled)
+            return self._selector(expression, cancelled).matches(value, cancelled)
         except Cancelled as error:
             raise AllocationCancelled from error
+        except CompileError as error:
+            raise AllocationError(f"{where}: CEL compile error: {error.detail}") from error
         except EvaluationError as error:
+            # Upstream searches the error for these words, too.
             advice = _ADVICE if "no such key:" in str(error) else ""
             raise AllocationError(
                 f"{where} on device {device.id}: CEL runtime error: {error}{advice}"
             ) from error
 
-    def _derive(self, expression: str) -> DerivedAttribute:
+    def _selector(self, expression: str, cancelled: Check) -> Selector:
+        selector = self._selectors.get(expression)
+        if selector is None:
+            with Work(cancelled):
+                selector = _compiled(expression, self._environment)
+            self._selectors[expression] = selector
+        return selector
+
+    def _derive(self, expression: str, cancelled: Check) -> DerivedAttribute:
         if expression not in self._derived:
-            self._derived[expression] = _compiled_attribute(expression, self._environment)
+            with Work(cancelled):
+                derived = _compiled_attribute(expression, self._environment)
+            self._derived[expression] = derived
         return self._derived[expression]

@@ -13,13 +13,13 @@ from dra_driver.model.api.resource_claim import DeviceTaintRule, DeviceToleratio
 from dra_driver.model.api.resource_slice import Device, DeviceTaint, ResourceSlice
 
 EFFECTIVE = ("NoSchedule", "NoExecute")
-"""The effects that keep a claim from a device."""
+"""The effects of a taint that keep a claim from a device, or a pod from a node. Other effects are ignored."""
 
 
 def untolerated_taint(
     device: Device, tolerations: Iterable[DeviceToleration] | None
 ) -> DeviceTaint | None:
-    """The first taint that the request does not tolerate, or None. A taint with an unknown effect is ignored."""
+    """Return the first taint that the request does not tolerate, or None. Taints with effects not in EFFECTIVE are ignored."""
     for taint in device.taints or ():
         if taint.effect in EFFECTIVE and not any(
             tolerates(toleration, taint) for toleration in tolerations or ()
@@ -29,7 +29,7 @@ def untolerated_taint(
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether the toleration matches the taint. An empty effect or key matches any; Exists matches any value."""
+    """Return whether the toleration matches the taint. An empty effect or key matches any; Exists matches any value."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):
@@ -44,7 +44,7 @@ RuleNames = dict[tuple[DeviceID, int], str]
 def with_taint_rules(
     slices: Sequence[ResourceSlice], rules: Sequence[DeviceTaintRule]
 ) -> tuple[tuple[ResourceSlice, ...], RuleNames]:
-    """The slices with the taints of `rules`, which follow the published taints of each device."""
+    """Add the taints of `rules` to the devices of the slices, after the published taints of each device."""
     names: RuleNames = {}
     return tuple(_tainted(published, rules, names) for published in slices), names
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware: what devices exist on this node."""
+"""Backends: each finds the devices of one kind of hardware on this node, and configures them for claims."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken where no backend is named: hardware that the driver knows by itself. There is none of it yet.
+"""Which devices does the node have if no backend is named? Those of hardware that the driver knows itself; there is none yet.
 
-So the node has no devices, and that is said. Invented devices are for those who ask for them by name: a cluster in which
-nobody did must not give pods devices that do not exist.
+So the node has no devices, and the driver says so in its log. It does not use the simulated backend by default: otherwise pods
+would get devices that do not exist, in a cluster where nobody chose this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,18 +38,18 @@ class AutoBackend:
         self._next_step = next_step(installed)
 
     def scan(self) -> Inventory:
-        """Nothing."""
+        """Always an empty inventory."""
         return Inventory(())
 
     def watch(self, _stop: Event) -> Iterator[None]:
-        """Nothing ever changes."""
+        """Returns at once: the inventory never changes."""
         yield from ()
 
     def configure(
         self, device: AllocatableDevice, _config: DeviceConfig, /, **_more: object
     ) -> None:
-        """There is no device to set up."""
+        """Raises Permanent: there is no device to configure."""
         raise Permanent(f"device {device.name} is not known: {self._next_step}")
 
     def reset(self, _device: DeviceName, /, **_more: object) -> None:
-        """Nothing to undo."""
+        """Does nothing. A claim in the state file may be from a time with another backend."""

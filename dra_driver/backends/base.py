@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to hardware: what a backend must do. docs/write-a-backend.md builds one in about 50 lines.
+"""The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 50 lines.
 
-A backend is found by name through Python entry points, group `dra_driver.backends`; the entry is a `BackendFactory`.
-Everything behind this door may block or fail: the driver calls it from threads of its own, and an exception costs that
-call only.
+The driver finds a backend by its name among the Python entry points of the group `dra_driver.backends`; the entry is a
+`BackendFactory`. Every method may block or fail: the driver calls it in threads for this purpose, and an exception makes only this
+call fail.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ ENTRY_POINT_GROUP = "dra_driver.backends"
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a backend is told: the node's name, and its own options (`--backend-option key=value`)."""
+    """What a backend gets when it is made: the name of the node, and its options (`--backend-option key=value`)."""
 
     node_name: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class Backend(Protocol):
     """One kind of hardware on this node."""
 
     def scan(self) -> Inventory:
-        """Everything there is now, with its health. Called at start, after each item of `watch`, and every ten seconds; once at a time.
+        """Find all devices and their health. Called at start, after each item of `watch`, and every ten seconds; never twice at once.
 
-        Raises DriverError when the hardware cannot be asked; the last inventory then stays in force.
+        Raises DriverError if the hardware does not answer; the driver then keeps the last inventory.
         """
 
     def watch(self, stop: Event) -> Iterator[None]:
-        """Yield whenever `scan` would answer something else; return when `stop` is set, or at once if nothing ever changes."""
+        """Yield when `scan` would return something else. Return when `stop` is set, or at once if nothing ever changes."""
 
     def configure(
         self,
@@ -48,18 +48,18 @@ class Backend(Protocol):
         claim_uid: ClaimUid,
         share_id: ShareId,
     ) -> None:
-        """Set a device, or with a `share_id` one share of it, up for a claim, before the claim's containers start.
+        """Configure a device for a claim, before the containers of the claim start. With a `share_id`: only this share of the device.
 
-        Must be idempotent: after a crash it is called again for the same claim. Raises Temporary (tried again inside the kubelet's
-        call) or Permanent (the claim fails with this message).
+        Must be idempotent: after a crash the driver calls it again for the same claim. Raises Temporary (the driver tries again
+        within the kubelet's call) or Permanent (the claim fails with this message).
         """
 
     def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Undo `configure` for this claim and share, when no process of the claim's pods is left.
+        """Undo `configure` for this claim and share. Called when no process of the claim's pods is left.
 
-        Must be idempotent, also for a device that vanished and for a share that was never set up.
+        Must be idempotent. It must also succeed for a device that vanished, and for a share that was never configured.
         """
 
 
 BackendFactory = Callable[[BackendContext], Backend]
-"""Makes a backend. It looks at options only: hardware may hang, and is asked by `scan` first."""
+"""Makes a backend. It checks the options only and does not touch the hardware, which may hang: `scan` is the first to do so."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that makes simulated devices ill, vanish, or refuse to be set up:
+"""The fault file: it makes simulated devices unhealthy, makes them vanish, or makes `configure` fail or hang:
 
     devices:
       gpu-0: {unhealthy: "XID 79: GPU has fallen off the bus"}
@@ -8,8 +8,8 @@
       gpu-6: {configure: {error: "busy", temporary: true}}
       gpu-7: {hangs: true}
 
-At start the file has to be there and right, for a typo in its name would make everything healthy. Later a missing file means no
-faults, and a broken one costs only itself: the last good content stays in force.
+At start the file must exist and be correct: otherwise a typo in its name would mean that all devices are healthy. Later a missing
+file means no faults, and if the file is broken, the last correct content stays in force.
 """
 
 import stat
@@ -33,9 +33,10 @@ _FIELDS = ("unhealthy", "vanished", "configure", "hangs")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one device; `configure` is the error that setting it up ends with, for now or for good.
+    """What is wrong with one device.
 
-    While `hangs` stands in the file, setting it up does not end.
+    `unhealthy` is the reason, empty for a healthy device. `configure` is the message that the call of this name fails with:
+    a Temporary error if `temporary` is set, else a Permanent one. While `hangs` is set, the call does not return.
     """
 
     unhealthy: str = ""
@@ -46,7 +47,7 @@ class Fault:
 
 
 def read_text(path: Path) -> bytes | None:
-    """The file's content, None when there is none. Raises Permanent when it cannot be read, or is nothing that has an end."""
+    """The file's content, or None if there is no file. Raises Permanent if it cannot be read or is too long (/dev/zero is endless)."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -62,15 +63,15 @@ def read_text(path: Path) -> bytes | None:
 
 
 def first_text(path: Path) -> bytes:
-    """The file's content at start, when it has to be there. Raises Permanent.
+    """The file's content at start, when the file must exist. Raises Permanent.
 
-    A named pipe hangs until somebody writes, as hardware does; it is read by the first scan. Nothing else stands in for a file:
-    what cannot be read would make everything healthy.
+    A named pipe is allowed. Reading it hangs until somebody writes, as broken hardware does, so only the first scan reads it. Any
+    other kind of file is an error: if it were ignored, all devices would be healthy.
     """
     try:
         mode = path.stat().st_mode
     except OSError:
-        mode = stat.S_IFREG  # reading it says why
+        mode = stat.S_IFREG  # `read_text` below gives the error
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "no file")
         raise Permanent(
@@ -85,7 +86,7 @@ def first_text(path: Path) -> bytes:
 
 
 def parse_faults(text: bytes | None, path: Path, known: Collection[str]) -> Mapping[str, Fault]:
-    """Faults by the names of `known` devices. Raises Permanent, naming file, field and what it must be, for a broken file."""
+    """Faults by device name; only `known` devices may have one. Raises Permanent, with file, field and what is allowed there."""
     where = f"fault file {path}"
     try:
         content = yaml.safe_load(text or b"")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulated hardware goes through, written down where the driver cannot take it back.
+"""The journal of simulated hardware: what was done to each device, in order.
 
-One line of JSON for each event, appended in one write, so that lines of two driver processes and of a test's containers keep the
-order in which they happened. Real hardware keeps its settings in itself; this file is that memory, and it outlives the process.
+Real hardware keeps its settings itself, and they outlive the driver's process. This file is the memory of the simulated hardware:
+the driver only appends to it, and tests read it. Each event is one line of JSON, appended by one write. So the lines of two driver
+processes and of a test's containers are in the order of the events.
 """
 
 import json
@@ -14,17 +15,17 @@ from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
 
 
 class HardwareJournal:
-    """Appends events to the file; makes it if it is missing. Raises Permanent when it cannot be written."""
+    """Appends events to the file, and creates it if it does not exist. Every method raises Permanent if it cannot write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def configured(self, device: DeviceName, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """The device was set up for the claim."""
+        """Record that the device was configured for the claim."""
         self.write("configure", device, claim_uid, share_id)
 
     def reset(self, device: DeviceName, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """What was set up for the claim was undone."""
+        """Record that the configuration for the claim was undone."""
         self.write("reset", device, claim_uid, share_id)
 
     def write(
@@ -35,7 +36,7 @@ class HardwareJournal:
         share_id: str = NO_SHARE,
         **more: object,
     ) -> None:
-        """One event; `more` are further members of its line."""
+        """Append one event; `more` are further members of its line."""
         entry = {"event": event, "device": device, "claim": claim_uid, "share": share_id, **more}
         line = json.dumps(entry, sort_keys=True).encode() + b"\n"
         try:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines that the simulated backend plays, as data.
+"""The machines that the simulated backend can simulate, as data. `docs/reference/profiles.md` is generated from it.
 
-Product names and memory are what the vendors' own tools report (memory is NVML's total for NVIDIA, VRAM that the kernel
-driver offers for the others); bus addresses and the two halves of the NUMA layout follow servers of that kind. Drivers
-that come with the kernel have no version of their own and carry the kernel's.
-`docs/reference/profiles.md` is generated from here.
+Product names and memory are those that the vendors' tools report. Memory is NVML's total for NVIDIA, and the VRAM that the kernel
+driver offers for the others. PCI addresses and NUMA nodes are as in typical servers. A driver that is part of Linux has no version
+of its own; its `driverVersion` is the kernel's.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What all devices of one product share."""
+    """What all devices of one product have in common."""
 
     vendor: str
     product: str
@@ -29,7 +28,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a device sits: its PCI bus, the root complex above it, its NUMA node (None: the machine has but one)."""
+    """The place of a device: its PCI bus, the PCIe root complex, and its NUMA node (None if the machine has only one)."""
 
     bus: str
     root: str
@@ -38,7 +37,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one model, one for each slot; no slot is known (None) for devices that are no PCI devices."""
+    """Devices of one model, one for each slot. A device that is no PCI device has the slot None."""
 
     model: Model
     slots: tuple[Slot | None, ...]
@@ -46,7 +45,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine. `config_kinds` are opaque configurations that its devices understand besides DeviceConfig."""
+    """A machine. `config_kinds` are the kinds of opaque configuration that its devices accept besides DeviceConfig."""
 
     groups: tuple[Group, ...]
     config_kinds: frozenset[str] = frozenset()
@@ -101,7 +100,7 @@ GAUDI3 = _other(
     architecture="Gaudi3",
     driverVersion=Version("1.18.0"),
 )
-# What the Kubernetes project's example driver publishes: no vendor, no PCI address.
+# As dra-example-driver of the Kubernetes project publishes it: without vendor and PCI address.
 EXAMPLE = Model(
     vendor="",
     product="",
@@ -113,7 +112,7 @@ EXAMPLE = Model(
 
 
 def _slots(*halves: str) -> tuple[Slot, ...]:
-    """Slots from "root:bus" words; the first text is NUMA node 0, the second node 1; a single text has no NUMA nodes."""
+    """Slots from words "root:bus". The first text is NUMA node 0, the second is node 1; with one text there are no NUMA nodes."""
     return tuple(
         Slot(bus=bus, root=root, numa_node=node if len(halves) > 1 else None)
         for node, half in enumerate(halves)

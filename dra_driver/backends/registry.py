@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a backend by its name among the installed packages (entry points of group `dra_driver.backends`).
+"""How is a backend found by its name? Among the entry points of the group `dra_driver.backends` in the installed packages.
 
-Only the chosen one is imported, so a package that is broken costs nobody who did not choose it.
+Only the chosen backend is imported, so a broken package harms only those who choose it.
 """
 
 import inspect
@@ -18,11 +18,11 @@ _CALLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "configure": (("device", "config"), ("claim_uid", "share_id")),
     "reset": (("device",), ("claim_uid", "share_id")),
 }
-"""What a backend's methods are called with: by place, and by name."""
+"""The arguments that the driver calls a backend's methods with: positional ones, and keywords."""
 
 
 def load_backend(name: str, context: BackendContext) -> Backend:
-    """Make the backend of this name. Raises Fatal, naming what is installed, when there is none or it cannot be made."""
+    """Make the backend of this name. Raises Fatal if it is not installed (then it lists those that are) or cannot be made."""
     if name == AUTO:
         return AutoBackend(context, installed())
     entry = _find(name)
@@ -50,11 +50,14 @@ def load_backend(name: str, context: BackendContext) -> Backend:
 
 
 def _unlike(backend: Backend) -> str:
-    """Which method cannot be called as the driver does, and what it takes; "" where all can. Pods would fail one by one."""
+    """Which method does not accept the driver's arguments; "" if all do.
+
+    This is checked at the start. Otherwise each pod would fail, with a TypeError that nobody understands.
+    """
     for method, (arguments, keywords) in _CALLS.items():
         try:
             signature = inspect.signature(getattr(backend, method))
-        except (TypeError, ValueError):  # made in C: it says itself what it takes
+        except (TypeError, ValueError):  # written in C: Python does not know its arguments
             continue
         try:
             signature.bind(*arguments, **dict.fromkeys(keywords))
@@ -65,7 +68,7 @@ def _unlike(backend: Backend) -> str:
 
 
 def installed() -> tuple[str, ...]:
-    """The names of all backends that can be chosen, but for `auto`."""
+    """The names of all installed backends; `auto` is not among them."""
     return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
 
 

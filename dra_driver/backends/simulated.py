@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invented devices that behave like real ones, for a laptop, for kind and for tests.
+"""The simulated backend: devices that do not exist but behave like real ones, for a laptop, for kind and for tests.
 
-Each is a character device of a major number that Linux reserves for local use, described whole, so that no file on the
-host is needed. No kernel driver answers it: opening the file in a container that was given the device fails with ENXIO
-("No such device or address"), in any other container with EPERM. That is how isolation can be seen without hardware.
+Each device is a character device with a major number that Linux reserves for local use. Its CDI edits have type, major and minor,
+so no file on the host is needed. There is no kernel driver behind it: in a container that has the device, opening it fails with
+ENXIO ("No such device or address"); in any other container it fails with EPERM. So isolation can be tested without hardware.
 
-Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `dra_driver.backends.faults`), `major`, and `journal`, a
-file in which the devices write down what is done to them (see `dra_driver.backends.journal`).
+Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `dra_driver.backends.faults`), `major`, and `journal`
+(a file, see `dra_driver.backends.journal`).
 """
 
 import os
@@ -35,7 +35,7 @@ from dra_driver.model.quantity import Quantity
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
 DEFAULT_MAJOR = 120
 POLL_SECONDS = 0.25
-UNCHECKED = Health(
+WITHOUT_FAULT_FILE = Health(
     HealthStatus.UNKNOWN,
     "simulated device: nothing checks its health; start with --simulated-faults FILE",
 )
@@ -46,7 +46,7 @@ _OPTIONS = {"profile", "faults", "major", "journal"}
 
 
 class SimulatedBackend:
-    """Plays one machine; safe to call from several threads. `wait` is `Event.wait`, injected by tests."""
+    """Simulates one machine; safe to call from several threads. `wait` is `Event.wait`; tests inject another."""
 
     def __init__(
         self, context: BackendContext, *, wait: Callable[[Event, float], bool] = Event.wait
@@ -61,11 +61,9 @@ class SimulatedBackend:
         faults = context.options.get("faults", "")
         self._faults_path = Path(faults) if faults else None
         self._faults: Mapping[str, Fault] = {}
-        self._read: bytes | None = (
-            None  # the content that `_faults`, or the last complaint, is about
-        )
-        self._scanned: bytes | None = None  # the content that the last scan saw
-        self._complained = ""
+        self._read: bytes | None = None  # the file's last content, correct or not
+        self._scanned: bytes | None = None  # the file's content at the last scan
+        self._complained = ""  # the last error that was logged
         self._journal = HardwareJournal(Path(context.options.get("journal", os.devnull)))
         self._mutex = Lock()
         self._wait = wait
@@ -74,7 +72,7 @@ class SimulatedBackend:
             self._read, self._faults = self._first(self._faults_path)
 
     def scan(self) -> Inventory:
-        """The profile's devices, less those that vanished."""
+        """The devices of the profile, without those that the fault file lets vanish."""
         with self._mutex:
             faults = self._reload()
             self._scanned = self._read
@@ -88,7 +86,7 @@ class SimulatedBackend:
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
-        """Look at the fault file again and again; what changed since the last scan is news."""
+        """Read the fault file every POLL_SECONDS; yield if it changed since the last scan."""
         if self._faults_path is None:
             return
         while not self._wait(stop, POLL_SECONDS):
@@ -108,7 +106,7 @@ class SimulatedBackend:
         claim_uid: ClaimUid,
         share_id: ShareId,
     ) -> None:
-        """Nothing to set up, unless the fault file says that it fails or hangs; the journal knows of it."""
+        """Only writes to the journal; fails or hangs if the fault file says so."""
         fault = self._fault(device.name)
         while fault.hangs:
             self._wait(_NEVER, POLL_SECONDS)
@@ -122,7 +120,7 @@ class SimulatedBackend:
         self._journal.configured(device.name, claim_uid, share_id)
 
     def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Nothing to undo; the journal knows of it."""
+        """Only writes to the journal."""
         self._journal.reset(device, claim_uid, share_id)
 
     def _fault(self, name: DeviceName) -> Fault:
@@ -139,7 +137,7 @@ class SimulatedBackend:
         return replace(device, health=health)
 
     def _first(self, path: Path) -> tuple[bytes, Mapping[str, Fault]]:
-        """The faults at start. Raises Fatal: nothing is in force yet that could stay so."""
+        """The faults at start. Raises Fatal: there is no earlier correct content to use instead."""
         try:
             text = first_text(path)
             return text, self._parsed(text, path)
@@ -150,7 +148,7 @@ class SimulatedBackend:
         return parse_faults(text, path, [device.name for device in self._devices])
 
     def _reload(self) -> Mapping[str, Fault]:
-        """The faults in force. A broken file is complained about once; what was read before stays in force."""
+        """Read the faults again. If the file is broken, this is logged once, and the last correct faults stay in force."""
         if self._faults_path is None:
             return self._faults
         try:
@@ -217,7 +215,7 @@ def _device(
         ),
         identity,
         ContainerEdits(device_nodes=(node,)),
-        UNCHECKED,
+        WITHOUT_FAULT_FILE,
     )
 
 
@@ -228,7 +226,7 @@ def _place(slot: Slot | None) -> dict[str, AttributeValue]:
         "resource.kubernetes.io/pciBusID": f"0000:{slot.bus}:00.0",
         "resource.kubernetes.io/pcieRoot": f"pci0000:{slot.root}",
     }
-    # Where the kernel says -1, "no affinity", the attribute must not be published.
+    # Linux has numa_node -1 for "no affinity". Such a device has no attribute: -1 would look like a NUMA node that devices share.
     if slot.numa_node is not None:
         place["resource.kubernetes.io/numaNode"] = slot.numa_node
     return place

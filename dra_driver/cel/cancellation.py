@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When does an evaluation end early? When whoever waits for it says so.
+"""How does a caller end an evaluation early?
 
-An expression near the cost limit takes seconds. So an evaluation asks its caller again and again whether to go on; there is no
-clock here. `Cancelled` is no EvaluationError: nothing in the expression may absorb it, and it says nothing about the device.
+An expression near the cost limit takes seconds. The caller passes a function, and the evaluation calls it from time to time.
+If it returns True, the evaluation ends with `Cancelled`. This package has no clock; the caller compares times.
+`Cancelled` is no EvaluationError, so that no operator of the expression can ignore it. It is no result for the device.
 """
 
 from collections.abc import Callable
 
 Check = Callable[[], bool]
-"""Whether nobody waits any more."""
+"""A function that returns True when the caller no longer waits for the result."""
 
 STEPS_BETWEEN_CHECKS = 1_000
 
 
 class Cancelled(Exception):
-    """The evaluation was ended before there was an answer."""
+    """The caller ended an evaluation or a compilation before it had a result."""
 
 
 def never() -> bool:
-    """Whoever asks waits as long as it takes."""
+    """The caller waits until the evaluation has a result."""
     return False

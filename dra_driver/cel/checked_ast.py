@@ -30,3 +30,8 @@ class CheckedAst:
     def result_type(self) -> Type:
         """The type of the whole expression."""
         return self.types[self.parsed.root.id]
+
+    def only_overload(self, call: int) -> str:
+        """The ID of the overload of a call, if the static types leave only one; empty if the values decide."""
+        ids = self.references[call].overload_ids
+        return ids[0] if len(ids) == 1 else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which functions, variables, macros and message types can an expression use in one environment?
 
-The generated tables (tables/declarations.py) list the declarations of all releases, as text. This module selects those of
+The generated tables (tables/declarations.py) list the declarations of all releases, as text. This module selects the declarations of
 one environment and parses their types. The order of overloads stays, because the checker takes the result type from the
 first overload that matches.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from dra_driver.cel import types
-from dra_driver.cel.tables import Overload as TableOverload
-from dra_driver.cel.tables import Since
+from dra_driver.cel.tables import OverloadRow, Since
 from dra_driver.cel.tables.declarations import FIELDS, IDENTIFIERS, MACROS, MESSAGES, OVERLOADS
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import Environment
@@ -30,7 +29,7 @@ class OverloadDecl:
     """The names of the type parameters in the signature."""
 
 
-# Before this release, Kubernetes declares its list functions before those for strings. A dyn target then means a list.
+# Before this release, Kubernetes declares its list functions before its string functions. A dyn target then means a list.
 _LISTS_DECLARED_LAST = 37
 
 
@@ -50,7 +49,7 @@ class Declarations:
 
 @lru_cache(maxsize=64)
 def declarations(environment: Environment) -> Declarations:
-    """The declarations of the environment. They are kept: to build them takes longer than to check an expression."""
+    """Return the declarations of the environment from a cache: building them takes longer than checking an expression."""
     functions: dict[str, list[OverloadDecl]] = {}
     for row in OVERLOADS:
         if _holds(row.since, environment):
@@ -94,7 +93,7 @@ def _type(text: str) -> Type:
     return types.parse(text)
 
 
-def _overload(row: TableOverload) -> OverloadDecl:
+def _overload(row: OverloadRow) -> OverloadDecl:
     arguments = tuple(_type(text) for text in row.arguments)
     result = _type(row.result)
     names: dict[str, None] = {}

@@ -35,7 +35,7 @@ _GO_NAMES = {
 
 
 def device_attribute(value: object) -> DeviceAttribute:
-    """The attribute with this value. EvaluationError if an attribute cannot have a value of this type."""
+    """Return the attribute with this value. Raises EvaluationError if an attribute cannot have a value of this type."""
     if isinstance(value, list):
         return _list(value)
     found = _plain(value)
@@ -78,7 +78,7 @@ _LISTS: tuple[tuple[type, str, str], ...] = (
 
 
 def _plain(value: object) -> object:
-    """The value without its CEL wrapper: the value of an optional, the name of a type.
+    """Return the value without its CEL wrapper: the value of an optional, the name of a type.
 
     Upstream calls ref.Val.Value(), which returns these.
     """
@@ -88,7 +88,7 @@ def _plain(value: object) -> object:
 
 
 def _go_name(value: object) -> str:
-    """The name of the Go type that upstream writes into the error message."""
+    """Return the name of the Go type that upstream writes into the error message."""
     plain = _plain(value)
     kind = values.kind(plain)
     return _GO_NAMES.get(kind, kind)

@@ -4,7 +4,7 @@
 It has the fields driver, attributes, capacity and allowMultipleAllocations. Attributes and capacities are grouped by
 domain: the part of the name before the slash, or the driver name. An unknown domain is an empty map, not an error. A
 cluster has many devices, and most expressions read few fields. So a DeviceValue converts each of its two maps only when
-an expression reads it. Versions and quantities repeat on many devices, so the parsers remember their results.
+an expression reads it. Versions and quantities repeat on many devices, so the parsers keep their results.
 Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
 """
 
@@ -28,7 +28,7 @@ _LONGEST_NAME = 2 * _LONGEST
 
 
 class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
-    """Values by domain and name. To read an unknown domain gives an empty map, but `in` is false for it (cel.mapper)."""
+    """Values by domain and name. Reading an unknown domain returns an empty map, but `in` is false for this domain (cel.mapper)."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class DomainMap(dict[str, dict[str, Value]], Generic[Value]):
 class DeviceValue:
     """The variable `device` for one device. One object serves any number of expressions.
 
-    `published` is the device as its slice holds it, with all fields, also those that no expression sees.
+    `published` is the device as in its slice, with all fields, also the fields that no expression can read.
     `list_values` says whether the release supports list attributes (`Environment.list_values`).
     """
 
@@ -53,7 +53,7 @@ class DeviceValue:
         "short_texts",
     )
     short_texts: bool
-    """Whether no name and no text is longer than the API server takes."""
+    """Whether no name and no text is longer than the API server accepts."""
     attributes: DomainMap[Attribute]
     capacity: DomainMap[Quantity]
 
@@ -87,11 +87,11 @@ class DeviceValue:
         raise AttributeError(name)
 
     def convert(self) -> None:
-        """Convert the attributes now. EvaluationError if one of them is invalid; upstream then fails every expression."""
+        """Convert the attributes now. Raises EvaluationError if one of them is invalid; upstream then fails every expression."""
         _ = self.attributes
 
     def as_map(self) -> dict[str, object]:
-        """The device as a map, for expressions that hide its type: dyn(device)."""
+        """Return the device as a map, for expressions that hide its type: dyn(device)."""
         return {
             "driver": self.driver,
             "allowMultipleAllocations": self.allow_multiple_allocations,
@@ -100,7 +100,7 @@ class DeviceValue:
         }
 
     def _convert_attributes(self) -> DomainMap[Attribute]:
-        """All attributes by domain and name."""
+        """Return all attributes by domain and name."""
         # This loop runs for every attribute of every device, so the most common type (string) is read without a call.
         domains: DomainMap[Attribute] = DomainMap()
         own: dict[str, Attribute] = {}
@@ -139,7 +139,7 @@ class DeviceValue:
 
 
 def _are_short(attributes: DomainMap[Attribute]) -> bool:
-    """Whether names and texts are; a loop in a loop, as this may be asked about each device."""
+    """Return whether all names and texts are short. This can run for each device, so it uses plain loops."""
     for named in attributes.values():
         if max(map(len, named)) > _LONGEST:
             return False

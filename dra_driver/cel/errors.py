@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What message does the API server give for an invalid expression, and what should its author write instead?
+"""Which message does the API server return for an invalid expression, and what should the author write instead?
 
 An issue is one message at one position. The error has all issues of the expression, sorted by position, in the format of
 the API server: `ERROR: <input>:1:8: …`, then the line of the expression, then a caret. The API server has no hints; this
@@ -30,7 +30,7 @@ class Issue:
     noticed: int | None = None
 
     def advice(self) -> str:
-        """The hint as text, "" if there is none."""
+        """Return the hint as text, "" if there is none."""
         return self.hint if isinstance(self.hint, str) else self.hint()
 
 
@@ -69,7 +69,7 @@ class CompileError(Exception):
 
 
 def error_of(expression: str, issues: Sequence[Issue]) -> CompileError:
-    """The error for `issues`, which has at least one entry."""
+    """Return the error for `issues`, which has at least one entry."""
     ordered = sorted(
         issues[:MAX_ISSUES], key=lambda issue: -1 if issue.offset is None else issue.offset
     )
@@ -113,5 +113,5 @@ def _display(expression: str, issue: Issue) -> str:
 
 
 def _wide(character: str, narrow: str, wide: str) -> str:
-    """The narrow mark under an ASCII character, else the wide one. cel-go does this for East Asian characters."""
+    """Return the narrow mark under an ASCII character, else the wide one. cel-go does this for East Asian characters."""
     return narrow if character.isascii() else wide

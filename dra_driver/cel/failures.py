@@ -2,13 +2,13 @@
 """Which errors can the evaluation of an expression have?
 
 In CEL an error is a value: `error || true` is true, and `exists` ignores an error for one element if another element is
-true. So the evaluator passes an `EvaluationError` as a result and raises it only at the end. Library functions raise it,
-as usual in Python. No operator ignores `Aborted`: it ends the evaluation at once, for example at the cost limit.
+true. So the evaluator passes an `EvaluationError` as a result and raises it only at the end. Library functions
+raise an `EvaluationError`, as usual in Python. No operator ignores `Aborted`: this error ends the evaluation at once, for example at the cost limit.
 """
 
 
 class EvaluationError(Exception):
-    """An error of an evaluation. Its text is the one that the scheduler reports."""
+    """An error of an evaluation, with the text that the scheduler reports."""
 
     @property
     def message(self) -> str:
@@ -25,5 +25,5 @@ class PlanError(EvaluationError):
 
 
 def no_such_overload(*description: str) -> EvaluationError:
-    """The error for a function that has no overload for these arguments."""
+    """Return the error for a function that has no overload for these arguments."""
     return EvaluationError(": ".join(("no such overload", *description)))

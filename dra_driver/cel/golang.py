@@ -2,7 +2,7 @@
 """How does Go format values? CEL results show it: in error messages, in string(1.5), in format().
 
 A string can contain bytes that are not UTF-8, for example after `url("/?a=%ff").getQuery()`. Python's `surrogateescape`
-keeps each such byte as one character. Go also counts it as one character.
+keeps each such byte as one character. Go also treats such a byte as one character.
 Source: Go's packages strconv and fmt.
 """
 
@@ -41,7 +41,7 @@ def integer(text: str) -> int:
 
 
 def double(value: float) -> str:
-    """The double as %g and %v write it: with the fewest digits that parse to the same number."""
+    """Return the double as %g and %v write it: with the fewest digits that parse to the same number."""
     if not math.isfinite(value):
         return _not_finite(value)
     sign, digits, exponent = _shortest(value)
@@ -53,7 +53,7 @@ def double(value: float) -> str:
 
 
 def double_in_full(value: float) -> str:
-    """The double with the fewest digits that parse to the same number, and without an exponent."""
+    """Return the double with the fewest digits that parse to the same number, and without an exponent."""
     if not math.isfinite(value):
         return _not_finite(value)
     sign, digits, exponent = _shortest(value)
@@ -71,7 +71,7 @@ def _not_finite(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, str, int]:
-    """The sign, the significant digits without trailing zeros, and the power of ten of the last digit."""
+    """Return the sign, the significant digits without trailing zeros, and the power of ten of the last digit."""
     negative, digits, exponent = Decimal(repr(value)).as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     stripped = text.rstrip("0")
@@ -88,7 +88,7 @@ _ERA = (400 * 365 + 97) * 24 * 3600
 
 
 def civil(seconds: int) -> tuple[int, datetime]:
-    """The year of a Unix time, and a datetime with the same month, day, weekday and time.
+    """Return the year of a Unix time, and a datetime with the same month, day, weekday and time.
 
     Python's datetime ends with the year 9999. The calendar repeats after 400 years, so another year has the same days.
     """
@@ -98,7 +98,7 @@ def civil(seconds: int) -> tuple[int, datetime]:
 
 
 def moment(seconds: int, nanos: int, offset: int) -> str:
-    """The time as %v writes it: "2023-01-02 03:04:05.5 +0200 +0200". `offset` is in seconds."""
+    """Return the time as %v writes it: "2023-01-02 03:04:05.5 +0200 +0200". `offset` is in seconds."""
     year, local = civil(seconds + offset)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     minutes = abs(offset) // 60
@@ -108,7 +108,7 @@ def moment(seconds: int, nanos: int, offset: int) -> str:
 
 
 def duration(nanos: int) -> str:
-    """The duration as %v writes it: "1h0m5.5s", "15ms"."""
+    """Return the duration as %v writes it: "1h0m5.5s", "15ms"."""
     sign, size = "-" if nanos < 0 else "", abs(nanos)
     if size < _SECOND:
         unit, power = next(
@@ -131,7 +131,7 @@ def _fraction(value: int, digits: int) -> str:
 
 
 def quote(text: str) -> str:
-    """The text as %q writes it: in double quotes, with escapes for characters that are not printable."""
+    """Return the text as %q writes it: in double quotes, with escapes for characters that are not printable."""
     return '"' + "".join(map(_quoted, text)) + '"'
 
 
@@ -149,15 +149,15 @@ def _quoted(character: str) -> str:
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a string. Bytes that are not UTF-8 come back as they were."""
+    """Return the bytes of a string. Bytes that are not UTF-8 come back as they were."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def from_utf8(content: bytes) -> str:
-    """The string of these bytes. Bytes that are not UTF-8 are kept as surrogates."""
+    """Return the string of these bytes. Bytes that are not UTF-8 are kept as surrogates."""
     return content.decode("utf-8", "surrogateescape")
 
 
 def valid(text: str) -> str:
-    """The text with U+FFFD in place of bytes that are not UTF-8."""
+    """Return the text with U+FFFD in place of bytes that are not UTF-8."""
     return utf8(text).decode("utf-8", "replace")

@@ -36,7 +36,7 @@ class Parameter:
         return cls(name, cls.parse(rest.removesuffix(")")) if rest else None)
 
     def accepts(self, value: object) -> bool:
-        """Whether the value has this type."""
+        """Return whether the value has this type."""
         if self.kind == DYN:
             return True
         if values.kind(value) != self.kind:
@@ -62,7 +62,7 @@ class Overload:
         return tuple(map(Parameter.parse, self.signature.split()))
 
     def accepts(self, arguments: tuple[object, ...]) -> bool:
-        """Whether the arguments match the signature."""
+        """Return whether the arguments match the signature."""
         if len(arguments) != len(self.parameters):
             return False
         if not self.guarded:
@@ -93,7 +93,7 @@ class Singleton:
         raise no_such_overload() if kind in _RECEIVERS else no_such_overload(self.name)
 
     def overload(self, _id: str) -> Implementation:
-        """The implementation, which is the same for all overloads."""
+        """Return the implementation, which is the same for all overloads."""
         return self
 
 
@@ -117,7 +117,7 @@ class Dispatcher:
         raise mismatch(self.name, arguments)
 
     def overload(self, id_: str) -> Implementation:
-        """The implementation of one overload. The dispatcher itself if this overload has none."""
+        """Return the implementation of one overload. Returns the dispatcher itself if this overload has none."""
         return self.by_id.get(id_, self)
 
 
@@ -125,5 +125,5 @@ Function = Singleton | Dispatcher
 
 
 def mismatch(function: str, arguments: tuple[object, ...]) -> EvaluationError:
-    """The error if no overload accepts these values."""
+    """Return the error if no overload accepts these values."""
     return no_such_overload(f"{function}({', '.join(map(values.kind, arguments))})")

@@ -5,24 +5,23 @@ google-re2 runs the patterns. Its time is linear in the length of the text for e
 exponential time, so this project never uses it for a pattern of an expression. RE2 and Go implement the same syntax with few
 differences. This module removes them: it refuses `\\C`, translates character classes to Go's names and members, counts
 empty matches as Go does, and changes the error messages to Go's. One difference stays: with `(?i)`, `\\p{LC}` matches U+0345.
-Go has no limit of memory or time. This module has both, with messages of its own.
+Go has no limit of memory or time. This module limits both, with its own error messages.
 Source: Go's packages regexp and regexp/syntax.
 """
 
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from typing import Protocol
 
 import re2
 
-from dra_driver.cel import golang, unicode_classes
+from dra_driver.cel import golang, unicode_classes, work
 from dra_driver.cel.failures import EvaluationError
 
 _MEMORY = 64 << 20  # The most bytes for one pattern.
 _USUAL_MEMORY = 8 << 20
-"""Enough for most patterns. RE2 uses all memory that it may have, and a search with more memory can be slower."""
+"""Enough for most patterns. RE2 uses all memory up to its limit, and a search with more memory can be slower."""
 _TOO_LARGE = "pattern too large"
 _MOST_STEPS = (
     10**8
@@ -30,6 +29,13 @@ _MOST_STEPS = (
 # Bytes. No string of a device is longer, so every pattern works on every device.
 _ALWAYS_SEARCHED = 64
 _NO_MATCH = -1
+_BYTES_OF_A_STEP = 1024
+
+
+_MOST_KEPT = 512
+_LONGEST_KEPT = 20_000  # Characters. A long pattern can have few instructions: `(?:)(?:)…`.
+_MOST_KEPT_INSTRUCTIONS = 1_500_000
+"""The largest pattern has 1,200,000 instructions and takes up to 64 MiB. A usual pattern has less than 100 instructions."""
 
 
 class PatternTooLargeError(EvaluationError):
@@ -38,21 +44,25 @@ class PatternTooLargeError(EvaluationError):
 
 class _Match(Protocol):
     def span(self) -> tuple[int, int]:
-        """Start and end of the match, in bytes."""
+        """Return the start and the end of the match, in bytes."""
         ...
 
 
 class Pattern:
     """A compiled pattern. Its methods raise EvaluationError if pattern and text together are too large."""
 
-    __slots__ = ("_longest", "_search_bytes")
+    __slots__ = ("_longest", "_search_bytes", "size")
 
     def __init__(self, search: Callable[[bytes, int], _Match | None], size: int) -> None:
+        self.size = size  # In instructions.
         self._search_bytes = search
         self._longest = max(_MOST_STEPS // size, _ALWAYS_SEARCHED)
 
     def _search(self, content: bytes, position: int) -> _Match | None:
-        """The next match from `position` on. RE2 finds empty matches inside a character; Go does not, so they are skipped."""
+        """Return the next match from `position` on.
+
+        RE2 finds empty matches inside a character; Go does not, so they are skipped.
+        """
         if len(content) > self._longest:
             raise EvaluationError(
                 f"the pattern is too large to be searched in {len(content)} bytes: "
@@ -64,11 +74,11 @@ class Pattern:
         return match
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches any part of the text."""
+        """Return whether the pattern matches any part of the text."""
         return self._search(golang.utf8(text), 0) is not None
 
     def find(self, text: str) -> str:
-        """The first match, or ""."""
+        """Return the first match, or ""."""
         content = golang.utf8(text)
         match = self._search(content, 0)
         if match is None:
@@ -77,14 +87,16 @@ class Pattern:
         return golang.from_utf8(content[start:end])
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """All matches that do not overlap, at most `limit` unless it is negative.
+        """Return all matches that do not overlap, at most `limit` unless it is negative.
 
-        As in Go, an empty match right behind another match does not count.
+        As in Go, an empty match right behind another match is left out.
         """
         content = golang.utf8(text)
         found: list[str] = []
         position, last_end = 0, _NO_MATCH
         while position <= len(content) and len(found) != limit:
+            # A search can read all the rest of the text, even if the match is short.
+            work.current().steps(1 + (len(content) - position) // _BYTES_OF_A_STEP)
             match = self._search(content, position)
             if match is None:
                 break
@@ -101,7 +113,7 @@ def _inside_character(content: bytes, start: int, end: int) -> bool:
 
 
 def _width(content: bytes, position: int) -> int:
-    """The length in bytes of the character at `position`; 1 for a byte that is not UTF-8."""
+    """Return the length in bytes of the character at `position`; 1 for a byte that is not UTF-8."""
     for width in range(1, 5):
         try:
             content[position : position + width].decode()
@@ -111,9 +123,43 @@ def _width(content: bytes, position: int) -> int:
     return 1
 
 
-@lru_cache(maxsize=512)
+class Patterns:
+    """A cache of compiled patterns. If all together become too large, the least recently used ones are removed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Pattern] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def compiled(self, pattern: str) -> Pattern:
+        """Return the compiled pattern."""
+        known = self._known.pop(pattern, None)
+        if known is None:
+            # Compiling one pattern can take two seconds.
+            work.current().ask()
+            known = _compile(pattern)
+            if len(pattern) > _LONGEST_KEPT:
+                return known
+            self._size += known.size
+        self._known[pattern] = known
+        while len(self._known) > 1 and (
+            self._size > _MOST_KEPT_INSTRUCTIONS or len(self._known) > _MOST_KEPT
+        ):
+            self._size -= self._known.pop(next(iter(self._known))).size
+        return known
+
+
+_PATTERNS = Patterns()
+
+
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a pattern. EvaluationError with Go's message if it is invalid."""
+    """Compile a pattern. Raises EvaluationError with Go's message if it is invalid."""
+    return _PATTERNS.compiled(pattern)
+
+
+def _compile(pattern: str) -> Pattern:
     translated = golang.utf8(_TOKENS.sub(_translated, pattern))
     try:
         compiled = _in_little_memory(translated)
@@ -151,7 +197,7 @@ def _text(error: re2.error) -> str:
 
 
 def check(pattern: str) -> None:
-    """EvaluationError if Go refuses the pattern. A pattern that is too large passes; the planner refuses it later."""
+    """Raise EvaluationError if Go refuses the pattern. A pattern that is too large passes; the planner refuses it later."""
     with suppress(PatternTooLargeError):
         compile_pattern(pattern)
 
@@ -183,7 +229,7 @@ _UNKNOWN = "{\0"
 
 
 def _class(token: str) -> str | None:
-    """The members of the class \\p{...}, to write between brackets. None if the token is no class."""
+    """Return the members of the class \\p{...}, to write between brackets. Returns None if the token is no class."""
     if not re.fullmatch(_UNICODE, token, re.DOTALL):
         return None
     is_single = token[2] != "{"
@@ -211,7 +257,7 @@ _IN_GO = (
 
 
 def _in_go(error: re2.error, pattern: str) -> str:
-    """RE2's error message in Go's words. Both quote the same part of the pattern, with the exceptions below."""
+    """Return RE2's error message in Go's words. Both quote the same part of the pattern, with the exceptions below."""
     text = _text(error).replace(_UNKNOWN, "{")
     if text.startswith("trailing "):
         return "trailing backslash at end of expression: ``"
@@ -229,7 +275,7 @@ def _in_go(error: re2.error, pattern: str) -> str:
 
 
 def _unclosed(pattern: str) -> str:
-    """The pattern from the bracket that is not closed."""
+    """Return the pattern from the bracket that is not closed."""
     return next(
         pattern[token.start() :]
         for token in _TOKENS.finditer(pattern)

@@ -59,7 +59,7 @@ class Type:
         object.__setattr__(self, "open", unknown)
 
     def __str__(self) -> str:
-        """The type as in messages about overloads and mismatches (FormatCELType in checker/format.go)."""
+        """Return the type as in messages about overloads and mismatches (FormatCELType in checker/format.go)."""
         return _IN_MESSAGES.get(self.kind) or self._written(str)
 
     @property
@@ -115,7 +115,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def type_of(instance: Type) -> Type:
-    """The type of the type `instance`: type(instance)."""
+    """Return the type of the type `instance`: type(instance)."""
     return Type(Kind.TYPE, "type", (instance,))
 
 
@@ -124,17 +124,17 @@ def optional_of(value: Type) -> Type:
 
 
 def parameter(name: str) -> Type:
-    """The type parameter with this name."""
+    """Return the type parameter with this name."""
     return Type(Kind.PARAMETER, name)
 
 
 def wrapper_of(primitive: Type) -> Type:
-    """The wrapper type of a primitive type."""
+    """Return the wrapper type of a primitive type."""
     return Type(primitive.kind, primitive.name, primitive.parameters, wrapper=True)
 
 
 def renamed(checked: Type, names: Mapping[str, Type]) -> Type:
-    """The type with its type parameters replaced by `names`."""
+    """Return the type with its type parameters replaced by `names`."""
     if not checked.open:
         return checked
     if checked.kind is Kind.PARAMETER:
@@ -144,12 +144,12 @@ def renamed(checked: Type, names: Mapping[str, Type]) -> Type:
 
 
 def is_dyn(checked: Type) -> bool:
-    """Whether the type is known only at run time: dyn or any."""
+    """Return whether the type is known only at run time: dyn or any."""
     return checked.kind in (Kind.DYN, Kind.ANY)
 
 
 def is_optional(checked: Type) -> bool:
-    """Whether the type is optional_type(T) for any T."""
+    """Return whether the type is optional_type(T) for any T."""
     return checked.kind is Kind.OPAQUE and checked.name == "optional_type"
 
 

@@ -18,19 +18,19 @@ _Spans = tuple[tuple[int, int], ...]
 
 
 def canonical(name: str) -> str:
-    """The name in the form of Go's lookup: `latin`, `LATIN` and `La-Tin` are Latin. Go does not know `Old_Italic`."""
+    """Return the name in the form of Go's lookup: `latin`, `LATIN` and `La-Tin` are Latin. Go does not know `Old_Italic`."""
     return name.translate(_SEPARATORS).capitalize() if name.isascii() else ""
 
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, str]:
-    """The class of each canonical name."""
+    """Return the class of each canonical name."""
     aliases = dict(entry.split("=") for entry in unicode.ALIASES.split())
     return aliases | {name: name for name in (*unicode.CLASSES.split(), "Any", "Ascii", "Assigned")}
 
 
 def members(name: str, *, negated: bool) -> str | None:
-    """The members of a class, to write between brackets in an RE2 pattern. None if Go does not know the name."""
+    """Return the members of a class, to write between brackets in an RE2 pattern. Returns None if Go does not know the name."""
     known = _names().get(canonical(name))
     if known == "Ascii":
         return "[:^ascii:]" if negated else "[:ascii:]"
@@ -51,7 +51,7 @@ _NOT_IN_RE2 = frozenset({"C", "Cn", "Lc"})
 
 @lru_cache(maxsize=32)
 def _spans(table: str) -> _Spans:
-    """The first and the last code point of each range."""
+    """Return the first and the last code point of each range."""
     return tuple(
         (int(first, 16), int(last or first, 16))
         for first, _, last in (entry.partition("-") for entry in table.split())
@@ -73,12 +73,12 @@ def _written(spans: _Spans) -> str:
 
 
 def _character(code: int) -> str:
-    """The character for a pattern. Outside ASCII it is written as it is, which is shorter; a surrogate needs an escape."""
+    """Return the character for a pattern. Only a surrogate is escaped outside ASCII, because that is shorter."""
     return chr(code) if code >= _ASCII and code not in _SURROGATES else rf"\x{{{code:x}}}"
 
 
 def is_printable(character: str) -> bool:
-    """Whether Go's %q writes the character without an escape."""
+    """Return whether Go's %q writes the character without an escape."""
     code = ord(character)
     spans = _spans(unicode.PRINTABLE)
     index = bisect_right(spans, (code, _END)) - 1

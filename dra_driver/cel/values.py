@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from dra_driver.cel import golang
+from dra_driver.cel import golang, work
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.syntax.ast import Uint
 
@@ -79,11 +79,11 @@ class Opaque:
     hashable = True
 
     def go_type(self) -> str:
-        """The type name in cel-go's error messages."""
+        """Return the type name in cel-go's error messages."""
         return self.go_name
 
     def equals(self, other: object) -> bool:
-        """Whether both values are equal. EvaluationError ("no such overload") if `other` has another type."""
+        """Return whether both values are equal. Raises EvaluationError ("no such overload") if `other` has another type."""
         raise NotImplementedError
 
 
@@ -92,7 +92,7 @@ class WithSize(Protocol):
     """An opaque value with a size for the cost. CEL's size() does not accept it."""
 
     def size(self) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         ...
 
 
@@ -154,12 +154,12 @@ def _names(value: object) -> tuple[str, str]:
 
 
 def kind(value: object) -> str:
-    """The name of the type at run time: "int", "list", "kubernetes.Quantity", …"""
+    """Return the name of the type at run time: "int", "list", "kubernetes.Quantity", …"""
     return _names(value)[0]
 
 
 def go_type(value: object) -> str:
-    """The name of the value's type in cel-go's error messages."""
+    """Return the name of the value's type in cel-go's error messages."""
     return _names(value)[1]
 
 
@@ -167,7 +167,7 @@ _PARAMETERS = {LIST: "(dyn)", MAP: "(dyn, dyn)", OPTIONAL: "(dyn)"}
 
 
 def type_text(value: object) -> str:
-    """The type at run time with its parameters, which are always dyn: "list(dyn)"."""
+    """Return the type at run time with its parameters, which are always dyn: "list(dyn)"."""
     name = kind(value)
     return name + _PARAMETERS.get(name, "")
 
@@ -187,14 +187,14 @@ _MISSING = object()
 
 
 def hashable(value: object) -> object:
-    """The value itself. Aborted if Go would panic because the value cannot be a map key."""
+    """Return the value itself. Raises Aborted if Go would panic because the value cannot be a map key."""
     if type(value) is bytes or (isinstance(value, Opaque) and not value.hashable):
         raise Aborted(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
     return value
 
 
 def key_of(value: object) -> object:
-    """The dict key for a CEL map key. In Python 1 == 1.0 == True; in a CEL map these are different keys."""
+    """Return the dict key for a CEL map key. In Python 1 == 1.0 == True; in a CEL map these are different keys."""
     if type(value) is str:
         return value
     if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124 - false for NaN, which equals no key
@@ -203,7 +203,7 @@ def key_of(value: object) -> object:
 
 
 def key_value(key: object) -> object:
-    """The CEL map key for a dict key: the inverse of `key_of`."""
+    """Return the CEL map key for a dict key: the inverse of `key_of`."""
     if isinstance(key, tuple):
         value: object = key[1]
         return value
@@ -211,7 +211,7 @@ def key_value(key: object) -> object:
 
 
 def numeric_twins(value: object) -> Iterator[object]:
-    """The same number in the other integer types, in cel-go's order. A map lookup tries them all: {1: 2}[1u] is 2."""
+    """Return the same number in the other integer types, in cel-go's order. A map lookup tries them all: {1: 2}[1u] is 2."""
     if type(value) is float and math.isfinite(value) and value == int(value):
         if INT_MIN <= value < INT_MAX:
             yield int(value)
@@ -236,7 +236,7 @@ def _lookup(mapping: Mapping[object, object], value: object) -> object:
 
 
 def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]:
-    """The value at a key, and whether the map has the key. A map with a default has every key."""
+    """Return the value at a key, and whether the map has the key. A map with a default has every key."""
     found = _lookup(mapping, value)
     if found is not _MISSING:
         return found, True
@@ -245,7 +245,7 @@ def find(mapping: Mapping[object, object], value: object) -> tuple[object, bool]
 
 
 def contains_key(mapping: Mapping[object, object], value: object) -> bool:
-    """Whether the map has the key: `value in mapping`. The default of a map does not count."""
+    """Return whether the map has the key: `value in mapping`. A default value of the map does not make a key exist."""
     return _lookup(mapping, value) is not _MISSING
 
 
@@ -256,14 +256,14 @@ _PLAIN = frozenset({bool, int, Uint, float, str, bytes, Duration, TypeValue})
 
 
 def equal(left: object, right: object) -> bool:
-    """`left == right`. Values of different types are unequal. But an Opaque raises EvaluationError for another type."""
+    """Return `left == right`. Values of different types are unequal. But an Opaque raises EvaluationError for another type."""
     if left is None or right is None:
         return left is right
     return equal_values(left, right)
 
 
 def equal_values(left: object, right: object) -> bool:
-    """The Equal method of the left value, without the check for null before it."""
+    """Return the result of the left value's Equal method, without the check for null before it."""
     kind_left, kind_right = type(left), type(right)
     if kind_left is kind_right and kind_left in _PLAIN:
         return left == right
@@ -296,37 +296,10 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-class Work:
-    """Counts the elements that an evaluation may still compare or format.
-
-    If each list contains the list before it twice, 40 short lists have 2^40 elements. The estimated cost is small, but
-    cel-go would run almost forever. Here the evaluation ends with Aborted.
-    """
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.begin()
-
-    def begin(self) -> None:
-        """Start to count for a new evaluation."""
-        self.left = MOST_ELEMENTS
-
-    def spend(self, elements: int) -> None:
-        """Count `elements` more. Aborted if the limit is exceeded."""
-        self.left -= elements
-        if self.left < 0:
-            raise Aborted(f"more than {MOST_ELEMENTS} elements would have to be looked at")
-
-
-MOST_ELEMENTS = 2_000_000
-work = Work()
-"""One counter for all threads. Parallel evaluations of such huge values may end a bit earlier; others never notice."""
-
-
 def _equal_lists(left: list[object], right: list[object]) -> bool:
     if len(left) != len(right):
         return False
-    work.spend(len(left))
+    work.current().elements(len(left))
     strict = isinstance(left, ConcatenatedList)
     return _all_equal(((a, b) for a, b in zip(left, right, strict=True)), strict=strict)
 
@@ -334,7 +307,7 @@ def _equal_lists(left: list[object], right: list[object]) -> bool:
 def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool:
     if len(left) != len(right):
         return False
-    work.spend(len(left))
+    work.current().elements(len(left))
     pairs = []
     for key, value in left.items():
         other, found = find(right, key_value(key))
@@ -345,10 +318,11 @@ def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool
 
 
 def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
-    """Whether all pairs are equal. Unless `strict`, a pair with an error counts as equal: cel-go only looks for false."""
+    """Return whether all pairs are equal. Unless `strict`, a pair with an error is treated as equal, because cel-go ignores errors."""
     error: EvaluationError | None = None
     for left, right in pairs:
         try:
+            _count_text(left)
             if not equal(left, right):
                 return False
         except Aborted:
@@ -360,8 +334,18 @@ def _all_equal(pairs: Iterator[tuple[object, object]], *, strict: bool) -> bool:
     return True
 
 
+def _count_text(value: object) -> None:
+    """Count the characters of a long text that is compared. A short text is already counted as an element."""
+    if isinstance(value, str | bytes) and len(value) > _SHORT:
+        work.current().characters(len(value))
+
+
+_SHORT = 64
+
+
 def is_true(left: object, right: object) -> bool:
-    """Whether the left value's Equal method returns true. An error counts as false."""
+    """Return whether the left value's Equal method returns true. Returns False if it has an error."""
+    _count_text(left)
     try:
         return equal_values(left, right)
     except Aborted:
@@ -371,29 +355,42 @@ def is_true(left: object, right: object) -> bool:
 
 
 def contains(values: list[object], element: object) -> bool:
-    """Whether the list has the element: `element in values`."""
+    """Return whether the list has the element: `element in values`."""
     return any(is_true(element, value) for value in values)
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
-_ORDERED = frozenset({bool, str, bytes})
+_ORDERED = frozenset({bool, bytes})
 
 
 def compare(left: object, right: object) -> int:
-    """-1, 0 or 1, as cel-go's Compare. EvaluationError if the values have no order."""
+    """Return -1, 0 or 1, as cel-go's Compare does. Raises EvaluationError if the values have no order."""
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return _compare_numbers(left, right)
     if _is_nan(left):
         raise EvaluationError("NaN values cannot be ordered")
     if type(left) is not type(right):
         raise no_such_overload()
+    if isinstance(left, str) and isinstance(right, str):
+        return _compare_texts(left, right)
     return _sign(_sortable(left), _sortable(right))
 
 
+def _compare_texts(left: str, right: str) -> int:
+    """Compare in the order of UTF-8, as Go does.
+
+    Code points have the same order, except for bytes that are no UTF-8. An ASCII character is smaller than any of
+    these bytes. Only the characters up to the end of the shorter text are compared, so only these are converted.
+    """
+    if left.isascii() or right.isascii():
+        return _sign((left,), (right,))
+    shown = min(len(left), len(right)) + 1
+    work.current().characters(shown)
+    return _sign((golang.utf8(left[:shown]),), (golang.utf8(right[:shown]),))
+
+
 def _sortable(value: object) -> tuple[object, ...]:
-    if type(value) is str:
-        return (golang.utf8(value),)
     if type(value) in _ORDERED:
         return (value,)
     if isinstance(value, Duration):
@@ -422,7 +419,7 @@ def _compare_numbers(left: object, right: object) -> int:
 
 
 def text(value: object) -> str:
-    """The value as Go's %v writes it in error messages."""
+    """Return the value as Go's %v writes it in error messages."""
     if type(value) is str:
         return value
     if isinstance(value, bool):
@@ -430,11 +427,21 @@ def text(value: object) -> str:
     if isinstance(value, float):
         return golang.double(value)
     if isinstance(value, list):
-        return "[" + ", ".join(map(text, value)) + "]"
+        work.current().elements(len(value))
+        return "[" + ", ".join(map(_inner_text, value)) + "]"
     if isinstance(value, dict):
-        shown = (f"{text(key_value(key))}: {text(item)}" for key, item in value.items())
+        work.current().elements(len(value))
+        shown = (f"{text(key_value(key))}: {_inner_text(item)}" for key, item in value.items())
         return "{" + ", ".join(shown) + "}"
     return _text_of_rest(value)
+
+
+def _inner_text(value: object) -> str:
+    _count_text(value)
+    shown = text(value)
+    if isinstance(value, Opaque | Optional):  # Its length is known only now.
+        work.current().characters(len(shown))
+    return shown
 
 
 def _text_of_rest(value: object) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CEL environment does a Kubernetes release have?
 
-Each release adds functions to its CEL environment. Kubernetes has two modes. A *new* expression, in an object that somebody
-creates or changes, can only use what the release before already knew. So after a rollback the API server still understands
+Each release adds functions to its CEL environment. Kubernetes has two modes. A *new* expression, in an object that a client
+creates or changes, can use only functions that the previous release already knew. So after a rollback the API server still understands
 all objects. A feature gate also adds fields, without this delay. A *stored* expression, in an object that the scheduler
-reads, can use everything that the release knows, regardless of feature gates.
+reads, can use all functions and fields of the release, regardless of feature gates.
 The tables (tables/declarations.py) have the names and functions of each environment. This module has the other differences.
 Source: k8s.io/apiserver pkg/cel/environment, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
@@ -17,7 +17,6 @@ EnvironmentType = Literal["NewExpressions", "StoredExpressions"]
 OLDEST, NEWEST = 32, 37
 # CELSelectorExpressionMaxCost: limits the estimated cost and also the actual cost.
 MAX_COST = 1_000_000
-MAX_LENGTH = 10 * 1024  # CELSelectorExpressionMaxLength, in bytes.
 
 _LIST_ATTRIBUTES = 36
 
@@ -32,7 +31,10 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The CEL environment of Kubernetes 1.`minor` for one mode. The default is that of the newest scheduler."""
+    """The CEL environment of Kubernetes 1.`minor`.
+
+    `kind` says whether it compiles new or stored expressions. The defaults are those of the newest scheduler.
+    """
 
     minor: int = NEWEST
     kind: EnvironmentType = "StoredExpressions"
@@ -40,7 +42,7 @@ class Environment:
 
     @property
     def stored(self) -> bool:
-        """Whether the mode is that for stored expressions."""
+        """Whether this environment compiles stored expressions."""
         return self.kind == "StoredExpressions"
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of each subcommand.
+"""Which arguments does each subcommand have?
 
 `main` imports this module only when a subcommand was chosen, so that `dra-driver --help` stays fast.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver cleanup`: remove what the driver leaves on this node after it was uninstalled.
 
-Exit codes: 0 nothing of the driver is left (with --dry-run: nothing prevents the removal), 1 something is left, and the output
-names it, 3 refused, and nothing was changed.
+Exit codes: 0 nothing of the driver is left (with --dry-run: nothing prevents the removal); 1 something is left, and the output
+names it; 3 refused, and nothing was changed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _may_remove(found: Survey, *, force: bool) -> bool:
-    """Whether nothing prevents the removal. Prints the reasons that do."""
+    """Return whether nothing prevents the removal. Print each reason that prevents it."""
     for sentence in found.at_work:
         render.error(f"refused: {sentence}")
     if found.at_work:
@@ -85,7 +85,7 @@ def _untouched(found: Survey) -> None:
 
 
 def _slices_unknown(settings: Settings, found: Survey) -> int:
-    """Returns 1 if slices may be left because the API server did not answer, else 0. Prints how to delete them by hand."""
+    """Return 1 if slices may be left because the API server did not answer, else 0. Print how to delete them by hand."""
     if not found.slices_unknown:
         return 0
     selector = f"spec.driver={settings.node.driver},spec.nodeName={settings.node.name}"

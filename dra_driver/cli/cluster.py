@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster does the command line mean? And read that cluster.
+"""Which cluster does the command line mean, and what is in it?
 
-The search order is almost that of kubectl: --kubeconfig, the variable KUBECONFIG, ~/.kube/config, the service account of the
-pod. The difference: kubectl merges all files that KUBECONFIG names, and this command uses the first one that exists.
+The search order is almost the same as in kubectl: --kubeconfig, the variable KUBECONFIG, ~/.kube/config, the service account of
+the pod. The difference: kubectl merges all files that KUBECONFIG names, and this command uses the first one that exists.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Target:
 
 
 def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.environ) -> Target:
-    """The cluster that the arguments and the environment name. Raises Fatal if there is none or a file cannot be read."""
+    """Return the cluster that the arguments and the environment name. Raises Fatal if they name none or a file cannot be read."""
     path = _kubeconfig(chosen.kubeconfig, environment)
     if path is None:
         if not environment.get("KUBERNETES_SERVICE_HOST"):
@@ -50,7 +50,7 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
 
 
 def read(found: Target) -> ClusterState:
-    """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError."""
+    """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError if the cluster cannot be read."""
     return without_secrets(read_cluster(found.connection))
 
 

@@ -46,7 +46,7 @@ def _last(removed: Path, seconds: float) -> DemoStep:
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Handle SIGTERM. The exception of `sys.exit` leaves the `with demo_stage(…)` block, which ends the driver and removes its files."""
+    """Handle SIGTERM: `sys.exit` raises an exception that leaves the `with` block of the stage. Its end stops the driver and removes its files."""
     sys.exit(128 + signal.SIGTERM)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of `dra-driver demo`: a claim from its published devices to its container and back.
+"""Which steps does `dra-driver demo` show? A claim: from the published devices to the container and back.
 
-Each step does something, checks its result, and yields a `DemoStep` with text for people and facts for programs. A step that
-did not happen as the text says raises Permanent instead: the demo shows nothing that is not true.
+Each step does something, checks its result, and yields a `DemoStep` with text for people and facts for programs. If the result is
+not as the text says, the step raises Permanent: the demo shows nothing that is not true.
 """
 
 import importlib.metadata
@@ -59,14 +59,14 @@ class DemoStep:
 def demo_stage(
     profile: str, start_child: StartChild = start_program
 ) -> AbstractContextManager[Stage]:
-    """The node on which the demo plays: the driver with simulated devices of `profile`, in a temporary directory."""
+    """Return the demo's node: it runs the driver with the simulated devices of `profile`, in a temporary directory."""
     return temporary_stage(
         "--simulated-profile", profile, node=NODE, start_child=start_child, prefix="dra-demo-"
     )
 
 
 def story(stage: Stage) -> Iterator[DemoStep]:
-    """The steps in order. Each step needs the state that the step before left, so the order is fixed."""
+    """Run the steps in order, and yield each one. Each step needs the state after the step before, so the order is fixed."""
     yield _opening(stage)
     devices = _devices(stage)
     yield _published(devices)
@@ -77,7 +77,7 @@ def story(stage: Stage) -> Iterator[DemoStep]:
 
 
 def deviceclass(name: str) -> Object:
-    """The DeviceClass in deviceclasses/NAME.yaml: from the Git clone, or from the installed files of the wheel."""
+    """Read the DeviceClass in deviceclasses/NAME.yaml: from the Git clone, or from the installed files of the wheel."""
     clone = Path(__file__).resolve().parents[2]
     installed = [
         Path(str(file.locate()))
@@ -157,7 +157,7 @@ def _class_for(devices: Mapping[str, Object]) -> str:
 
 
 def _requested_memory(devices: Mapping[str, Object]) -> dict[str, str]:
-    """The memory that each pod requests: two amounts that this machine has, and one that it does not have."""
+    """Return the memory that each pod requests: two amounts that devices of this machine have, and one that no device has."""
     memories = [
         Quantity.parse(device["capacity"]["memory"]["value"]) for device in devices.values()
     ]
@@ -225,7 +225,7 @@ def _scheduled(stage: Stage) -> DemoStep:
 
 
 def _explained(stage: Stage) -> DemoStep:
-    """The report of `dra-driver explain` for the pod that stays pending. It reads the demo's API server."""
+    """Read the demo's API server, and show the report of `dra-driver explain` for the pod that stays pending."""
     subject = PodSubject("default", HOPELESS)
     report = explain(read_cluster(Connection(stage.api.url)), subject)
     expect("the devices do not fit", report.exit_code, 1)

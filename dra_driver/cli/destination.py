@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output file of a command, written safely.
+"""How does a command write its output file safely?
 
-The command writes into the named file itself, as the shell's `>` does; it never replaces it by a new file. So a symlink, a
-device or a pipe keeps working. An existing regular file is overwritten only with --force. Only the owner may read the result,
-because a cluster's record shows names of pods and nodes.
+The command writes into the named file itself, as the shell's `>` does, and never replaces the file by a new one. So a symlink, a
+device or a pipe can be the output. The command overwrites an existing regular file only with --force. Only the owner may read the
+result, because a cluster's record shows names of pods and nodes.
 """
 
 import os
@@ -23,7 +23,7 @@ PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A file name that was checked before the long work begins: `write` will probably succeed."""
+    """A file name that is checked before the command does its long work, so that `write` will probably succeed afterwards."""
 
     name: str
     is_standard_output: bool = False
@@ -57,7 +57,7 @@ class Destination:
         return cls(name, is_there=True)
 
     def write(self, content: bytes) -> None:
-        """Write the whole content. A new file is removed again if that fails. Raises Permanent."""
+        """Write the whole content. If this fails, remove a new file again and raise Permanent."""
         if self.is_standard_output:
             render.raw(content)
             return
@@ -97,7 +97,7 @@ class Destination:
 
 
 def _is_output(found: os.stat_result) -> bool:
-    """Whether this file is standard output under another name: /dev/stdout, or the file to which the shell redirects it."""
+    """Return whether this file is standard output under another name: /dev/stdout, or the file to which the shell redirects it."""
     try:
         return sys.stdout is not None and os.path.samestat(found, os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):  # standard output is closed, or has no file descriptor
@@ -105,7 +105,7 @@ def _is_output(found: os.stat_result) -> bool:
 
 
 def _own(name: str, found: os.stat_result) -> None:
-    """Refuse a file that belongs to another user: that user could read it, whatever its mode says."""
+    """Raise Permanent if the file belongs to another user: that user could read the file, whatever its mode is."""
     if found.st_uid != os.geteuid():
         _refused(name, f"it belongs to uid {found.st_uid}, who could read it; choose another file")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver devices`: the devices of this node, the claims that use them, and device plugins that offer the same devices.
+"""`dra-driver devices`: show the devices of this node, the claims that use them, and device plugins that offer the same devices.
 
 The command asks the kubelet on its pod-resources socket, if there is one. It never contacts the API server.
 """

@@ -33,7 +33,7 @@ from dra_driver.model.cluster import ClusterState
 COULD_NOT_TELL = 2
 WIDEST = 120
 SEARCHING = 0.9
-"""The part of --timeout that the search may use. The rest is for writing the answer."""
+"""The part of --timeout that the search may use. The rest of the time is for writing the answer."""
 _Result = TypeVar("_Result")
 KINDS: dict[str, Callable[[str, str], Subject]] = {
     "pod": PodSubject,
@@ -88,7 +88,10 @@ def _only_driver_errors(work: Callable[[], _Result]) -> _Result:
 
 
 def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report:
-    """Make the report. Raises DriverError. Manifests are read first: an error in them is found before the cluster is read."""
+    """Read the manifests and then the cluster, and make the report. Raises DriverError.
+
+    Manifests are read first, so that an error in them is found before the cluster is read.
+    """
     left = float(chosen.timeout)
     begun = time.monotonic()
     documents = _in_time(left, chosen.timeout, lambda: inputs.manifests(chosen.filename))
@@ -128,7 +131,7 @@ def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Re
 def _no_answer(
     chosen: argparse.Namespace, named: tuple[str, str] | None, error: DriverError
 ) -> Report:
-    """The report for `-o json` if the cluster or the manifests could not be read."""
+    """Return the report for `-o json` if the cluster or the manifests could not be read."""
     cause = "timeout" if isinstance(error, GaveUp) else "failed"
     full = [part for part in (chosen.namespace, named and named[1]) if part]
     return Report(
@@ -151,7 +154,7 @@ def _show(report: Report, output: str) -> None:
 
 
 def _named(chosen: argparse.Namespace) -> tuple[str, str] | None:
-    """The kind and name from the command line; None if manifests are given with -f."""
+    """Return the kind and name from the command line; None if manifests are given with -f."""
     match chosen.subject, bool(chosen.filename):
         case [], True:
             return None
@@ -177,7 +180,7 @@ def _wrong_usage(message: str) -> NoReturn:
 
 
 def _state(chosen: argparse.Namespace, left: float) -> tuple[ClusterState, str]:
-    """The state of the cluster, and the namespace of the subject. Raises DriverError."""
+    """Read the state of the cluster, and return it with the namespace of the subject. Raises DriverError."""
     if chosen.record:
         state = _in_time(left, chosen.timeout, lambda: inputs.record(chosen.record))
         return state, chosen.namespace or cluster.DEFAULT_NAMESPACE

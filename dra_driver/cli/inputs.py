@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the input files of `dra-driver explain`: manifests, and records of a cluster.
+"""This module reads the input files of `dra-driver explain`: manifests, and records of a cluster.
 
-Both may come from somebody else. So the size of what is read, and the memory that it takes, are limited.
+Another person may have written the files. So the size of the input, and the memory for reading it, are limited.
 """
 
 import sys
@@ -19,15 +19,15 @@ from dra_driver.model.cluster import ClusterState, decode
 STANDARD_INPUT = "-"
 MOST_VALUES = 200_000
 MOST_TEXT = 6 * 1024 * 1024
-"""Limits for all documents together, in values and characters; documents without pods or devices do not count."""
+"""Limits for all documents together, in values and characters. Documents without pods or devices are not counted."""
 LARGEST_RECORD = 1024**3
 RECORD_COSTS = 16
-"""The most bytes of memory per byte of a record. The record of a real cluster needs a third of that (measured)."""
+"""The most bytes of memory for each byte of a record. The record of a real cluster needs a third of it (measured)."""
 LEAST_FOR_A_RECORD = 64 * 1024 * 1024
 
 
 def manifests(names: list[str]) -> tuple[object, ...]:
-    """The documents of all files that matter for pods and devices. Raises Permanent if a file cannot be read."""
+    """Read all files, and return the documents that matter for pods and devices. Raises Permanent if a file cannot be read."""
     kept = _Kept()
     for name in names:
         try:
@@ -43,7 +43,7 @@ def manifests(names: list[str]) -> tuple[object, ...]:
 
 
 class _Kept:
-    """The documents so far, and their size together."""
+    """The documents that were read so far, and their size together."""
 
     def __init__(self) -> None:
         self.contents: list[object] = []
@@ -62,7 +62,7 @@ class _Kept:
 
 
 def record(name: str) -> ClusterState:
-    """The cluster state in a file of `dra-driver record`. Raises Permanent if it cannot be read."""
+    """Read the cluster state from a file of `dra-driver record`. Raises Permanent if the file cannot be read."""
     try:
         with Path(name).open("rb") as file:
             content = file.read(LARGEST_RECORD + 1)

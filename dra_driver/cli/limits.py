@@ -1,49 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of time and memory for one piece of work."""
+"""How can a block of code be stopped when it takes too much time or memory?"""
 
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 LEAST_SECONDS = 0.001
+# If something swallows TookTooLong and does not tell `_Timer`, the signal comes again each second.
+AGAIN_SECONDS = 1.0
 _PAGE = resource.getpagesize()
 
 
 class TookTooLong(BaseException):
     """The time is over.
 
-    It is not an Exception: the code that it interrupts may catch every Exception, and would take it for an error of its own.
+    This class is no Exception, because the interrupted code may catch every Exception, and would treat this one as its own error.
     """
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise TookTooLong in the block when `seconds` are over. It uses SIGALRM, so it works only in the main thread.
+    """Raise TookTooLong in the block when `seconds` are over. This uses SIGALRM, so it works only in the main thread.
 
-    A signal is needed because the time may be over inside a C function, such as a regular expression.
+    A signal is needed because the time may end inside a C function, such as a regular expression.
     """
-    before = signal.signal(signal.SIGALRM, _over)
-    others = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS))
+    timer = _Timer()
+    before = signal.signal(signal.SIGALRM, timer.over)
+    sys.unraisablehook = timer.dropped
+    others = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS), AGAIN_SECONDS)
     try:
         yield
     finally:
-        # An outer timer continues, delayed by the time of this block.
+        timer.is_ended = (
+            True  # first: a signal from here on must not keep the rest from being put back
+        )
+        # If a timer ran before this block, start it again with the time that it had left. It ends later by as long as the block
+        # took.
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = timer.hook
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *others)
+    if timer.is_over:
+        raise TookTooLong
 
 
-def _over(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TookTooLong
+class _Timer:
+    """What happens at the end of the time.
+
+    Python drops an exception that is raised in a callback (`__del__`, or a callback of the garbage collector) and reports it to
+    `sys.unraisablehook`. So the signal is asked for again at once, and a block that ends before it comes has taken too long too.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = self.is_ended = False
+        self.hook = sys.unraisablehook
+
+    def over(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.is_ended:
+            self.is_over = True
+            raise TookTooLong
+
+    def dropped(self, lost: "sys.UnraisableHookArgs") -> None:
+        """Replace `sys.unraisablehook`."""
+        if lost.exc_type is TookTooLong:
+            signal.setitimer(signal.ITIMER_REAL, LEAST_SECONDS, AGAIN_SECONDS)
+        else:
+            self.hook(lost)
 
 
 @contextmanager
 def more_memory(most: int) -> Iterator[None]:
-    """Limit the memory of the process in the block to `most` bytes more than it has now. Beyond that Python raises MemoryError.
+    """Limit the memory of the process in the block: `most` bytes more than it has now. Above this, Python raises MemoryError.
 
     Without /proc (not Linux) there is no limit.
     """

@@ -47,7 +47,7 @@ class CommandLine(argparse.ArgumentParser):
 def parser(
     command: str, *, program: str = "dra-driver", commands: Sequence[str] = tuple(COMMANDS)
 ) -> argparse.ArgumentParser:
-    """The parser of the command line. Only the subcommand `command` gets its arguments; the others are names for --help."""
+    """Make the parser of the command line. Only the subcommand `command` gets its arguments; --help shows the others by name."""
     top = CommandLine(
         prog=program, description="Dynamic Resource Allocation driver for accelerators"
     )
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def kubectl(arguments: Sequence[str] | None = None) -> int:
-    """Run `kubectl dra`: a kubectl plugin with the subcommands that look at a cluster. Returns the exit code."""
+    """Run `kubectl dra`: a kubectl plugin with the subcommands that read a cluster. Returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     return _run(given, "kubectl dra", KUBECTL_COMMANDS)
 
@@ -88,7 +88,7 @@ def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
 def _imported(name: str) -> "Any":
     """Import a module without garbage collection, which would only slow the import down.
 
-    The objects of a module live as long as the process. `gc.freeze` tells the collector to ignore them later too.
+    The objects of a module live as long as the process. After `gc.freeze` the collector ignores them later, too.
     """
     gc.disable()
     try:

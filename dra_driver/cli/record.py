@@ -30,8 +30,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _decides(gap: NotRead) -> bool:
-    """Whether this gap can change an answer. It cannot if the cluster does not serve the resource at all, or for the feature
-    gates: without them `explain` assumes the defaults of the release.
+    """Return whether the unread object can change an answer of `explain`.
+
+    It cannot if the cluster does not serve the resource at all. Unread feature gates cannot either: `explain` then assumes the
+    defaults of the release.
     """
     return gap.reason != "not_served" and gap.resource != GATES_PATH
 

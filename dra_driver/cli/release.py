@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver release`: an admin confirms that nothing uses the devices of a held claim any more.
+"""`dra-driver release`: an admin confirms that no process uses the devices of a held claim any more.
 
 The command refuses while a pod of that claim has running processes, unless `--force` is given.
 
@@ -14,7 +14,7 @@ from dra_driver.daemon.offline import confirm_unused
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Mark the claim in the state file, where the driver finds the mark. Returns the exit code."""
+    """Mark the claim in the state file. The running driver reads the mark there. Returns the exit code."""
     settings = settings_from(chosen, named=False)
     for one in confirm_unused(settings, chosen.claim, force=chosen.force):
         devices = ", ".join(str(key) for key in one.row.owned)

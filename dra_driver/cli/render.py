@@ -21,7 +21,7 @@ def line(text: str = "") -> None:
 
 
 def error(text: str) -> None:
-    """Print a text on standard error, with control characters spelled out. Never raises."""
+    """Print a text on standard error, with control characters escaped. Never raises."""
     lines = (plain(one) for one in f"dra-driver: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
 
@@ -38,7 +38,7 @@ def raw(content: bytes) -> None:
 
 
 def plain(text: str) -> str:
-    """The text with control characters and text-direction marks spelled out. It may come from an object of another user."""
+    """Return the text with control characters and text-direction marks escaped. Another user may have written the text."""
     return printable(text)
 
 
@@ -54,7 +54,10 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def _lost(stream: TextIO, problem: OSError) -> None:
-    """Send all later output of this stream to /dev/null. Raises Permanent unless the reader just closed the pipe."""
+    """Send all later output of this stream to /dev/null.
+
+    Raises Permanent if the stream is standard output, unless the reader has closed the pipe.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -84,6 +87,6 @@ def heading(text: str) -> None:
 
 
 def colored() -> bool:
-    """Whether to use colours: standard output is a terminal, and NO_COLOR is not set."""
+    """Return whether to use colours: standard output is a terminal, and NO_COLOR is not set."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return terminal and not os.environ.get("NO_COLOR")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats the report of `dra-driver explain`: as text for a terminal, or as a JSON document.
+"""This module formats the report of `dra-driver explain`: as text for a terminal, or as a JSON document.
 
-The text is short on purpose: it groups devices and nodes with the same reason, and shows a few names of each group. The JSON
-document has everything.
+The text is short on purpose: it groups devices and nodes with the same reason, and shows at most SHOWN_NAMES names of each group.
+The JSON document has everything.
 """
 
 import textwrap
@@ -36,19 +36,19 @@ _COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
 
 class _Place(NamedTuple):
-    """Where a verdict was found: a node, or another object in words."""
+    """The object for which a verdict was found: a node, or the name of another object."""
 
     name: str
     is_node: bool = False
 
 
 def document(report: Report) -> object:
-    """The report as dicts and lists, for JSON. Every verdict is an object with the field `reason`."""
+    """Return the report as dicts and lists, for JSON. Every verdict is an object with the field `reason`."""
     return msgspec.to_builtins(report)
 
 
 def text(report: Report, *, width: int, color: bool) -> list[str]:
-    """The report as lines of at most `width` characters; only a single long word may be longer."""
+    """Return the report as lines of at most `width` characters; only a single long word can be longer."""
     return list(_Writer(width, color=color).report(report))
 
 
@@ -108,7 +108,7 @@ class _Writer:
                 yield from self._refused(verdict)
             else:
                 yield from self._item(str(verdict), 4)
-        # Devices that belong to claims come in one line: on a full cluster each device has another claim as its reason.
+        # All devices that belong to claims come in one line. Else a full cluster would have one line for each claim.
         others = [one for one in request.devices if not isinstance(one.verdict, HeldByClaim)]
         for group in others[:SHOWN_GROUPS]:
             yield from self._item(_group(group), 4)
@@ -126,7 +126,7 @@ class _Writer:
             yield from self._item(f"nearest miss: {nearest.device}{where}: {misses}", 4)
 
     def _refused(self, error: CompileError) -> Iterator[str]:
-        """A compile error of CEL. Its lines are not wrapped, because a caret in them points at a column."""
+        """Yield the lines of a CEL compile error. They are not wrapped, because a caret in them points at a column."""
         yield from self._item(f"{error.source} selector #{error.index} does not compile:", 4)
         for line in error.message.splitlines():
             yield f"        {plain(line)}"
@@ -202,7 +202,7 @@ def _group(group: DeviceGroup) -> str:
 
 
 def _held_by_claims(groups: Sequence[DeviceGroup]) -> str:
-    """One line for all devices that belong to other claims."""
+    """Return one line for all devices that belong to other claims."""
     if len(groups) == 1:
         return _group(groups[0])
     count = sum(group.count for group in groups)
@@ -226,7 +226,7 @@ def _node_verdict(groups: Sequence[NodeGroup]) -> str:
 
 
 def _merged(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
-    """Puts groups together that differ only in the claims that use their devices. Each result becomes one line."""
+    """Put groups together that differ only in the claims that use their devices. Each result becomes one line."""
     alike: dict[object, list[NodeGroup]] = {}
     for number, group in enumerate(groups):
         reasons = tuple(dict.fromkeys(map(_without_names, group.devices)))
@@ -235,7 +235,7 @@ def _merged(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
 
 
 def _of_many(groups: Sequence[NodeGroup]) -> Iterator[str]:
-    """The reasons of several nodes, with the names of some claims that use devices there."""
+    """Yield the reasons of several nodes, with the names of at most SHOWN_NAMES claims that use devices there."""
     reasons = [reason for group in groups for reason in group.devices]
     found = dict.fromkeys(one.claim for one in reasons if isinstance(one, HeldByClaim))
     names = [*list(found)[:SHOWN_NAMES], *(["…"] if len(found) > SHOWN_NAMES else ())]
@@ -244,7 +244,7 @@ def _of_many(groups: Sequence[NodeGroup]) -> Iterator[str]:
 
 
 def _without_names(reason: Verdict) -> Verdict:
-    """The reason without the names of claims and taint rules, so that reasons of different nodes compare equal."""
+    """Return the reason without the names of claims and taint rules, so that reasons of different nodes are equal."""
     match reason:
         case HeldByClaim():
             return HeldByClaim("")
@@ -266,7 +266,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _places(objects: Collection[_Place]) -> str:
-    """The objects of one advice in a few words. All nodes are counted together, also those of different groups."""
+    """Return the names of the objects of one advice. All nodes are counted together, also nodes of different groups."""
     nodes = [one.name for one in objects if one.is_node]
     others = [one.name for one in objects if not one.is_node]
     parts = [_first_names(others)] if others else []
@@ -276,7 +276,7 @@ def _places(objects: Collection[_Place]) -> str:
 
 
 def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
-    """The verdicts that need an action, each with the object that it is about.
+    """Yield the verdicts that need an action, each with the object that it is about.
 
     The device verdicts of nodes are used only if the claims give no verdict: otherwise they repeat the same reason per node.
     """
@@ -293,14 +293,14 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
 
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
-    """The verdicts of claims, requests and the pod. Requests are left out if the report has a change that makes them fit."""
+    """Yield the verdicts of claims, requests and the pod. If the report has a change that makes everything fit, omit requests."""
     several = sum(len(claim.requests) for claim in report.claims) > 1
     for claim in report.claims:
         yield from ((reason, _Place(f"claim {claim.name}")) for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
             place = _Place(f"request {request.name} of claim {claim.name}")
             missed = request.nearest.reasons if request.nearest else ()
-            # With several requests, freeing the one device that a claim uses would not be enough. So that is no advice.
+            # With several requests, it would not be enough to free the one device that a claim uses. So the report does not advise it.
             if several:
                 missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
             yield from ((reason, place) for reason in request.verdicts or missed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the parsed command line into `Settings`."""
+"""This module makes `Settings` from the parsed command line."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from dra_driver.config.options import OPTIONS
 
 
 def settings_from(chosen: argparse.Namespace, *, named: bool = True) -> config.Settings:
-    """The settings from command line, environment and config file. If `named` is false, the node name may be missing."""
+    """Read the settings from command line, environment and config file. If `named` is false, the node name may be missing."""
     flags = {option.name: getattr(chosen, option.name) for option in OPTIONS}
     return config.load(
         flags, os.environ, Path(chosen.config) if chosen.config else None, named=named

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads YAML from untrusted files, and makes the same values from it as the API server does.
+"""This module reads YAML from untrusted files, and makes the same values as the API server.
 
-A few lines of YAML with aliases can expand to gigabytes. So this module does not use PyYAML's loader. It builds the values from
-the parser's events, one by one, and counts their size before it makes them; an alias counts as much as the value that it repeats.
-It does not recurse, so deep nesting cannot overflow the stack. It reads the stream only as far as needed.
+10 lines of YAML with aliases can expand to gigabytes. So this module does not use PyYAML's loader. It builds the values from the
+parser's events, one by one, and adds up their size before it makes them; for an alias it adds the size of the value that the alias
+repeats. It does not recurse, so deep nesting cannot overflow the stack. It reads the stream only as far as needed.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _CONTAINERS = {"map": f"{_PREFIX}map", "seq": f"{_PREFIX}seq"}
 
 
 class BadDocument(ValueError):
-    """The text is not YAML, or larger than a manifest can be. The message names line and column."""
+    """The text is not YAML, or it is larger than a manifest can be. The message names line and column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Document:
 
 @dataclass(slots=True)
 class _OpenNode:
-    """A list or mapping whose end has not come yet. `values` and `text` are the size of its content so far."""
+    """A list or mapping whose end was not read yet. `values` and `text` are the size of its content so far."""
 
     value: Any
     anchor: str | None
@@ -54,7 +54,7 @@ class _OpenNode:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A complete value, and its size, which counts again for each alias of it."""
+    """A complete value, and its size. Each alias of the value adds this size to the document again."""
 
     value: Any
     values: int
@@ -65,7 +65,7 @@ class _Node:
 class _LimitedStream:
     """A stream that raises BadDocument if the parser reads too many bytes for one event.
 
-    Without it a single endless value would fill the memory inside the parser, before this module sees an event.
+    Without this limit, the parser would fill the memory with a single endless value before this module gets an event.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -81,7 +81,7 @@ class _LimitedStream:
 
 
 def documents(stream: IO[bytes]) -> Iterator[Document]:
-    """The documents of a stream, one after the other, without the empty ones. Raises BadDocument."""
+    """Yield the documents of a stream, without empty ones. Raises BadDocument."""
     limited = _LimitedStream(stream)
     try:
         builder = _Builder()
@@ -173,7 +173,7 @@ class _Builder:
         return node
 
     def _put(self, node: _Node, event: Any, *, counted: bool = False) -> None:
-        """Add a value to the open list or mapping; without one it is the document's content."""
+        """Add a value to the open list or mapping. If none is open, the value is the document's content."""
         if not counted:
             self._count(node.values, node.text, event)
         if not self._open:
@@ -202,7 +202,7 @@ _MERGE_KEY = object()
 
 
 def _value(tag: str, text: str) -> Any:
-    """The Python value of a scalar. Raises ValueError, KeyError or OverflowError if the text does not fit its tag."""
+    """Return the Python value of a scalar. Raises ValueError, KeyError or OverflowError if the text does not fit its tag."""
     if tag in _TEXT:
         return text
     if len(text) > LONGEST_NUMBER:
@@ -222,9 +222,10 @@ def _value(tag: str, text: str) -> Any:
 
 
 def _with_merged(done: _OpenNode) -> dict[Any, Any]:
-    """The mapping with the content of its merge keys (`<<`).
+    """Return the mapping with the content of its merge keys (`<<`).
 
-    The mapping's own keys win over merged ones. Of several merged mappings the first one wins.
+    If a key is in the mapping itself and in a merged mapping, the own value is used. If a key is in several merged mappings, the
+    value of the first one is used.
     """
     if not done.merged:
         found: dict[Any, Any] = done.value

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of `dra-driver run`: the table of options, and the checked values made from it."""
+"""The settings of `dra-driver run`: the table of options, and the checked values of these options."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OPTIONS`, the one table of all settings, and the parsers of their values.
+"""Which settings are there, and which values are valid? `OPTIONS` is the only table of settings.
 
 The command line, the reader of the config file and the page docs/reference/settings.md are all made from this table. So a new
-setting is one entry here, and one field in `settings.py`.
+setting needs one entry here, and one field in `settings.py`.
 """
 
 import re
@@ -22,9 +22,9 @@ _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting. `name` is its key in the config file. Its flag is the same name with dashes.
+    """One setting. `name` is its key in the config file; its flag is the same name with dashes.
 
-    `parse` turns the text into the value and raises ValueError with the rule that the text breaks.
+    `parse` makes the value from the text. If the text breaks a rule, `parse` raises ValueError, and the message is the rule.
     """
 
     name: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Settings`: the checked values of all options, read once at the start.
+"""Which value does each setting have? `Settings` has the checked values of all options, read once at the start.
 
-A value comes from the first source that has it: flag, environment variable, config file, default.
+A value comes from the first source that has one: flag, environment variable, config file, default.
 """
 
 import os
@@ -42,21 +42,21 @@ class KubeletSettings:
     pod_uid: str = ""
 
     def plugin_dir(self, driver: DriverName) -> Path:
-        """The driver's own directory inside the kubelet's plugin directory."""
+        """Return the driver's own directory inside the kubelet's plugin directory."""
         return self.plugins_dir / driver
 
     def endpoint(self, driver: DriverName) -> Path:
-        """The DRA socket, which the kubelet calls to prepare claims."""
+        """Return the path of the DRA socket, which the kubelet calls to prepare claims."""
         return self._named(self.plugin_dir(driver), "dra", ".sock")
 
     def registration(self, driver: DriverName) -> Path:
-        """The registration socket, through which the kubelet finds the driver."""
+        """Return the path of the registration socket, through which the kubelet finds the driver."""
         return self._named(self.registry_dir, driver, "-reg.sock")
 
     def _named(self, folder: Path, before: str, after: str) -> Path:
-        """The path of a socket, with the pod's UID in its name if there is one.
+        """Return the path of a socket. If the driver runs in a pod, the pod's UID is in the name.
 
-        Two pods of the driver run on one node during a rolling update, so each needs its own socket names. If the path would be
+        During a rolling update two pods of the driver run on one node, so each needs its own socket names. If the path would be
         too long for a socket, a short digest replaces the UID.
         """
         if not self.pod_uid:
@@ -86,7 +86,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of `dra-driver run`. `load` is the only way to make them, so every value has been checked."""
+    """All settings of `dra-driver run`. Only `load` makes this object, so every value has been checked."""
 
     node: NodeSettings
     kubelet: KubeletSettings
@@ -109,8 +109,8 @@ def load(
 ) -> Settings:
     """Read the settings from flags, environment and config file.
 
-    `flags` maps option names to the values of the command line: text, or a list of texts for an option that may be repeated.
-    If `named` is false, the node name may be missing. Raises Fatal, which names the source of a wrong value and its rule.
+    `flags` maps option names to the values of the command line: text, or a list of texts for an option that can be repeated.
+    If `named` is false, the node name may be missing. If a value is wrong, raises Fatal with the source of the value and the rule.
     """
     file_values = _read_file(config_file) if config_file else {}
     values: dict[str, Any] = {}
@@ -192,7 +192,7 @@ def _parsed(option: Option, source: str, raw: Any) -> Any:
 
 
 def _items(raw: Any) -> Iterable[Any]:
-    """The values of an option that may be repeated. A config file may give a mapping, a list or one text."""
+    """Return the values of an option that can be repeated. A config file can give a mapping, a list or one text."""
     if isinstance(raw, Mapping):
         return [f"{key}={value}" for key, value in raw.items()]
     if isinstance(raw, str):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: which parts run, who is alive."""
+"""The process: which parts run, and is the process alive?"""

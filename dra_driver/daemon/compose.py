@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The composition root: it makes every object of the daemon from the settings and connects them.
+"""Which objects does the daemon have, and how are they connected? This module makes all of them from the settings.
 
-All other modules receive what they need as arguments. So this is the only module that names the concrete class behind each
-interface, and the place to read when you ask who calls whom.
+All other modules get the objects that they need as arguments. So this is the only module that names the concrete class behind
+each interface. Read it to find which object calls which.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
-from dra_driver.services.adopt import take_up_held
+from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
@@ -61,9 +61,9 @@ WORKERS = 32
 class Daemon:
     """The parts that `lifecycle` starts and stops.
 
-    `threads` maps the name of a thread to the loop that it runs. Shutdown calls these in this order: `close_connections`
-    breaks off requests to the API server, `stop_workers` ends idle workers, `unfinished` names the claims whose devices are
-    still being set up, `close` gives back the state file and the locks that the next process waits for.
+    `threads` maps the name of a thread to the loop that it runs. Shutdown calls these functions in this order: `close_connections`
+    ends the running requests to the API server; `stop_workers` ends idle workers; `unfinished` returns the claims whose devices are
+    still being set up; `close` closes the state file and releases the locks that the next process waits for.
     """
 
     kubelet: KubeletServer
@@ -90,13 +90,14 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="fetch")
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="work")
 
-    # `held_devices` is made from `parts`, and `parts` needs the follower: this function closes the circle.
+    # The follower needs `held_devices`, `held_devices` needs `parts`, and `parts` needs the follower. So the follower gets this
+    # function, which reads `held_devices` only when it is called.
     def changed(ref: ClaimRef) -> None:
         held_devices.suspect(ref)
 
     follower = _follower(deps, changed)
     observers.append(follower)
-    parts = _node_parts(deps, fetchers, workers, follower.followed)
+    parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)
@@ -163,8 +164,8 @@ def _adopt_claims(deps: Dependencies, parts: NodeParts) -> None:
     deps.locks.clear_leftovers()
     # The state file may be lost while pods use devices. These claims are adopted before the driver serves its first call:
     # otherwise it could give their devices to another claim.
-    held = parts.releasable.held
-    take_up_held(parts, deps.store, deps.cdi.documents, held, at_start=True)
+    held = parts.releasable.pod_devices
+    take_up_pod_claims(parts, deps.store, deps.cdi.documents, held, at_start=True)
 
 
 def _stop_workers(pools: Iterable[ThreadPoolExecutor]) -> None:
@@ -182,12 +183,12 @@ def _node_parts(
     deps: Dependencies,
     fetchers: ThreadPoolExecutor,
     workers: ThreadPoolExecutor,
-    followed: Callable[[ClaimRef], bool],
+    follower: ClaimFollower,
 ) -> NodeParts:
     settings = deps.settings
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
-        return deps.locks.held(names, until=until, purpose=purpose)
+        return deps.locks.locked(names, until=until, purpose=purpose)
 
     backend = deps.backend
     usage = Usage(deps.store, _presence(deps))
@@ -210,15 +211,16 @@ def _node_parts(
         lock=lock,
         ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
-        followed=followed,
+        followed=follower.followed,
+        catch_up=follower.catch_up,
         observe=deps.observe,
     )
 
 
 def _presence(deps: Dependencies) -> PresenceOf | None:
-    """The proof that the pods of a claim have ended: their cgroups.
+    """Return the function that checks the cgroups of a claim's pods, to prove that the pods have ended.
 
-    None if the admin chose `--release-proof unprepare`: then the kubelet's unprepare call counts as proof.
+    None if the admin chose `--release-proof unprepare`: then the kubelet's unprepare call is the proof.
     """
     settings = deps.settings
     if settings.release_proof == "unprepare":
@@ -262,11 +264,12 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
 def _readiness(
     kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: InventoryFeed
 ) -> Check:
-    """The check behind /readyz. A process is ready when three things are true:
+    """Return the check for /readyz.
 
-    the kubelet has registered it, the devices have been scanned, and the slices have been written once. A later outage of the
-    API server does not make it unready. A process that stands by writes no slices, and is ready without them: a rolling update
-    ends the old process only when the new one is ready, so waiting for leadership here would be a deadlock.
+    A process is ready when three things are true: the kubelet has registered the process, the devices have been scanned, and the
+    slices have been written once. A later outage of the API server does not make the process unready. A process that stands by
+    writes no slices, and is ready without them: a rolling update ends the old process only when the new one is ready, so it would
+    be a deadlock to wait for leadership here.
     """
 
     def ready() -> tuple[str, ...]:
@@ -283,7 +286,7 @@ def _readiness(
 
 
 def _checks(liveness: Liveness, ready: Check) -> Mapping[str, Check]:
-    """The checks by the service names of grpc.health.v1. Each answers at once, without waiting for another thread."""
+    """Return the checks by the service names of grpc.health.v1. Each check answers at once, and waits for no other thread."""
     return {"": liveness.problems, "liveness": liveness.problems, "readiness": ready}
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon's services are made from: backend, API client, state file, CDI directory, locks, log.
+"""Which objects do the daemon's services share? Backend, API client, state file, CDI directory, locks, log.
 
-Named after `kubelet.Dependencies`, which plays the same part in the kubelet.
+The class has the name of `kubelet.Dependencies`, which has the same purpose in the kubelet.
 """
 
 from collections.abc import Callable
@@ -34,20 +34,23 @@ Point = Callable[[str], None]
 
 
 def make_backend(settings: Settings) -> Backend:
-    """The backend that --backend names, with this node's name and the --backend-option values."""
+    """Make the backend that --backend names, with this node's name and the --backend-option values."""
     context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
     return load_backend(settings.backend.name, context)
 
 
 def pod_cgroups(settings: Settings) -> PodCgroups:
-    """The cgroups of pods on this node. If the driver runs in a pod, its own cgroup must be found too: that tests the path."""
+    """Return a reader of the cgroups of pods on this node.
+
+    If the driver runs in a pod, the reader must also find the cgroup of this pod: so a wrong --cgroup-root is noticed.
+    """
     own = settings.kubelet.pod_uid
     return PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Made once by `make_dependencies`, before any thread starts; shared by all services."""
+    """The objects that all services share. `make_dependencies` makes them once, before any thread starts."""
 
     settings: Settings
     place: NodePlace

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One port for /metrics, /livez and /readyz.
+"""How does the driver serve /metrics, /livez and /readyz on one port, whatever its clients do?
 
 A check is a function that returns a list of problems at once, without waiting. /livez and /readyz answer 200 "ok" when the list
 is empty, else 503 and the problems.
 
-Every pod of the cluster may be able to connect to this port. The kubelet's probe must get an answer whatever those pods do,
-because a failed probe restarts the driver. So:
+Every pod of the cluster may be able to connect to this port. But the kubelet's probe must always get an answer, because a failed
+probe restarts the driver. So:
 
 - One thread serves all connections with non-blocking sockets. No client can make it wait.
 - A request has at most `HEADER_BYTES`. A connection has at most `REQUEST_SECONDS`, from accept to close.
@@ -32,7 +32,7 @@ HEADER_BYTES = 8192
 REQUEST_SECONDS = 10.0
 TICK_SECONDS = 0.5  # a connection is closed at most this long after its time is over
 _BACKLOG = 128
-_ACCEPTED_AT_ONCE = 16  # after so many new connections, the open ones get their turn
+_ACCEPTED_AT_ONCE = 16  # after 16 new connections, the open connections are served
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -79,7 +79,7 @@ class HttpEndpoint:
         self._selector.register(self._wakes, _READ)
 
     def serve(self) -> None:
-        """Answer requests until `close` is called. Returns at once if it was called before."""
+        """Answer requests until `close` is called. Returns at once if `close` was called before."""
         with self._mutex:
             if self._closed.is_set():
                 return
@@ -95,8 +95,8 @@ class HttpEndpoint:
 
     def close(self) -> None:
         """Stop answering and close all sockets. It works from any thread, and also if `serve` was never called."""
-        # `serve` may be inside `select`. Closing the sockets under it would be a race, so the serving thread closes them: here
-        # it is only woken up. Without a serving thread they are closed here.
+        # The serving thread may wait in `select`. To close the sockets now would be a race. So this method only wakes that thread
+        # up, and the thread closes the sockets. If no thread serves, this method closes them.
         with self._mutex:
             if self._closed.is_set():
                 return
@@ -130,7 +130,7 @@ class HttpEndpoint:
                 continue
             except OSError:
                 # No file descriptor or no memory is left. `select` would report the waiting client again at once, and this loop
-                # would use a whole core. So the port stops listening for one tick, and one old connection makes room.
+                # would use a whole core. So close the oldest connection, and accept no new one for TICK_SECONDS.
                 self._drop_oldest()
                 self._selector.unregister(self._listening)
                 self._paused_until = self._clock() + TICK_SECONDS
@@ -182,7 +182,7 @@ class HttpEndpoint:
             return
         connection.answered = True
         # If the socket were closed now while it holds unread bytes of the client, the kernel would send a reset, and the client
-        # could lose the response. So only the sending half is closed, and the connection waits for the client's end.
+        # could lose the response. So close only the sending half, and wait until the client closes the connection.
         connection.socket.shutdown(socket.SHUT_WR)
         self._selector.modify(connection.socket, _READ)
 
@@ -202,7 +202,7 @@ class HttpEndpoint:
         return Response(503 if wrong else 200, text.encode())
 
     def _drop_oldest(self) -> None:
-        """Close the oldest connection that has its response already; if there is none, the oldest of all."""
+        """Close the oldest connection whose response was sent already; if there is none, the oldest of all."""
         answered = (other for other in self._connections.values() if other.answered)
         oldest = next(answered, None) or next(iter(self._connections.values()), None)
         if oldest is not None:

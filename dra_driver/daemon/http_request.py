@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small part of HTTP/1 that a port for probes and metrics needs: parse a request, format a response. Pure."""
+"""Which path does an HTTP/1 request ask for, and how is a response formatted? Only as much as probes and metrics need. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Response:
 
 
 def request_path(received: bytes, *, limit: int) -> str | Response | None:
-    """The path that the client requests, without the query part.
+    """Return the path that the client requests, without the query part.
 
     Returns a `Response` with the error if the bytes are no GET request of HTTP/1, and None if the request is not complete yet.
     """
@@ -37,7 +37,7 @@ def request_path(received: bytes, *, limit: int) -> str | Response | None:
 
 
 def response_bytes(response: Response) -> bytes:
-    """The response as bytes. It tells the client that the connection is closed after it."""
+    """Return the response as bytes, with the header that the server closes the connection afterwards."""
     head = (
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
         f"Content-Type: {response.content_type}\r\n"

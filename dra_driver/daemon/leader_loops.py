@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loops that only the leader of a node runs. Each runs on its own thread until its stop event is set."""
+"""Which loops does only the leader of a node run? Each runs on its own thread until its stop event is set."""
 
 from collections.abc import Callable, Mapping
 from itertools import chain, repeat
@@ -19,7 +19,8 @@ from dra_driver.services.publish import Publisher
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.services.sweep import Sweep
 
-SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)  # pauses between sweeps while a sweep has gaps
+# The pauses between sweeps, as long as the last sweep could not check all claims.
+SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)
 
 Loop = Callable[[Event], None]
 
@@ -31,7 +32,7 @@ def leader_loops(
     membership: Membership,
     ownership: tuple[HeldDevices, ClaimFollower],
 ) -> Mapping[str, Loop]:
-    """The loops, by the names of their threads (shown in the log and in the metric of failed threads)."""
+    """Return the loops by the names of their threads. The log and the metric of failed threads show these names."""
     held_devices, follower = ownership
     log, cdi, socket = deps.log, deps.cdi, deps.settings.kubelet.pod_resources_socket
     sweep = Sweep(
@@ -61,7 +62,7 @@ def leader_loops(
 
 
 def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:
-    """Sweep once after the start. Sweep again later if the API server or the kubelet could not be asked about a claim."""
+    """Sweep once after the start. Sweep again later if the API server or the kubelet did not answer about a claim."""
     for seconds in chain(SWEEP_SECONDS, repeat(SWEEP_SECONDS[-1])):
         try:
             still_open = sweep.once()

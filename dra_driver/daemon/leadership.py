@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One leader for each node.
+"""Which of two driver processes on a node is the leader?
 
-A rolling update runs two driver processes on one node at the same time. Both serve the kubelet on their own sockets. But only
-the leader publishes ResourceSlices and sweeps; the other process stands by.
+During a rolling update, two driver processes run on one node at the same time. Both serve the kubelet on their own sockets. But
+only the leader publishes ResourceSlices and sweeps; the other process stands by.
 
-Leadership is a file lock. The kernel releases it when the leader exits, and the other process takes it within a second. So a
-rolling update writes no slice, unless the new version describes the devices differently.
+Leadership is a file lock. The kernel releases the lock when the leader exits, and the other process takes it within a second. So
+the driver writes no slice during a rolling update, unless the new version describes the devices differently.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ POLL_SECONDS = 0.5
 
 
 class Leadership:
-    """`run` waits for the lock and then calls `on_started_leading` once.
+    """`run` waits for the lock and then calls `on_started_leading` once. The process keeps the lock until `end`.
 
-    The lock is held until `end`. The caller must stop everything that `on_started_leading` started before it calls `end`.
+    Before the caller calls `end`, it must stop everything that `on_started_leading` started.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Leadership:
 
     def _acquired(self) -> bool:
         try:
-            self._lock.enter_context(self._locks.held([LOCK], until=0.0, purpose="leading"))
+            self._lock.enter_context(self._locks.locked([LOCK], until=0.0, purpose="leading"))
         except Locked as error:
             if not self.standing_by.is_set():
                 self._observe(Leading(leads=False, leader=error.holder))

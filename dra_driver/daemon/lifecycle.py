@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of the daemon: start up, serve, shut down. The order of the steps matters, and each step says why.
+"""In which order does the daemon start, serve and shut down? A comment at each step says why the order matters.
 
-The start runs on its own thread. Hardware and file systems may hang during the start, and the main thread must still react to
-a signal. The first SIGTERM or SIGINT starts the shutdown. The second one ends the process at once.
+The start runs on its own thread, because hardware and file systems may hang during the start, and the main thread must still
+react to a signal. The first SIGTERM or SIGINT starts the shutdown. The second one ends the process at once.
 
-Shutdown deletes nothing that a claim or the cluster needs. Slices, CDI files and the state file stay: the pods go on running,
+Shutdown deletes nothing that a claim or the cluster needs. Slices, CDI files and the state file stay: the pods continue to run,
 and the next process takes over.
 
-The process holds locks on its state file, its leadership and its socket names. It releases them only when none of its threads
-needs them any more. If a thread hangs longer than the grace time, the process exits without releasing them, and the kernel
+The process has locks on its state file, its leadership and its socket names. It releases them only when none of its threads
+needs them any more. If a thread hangs longer than the grace time, the process exits without releasing the locks, and the kernel
 releases them at the exit. So two processes never work on one device at the same time.
 """
 
@@ -42,7 +42,6 @@ FORCED_EXIT_CODE = 130
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     """Run until a signal arrives. Returns the exit code. Raises Fatal when the process cannot start."""
     log = make_logger(level=settings.log.level, form=settings.log.format)
-    log.info("starting", version=__version__, node=settings.node.name, driver=settings.node.driver)
     # The start thread hands its results to the main thread in these lists; each gets at most one entry.
     composed: list[Daemon] = []
     failures: list[BaseException] = []
@@ -60,6 +59,9 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
             raise
 
     with _signals() as end_signal:
+        log.info(
+            "starting", version=__version__, node=settings.node.name, driver=settings.node.driver
+        )
         starting = _Background("start", start)
         name = end_signal.wait()
         if name:
@@ -80,17 +82,17 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
 def startup(
     daemon: Daemon, log: FilteringBoundLogger, fail: Callable[[BaseException], None]
 ) -> None:
-    """Start the parts. Raises Fatal when a step fails that no later retry can cure.
+    """Start the parts. Raises Fatal when a step fails and a later retry would not help.
 
-    A Fatal error may also come after this function returned, from the recovery. It is then given to `fail`, on any thread, and
-    `fail` ends the process.
+    The recovery may raise Fatal after this function returned. Its thread then calls `fail` with the error, and `fail` ends the
+    process.
     """
-    # Metrics and liveness start first, so that an operator can look into a start that hangs.
+    # Metrics and liveness start first, so that an operator can examine a start that hangs.
     http = daemon.http
     if http is not None:
         log.info("http", port=http.port)
         daemon.supervisor.start("http", lambda _stop: http.serve())
-    # This fails if a foreign plugin uses our driver name. So it comes before the driver changes anything on this node.
+    # `join` fails if a foreign plugin uses our driver name. So it comes before the driver changes anything on this node.
     daemon.membership.join()
     daemon.adopt_claims()
     # State and CDI files must agree before the kubelet can call. But undoing a half-prepared claim may wait for slow hardware.
@@ -135,13 +137,13 @@ def _failed_late(
 def shutdown(daemon: Daemon, log: FilteringBoundLogger) -> bool:
     """Stop the parts: first new calls, then running calls, then the threads. Returns whether everything has stopped.
 
-    If not, the state file and all locks stay open: a thread may still use a device, and only the exit of this process is a
-    proof for the next one that it does not.
+    If not, this process keeps the state file open and keeps all locks, because one of its threads may still use a device. Only
+    the exit of this process proves that no thread uses a device any more.
     """
     daemon.kubelet.stop(GRACE_SECONDS)
     if daemon.http is not None:
         daemon.http.close()
-    # A thread may be repeating a request to an API server that does not answer. Closing the connections ends that.
+    # A thread may repeat a request to an API server that does not answer. The request ends when its connection is closed.
     daemon.supervisor.stop.set()
     daemon.close_connections()
     deadline = time.monotonic() + GRACE_SECONDS
@@ -166,7 +168,7 @@ _LEFT_BEHIND = (
 
 
 def _busy_workers(deadline: float) -> tuple[str, ...]:
-    """Names of the pool threads that still work at the deadline. Python would wait for them at a normal exit."""
+    """Return the names of the pool threads that still work at the deadline. Python would wait for them at a normal exit."""
     workers = [
         thread for thread in all_threads() if not thread.daemon and thread is not current_thread()
     ]
@@ -182,9 +184,9 @@ def _exit_now() -> NoReturn:
 
 
 class _Background:
-    """Runs one function on its own thread and keeps its error.
+    """Runs one function on its own thread and stores its error.
 
-    The thread is not a daemon thread: `_busy_workers` counts it, so that locks stay held while it runs.
+    The thread is not a daemon thread, so `_busy_workers` includes it, and the process keeps its locks while it runs.
     """
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
@@ -201,7 +203,7 @@ class _Background:
         return not self._thread.is_alive()
 
     def when_it_fails(self, failed: Callable[[BaseException], None]) -> None:
-        """Call `failed` with the error: now if there is one already, else on the function's thread when it fails."""
+        """Call `failed` with the error: now if the function has failed already, else on its thread when it fails."""
         # The mutex makes sure that exactly one side reports: this call, or `_run` at the same moment.
         with self._mutex:
             self._failed = failed
@@ -224,7 +226,7 @@ class _EndSignal:
     """Waits for the first signal. The second signal ends the process at once.
 
     Python runs a signal handler in the main thread, between any two instructions. The main thread may hold a lock at that
-    moment. So the handler must take no lock, and both loggers and `threading.Event` have one. It only writes into a pipe.
+    moment. So the handler must take no lock, and so cannot use a logger or `threading.Event`. It only writes into a pipe.
     """
 
     def __init__(self) -> None:
@@ -264,8 +266,8 @@ def _signals() -> Iterator[_EndSignal]:
     before = {
         number: signal.signal(number, end_signal.take) for number in (signal.SIGTERM, signal.SIGINT)
     }
-    # The kernel may deliver a signal to another thread, or just before the main thread starts to read the pipe. Neither
-    # interrupts the read. The byte that Python writes to the wakeup descriptor does.
+    # The kernel may deliver a signal to another thread, or just before the main thread starts to read the pipe. In both cases the
+    # signal does not interrupt the read. But Python writes a byte to the wakeup descriptor, and this byte ends the read.
     wakeup_before = signal.set_wakeup_fd(end_signal.writer, warn_on_full_buffer=False)
     try:
         yield end_signal

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Would a restart help? A thread of its own checks this every few seconds; probes read its last result and never wait.
+"""Would a restart help? A separate thread checks this every CHECK_SECONDS; probes read its last result and never wait.
 
 A restart helps in two cases: one of the driver's sockets does not answer, or the calls of one kind are stuck. They are stuck
-when calls wait or all workers are busy, and no call began or ended for longer than the longest deadline.
+when calls wait or all workers are busy, and no call began or ended for twice the longest deadline.
 
-A driver with many calls is alive: each call ends at its deadline, and a restart would only break off work that the kubelet
-then requests again. Hardware that hangs is no reason for a restart either: it would hang again.
+A driver with many calls is alive: each call ends at its deadline, and a restart would only interrupt work that the kubelet
+then requests again. Hardware that hangs is no reason for a restart either: the hardware would hang again.
 """
 
 import time
@@ -31,7 +31,7 @@ class SelfCheck:
 
 
 def stuck_calls(calls: CallCounts, now: float) -> str:
-    """Why the calls of this kind count as stuck; "" if they do not."""
+    """Return why the calls of this kind are stuck; "" if they are not."""
     idle_seconds = now - calls.moved_at
     blocked = calls.waiting > 0 or calls.working >= calls.workers
     if not blocked or idle_seconds <= DEAD_SECONDS:
@@ -43,7 +43,7 @@ def stuck_calls(calls: CallCounts, now: float) -> str:
 
 
 def current_problems(last: SelfCheck | None, now: float) -> tuple[str, ...]:
-    """The problems of the last check. If that check is too old, this is a problem too: the next check hangs."""
+    """Return the problems of the last check. If that check is too old, this is a problem too: the next check hangs."""
     if last is None:
         return (NOT_YET,)
     if now - last.at > STALE_SECONDS:
@@ -73,13 +73,13 @@ class Liveness:
         self._last: SelfCheck | None = None
 
     def run(self, stop: Event) -> None:
-        """Check now and then every `CHECK_SECONDS`, until `stop` is set."""
+        """Check at once, and again every `CHECK_SECONDS`, until `stop` is set."""
         self.check()
         while not self._wait(stop, CHECK_SECONDS):
             self.check()
 
     def check(self) -> None:
-        """Probe the driver's own sockets and look for stuck calls."""
+        """Probe the driver's own sockets, and find stuck calls."""
         unanswered = self._unanswered()
         now = self._clock()
         stuck = (stuck_calls(calls, now) for calls in self._calls())
@@ -88,7 +88,7 @@ class Liveness:
             self._last = done
 
     def problems(self) -> tuple[str, ...]:
-        """The problems that only a restart solves; empty if there are none."""
+        """Return the problems that only a restart solves; empty if there are none."""
         with self._mutex:
             last = self._last
         return current_problems(last, self._clock())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines. Each has an event name and key-value pairs, as JSON or as text for people.
+"""Which log line does the driver write for each event? A line has an event name and key-value pairs, as JSON or as text.
 
 Services report typed events (`model/events.py`). This module decides the name and the level of the log line for each event.
 """
@@ -42,7 +42,7 @@ from dra_driver.model.printable import printable
 
 
 def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
-    """A logger that writes to standard error. `form` is "json" or "console". It changes no global state of `logging`."""
+    """Make a logger that writes to standard error. `form` is "json" or "console". The global state of `logging` does not change."""
     last: list[Processor] = (
         [_spell_out, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if form == "console"
@@ -65,8 +65,10 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
 
 
 def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:
-    """Replace control characters in values. Values may come from objects that other people wrote, and must not control the
-    reader's terminal. JSON output does not need this: JSON escapes them.
+    """Replace control characters in values.
+
+    Other people may have written the objects from which the values come, and must not control the reader's terminal. JSON output
+    does not need this, because JSON escapes control characters.
     """
     for key, value in pairs.items():
         text = value if isinstance(value, str) else repr(value)
@@ -78,7 +80,7 @@ def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:
 
 
 def log_events(log: FilteringBoundLogger) -> Observer:
-    """An observer that writes one log line for each event."""
+    """Return an observer that writes one log line for each event."""
 
     def observe(event: DriverEvent) -> None:
         level, name = _line(event)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which processes serve the kubelet under this driver name?
 
-During a rolling update there are two, and both are ours. A plugin of somebody else with the same name would receive our claims
-from the kubelet. So the driver refuses to start beside such a foreign plugin, and warns when one appears later.
+During a rolling update, two processes do, and both are of this driver. A foreign plugin (a plugin of somebody else with the same
+name) would receive our claims from the kubelet. So the driver refuses to start beside a foreign plugin, and warns when one appears
+later.
 """
 
 import os
@@ -26,7 +27,7 @@ WATCH_SECONDS = 30.0
 class Membership:
     """Call `join` before the sockets are made and `leave` after they are removed.
 
-    `join` locks a file with the name of our socket. The lock tells other processes that the socket belongs to a living driver.
+    `join` locks a file with the name of our socket. From the lock, other processes know that a running driver uses the socket.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class Membership:
         self._log = log
 
     def join(self) -> None:
-        """Remove the sockets that killed processes left, and lock our own name. Raises Fatal if a foreign plugin answers."""
+        """Remove the sockets that killed processes left, and lock our own name.
+
+        Raises Fatal if a foreign plugin answers with our driver name.
+        """
         for dead in self._peers.bury():
             self._log.info("killed_process_cleared_away", endpoint=dead.endpoint)
         foreign = self.foreign_plugins()
@@ -69,8 +73,8 @@ class Membership:
         *,
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
-        """Until `stop`: when a foreign plugin appears, log it and write an Event on the Node. Once for each plugin."""
-        # A plugin whose Event could not be written stays out of `reported`, so that the next round tries again.
+        """Until `stop` is set: log each new foreign plugin once, and write an Event on the Node."""
+        # If the Event of a plugin could not be written, the plugin is not added to `reported`, so the next round tries again.
         reported: set[Path] = set()
         while not wait(stop, WATCH_SECONDS):
             foreign = self.foreign_plugins()
@@ -87,7 +91,7 @@ class Membership:
                     reported |= {found.socket for found in new}
 
     def foreign_plugins(self) -> tuple[ForeignPlugin, ...]:
-        """Plugins that answer with our driver name and are not processes of this driver."""
+        """Return the plugins that answer with our driver name and are not processes of this driver."""
         return foreign_plugins(
             self._sockets.registration.parent, self._driver, is_ours=self._is_ours
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics. They count the same events as the log; docs/reference/metrics.md is generated from this module."""
+"""Which Prometheus metrics does the driver have? They count the events that the log shows. docs/reference/metrics.md is made from here."""
 
 from typing import assert_never
 
@@ -34,7 +34,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 3
 
 
 class Metrics:
-    """All metrics of this process, in their own registry. An instance is an observer: call it with each event."""
+    """All metrics of this process, in their own registry. An instance is an observer: it is called with each event."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

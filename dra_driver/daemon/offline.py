@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node as the commands `dra-driver devices`, `release` and `cleanup` see it.
+"""How do the commands `dra-driver devices`, `release` and `cleanup` read and change this node?
 
-These commands work beside a running driver, or without one. They serve no sockets, and they lock the state file only for one
-short transaction.
+They work beside a running driver, or without one. They serve no sockets, and they lock the state file only for one short
+transaction.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class ConfirmedUnused:
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """What `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins."""
+    """The results that `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins."""
 
     inventory: Inventory
     claims: tuple[PreparedClaim, ...]
@@ -75,7 +75,7 @@ def inspect_node(settings: Settings) -> NodeFound:
 
 
 def _scan(settings: Settings) -> Inventory:
-    """The devices that the backend finds. A backend may be third-party code: any error of it is raised as Permanent."""
+    """Return the devices that the backend finds. A backend may be third-party code, so every other exception becomes Permanent."""
     try:
         return as_scanned(make_backend(settings).scan())
     except DriverError:
@@ -93,8 +93,8 @@ def confirm_unused(
     """Mark the devices of a held claim as unused, because an admin says so. Returns the claims that were marked.
 
     `claim` is "namespace/name" or a UID. Raises Permanent if the claim is not held: then its pods must be deleted instead.
-    Raises Permanent also if a pod of the claim has running processes, unless `force` is given: a cgroup with processes is
-    stronger evidence than the admin's word.
+    Without `force`, also raises Permanent if a pod of the claim has running processes: the devices are probably still in use, even
+    if the admin says no.
     """
     path = settings.state_dir / STATE_FILE
     found = [
@@ -139,19 +139,19 @@ def confirm_unused(
 
 
 def _used(cgroups: PodCgroups, row: PreparedClaim, boot_id: str) -> tuple[str, bool]:
-    """Why the devices of a held claim cannot be released yet ("" if they can), and whether a running pod is the reason."""
+    """Return why the devices of a held claim cannot be released yet ("" if they can), and whether a running pod is the reason."""
     presence = cgroups.presence(row.users.pods or ())
     is_running = row.boot_id == boot_id and any(isinstance(one, Alive) for one in presence.values())
     if not is_running:
         return still_used(row, presence, boot_id=boot_id), False
-    # `still_used` first reports what `held` says. Without `held` it names the running pod, which is what the admin must stop.
+    # `still_used` first returns the reason in `held`. Without `held` it names the running pod, which the admin must stop.
     known = replace(row, held=None)
     return still_used(known, presence, boot_id=boot_id), bool(row.owned)
 
 
 @contextmanager
 def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupParts]:
-    """The files and clients that `dra-driver cleanup` works on. The API client is made only when it is first used."""
+    """Make the files and clients that `dra-driver cleanup` uses. The API client is made only when it is first used."""
     place = NodePlace(settings.node.driver, PoolName(settings.node.name))
     opened = ExitStack()
 
@@ -172,7 +172,7 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
         plugin_dir=settings.kubelet.plugin_dir(place.driver),
         registry_dir=settings.kubelet.registry_dir,
     )
-    # `PodResources` asks for the kubelet's version to judge an answer without claims. Cleanup only uses the claims that an
+    # `PodResources` needs the kubelet's version to interpret an answer without claims. Cleanup only uses the claims that an
     # answer names, so it passes a function that returns "".
     held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)
     with opened:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long-lived threads. Each has a name and a guard, so that no thread dies silently.
+"""What happens when a long-lived thread fails? Each has a name and a guard (`_guard`), so that no thread ends silently.
 
-Services catch the errors that they expect. Every other error ends in the guard: it logs and counts the error, waits, and runs
+Services catch the errors that they expect. The guard catches every other error: it logs and counts the error, waits, and runs
 the loop again. The pause grows with each failure, so that a broken loop does not use a whole core.
 """
 
@@ -17,7 +17,7 @@ from dra_driver.model.events import Observer, ThreadFailed
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 SOUND_SECONDS = 600.0
-"""After a run of this length the pause starts small again: the failure has little to do with the earlier ones."""
+"""If a loop ran this long before it failed, the pause is FIRST_DELAY_SECONDS again: the earlier failures are probably not related."""
 
 
 class Supervisor:
@@ -39,14 +39,14 @@ class Supervisor:
         self._threads: list[Thread] = []
 
     def start(self, name: str, run: Callable[[Event], None]) -> None:
-        """Run `run(stop)` on a thread. It must return when `stop` is set. If it raises, it runs again after a pause."""
+        """Run `run(stop)` on a thread. `run` must return when `stop` is set. If `run` raises, it runs again after a pause."""
         # A daemon thread does not keep the process alive: `end` waits for it, but only as long as its caller wants.
         thread = Thread(target=self._guard, args=(name, run), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def end(self, *, seconds: float) -> tuple[str, ...]:
-        """Set `stop` and wait at most `seconds` for all threads. Returns the names of those that still run."""
+        """Set `stop` and wait at most `seconds` for all threads. Returns the names of the threads that still run."""
         self.stop.set()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
@@ -71,11 +71,11 @@ class Supervisor:
                 return
 
     def report(self, name: str, error: BaseException, delay: float = 0.0) -> None:
-        """Log and count the error of a thread. `delay` is the pause in seconds before it runs again, 0 if it does not.
+        """Log and count the error of a thread. `delay` is the pause in seconds before the thread's loop runs again; 0: it does not.
 
         Never raises: a full disk under the log must not end the thread.
         """
-        # Two blocks, so that the metric counts even if the log cannot be written, and the other way round.
+        # Two blocks: the metric must be counted even if the log cannot be written, and the other way round.
         with suppress(Exception):
             self._observe(ThreadFailed(name, f"{type(error).__name__}: {error}", delay))
         with suppress(Exception):

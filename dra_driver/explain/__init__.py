@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is a pod or claim pending, and what would help? Pure: a value of the cluster goes in, a report comes out."""
+"""Why is a pod or claim pending, and what would help? The package is pure: the input is a ClusterState, the output a Report."""

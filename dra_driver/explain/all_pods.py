@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do all pods of a file fit together, each workload with as many as it makes?
+"""Do all pods of a file fit together, with all pods of each workload?
 
-They get their devices one after the other, as from the scheduler. If one gets none, it comes first in the next round. That
-finds a way in most cases. If no round serves all, the report is about the round that served most.
+The pods get their devices one after the other, as from the scheduler. If a pod or workload does not get all its devices, it comes
+first in the next round. In most cases one of the rounds succeeds. If none does, the report is about the round in which most pods fit.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ _ORDINALS = (
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The first subject that did not get devices for all its pods: which pod lacks them, and the report that says why."""
+    """The first subject that did not get devices for all its pods.
+
+    `place` is the number of the first pod without devices, from 1. `report` says why that pod got none.
+    """
 
     subject: ResolvedPod
     report: Report
@@ -35,7 +38,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """The result of one order: how many pods fit, of how many."""
+    """The result of one order of the subjects: `fit` of the `wanted` pods fit."""
 
     fit: int
     wanted: int
@@ -44,7 +47,7 @@ class _Round:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The result for one subject, and the cluster after it; `report` is that of the pod that gets no devices, if there is one."""
+    """The result for one subject, and the cluster with its pods; `report` is about the first pod without devices, if there is one."""
 
     state: ClusterState
     fit: int
@@ -55,7 +58,10 @@ class _Served:
 def explain_together(
     subjects: Sequence[ResolvedPod], first: Report | None, limits: Limits
 ) -> Report:
-    """If all pods fit: the report of the first pod, which is `first` if it is known. Otherwise: that of a pod that does not fit."""
+    """Return the report of the first pod if all pods fit, else the report of a pod that does not fit.
+
+    `first` is the report of the first pod, if the caller has it already.
+    """
     order = list(subjects)
     rounds: list[tuple[_Round, _Left]] = []
     for _ in subjects[:MOST_ROUNDS]:
@@ -64,19 +70,20 @@ def explain_together(
             report = first or Explanation(after(subjects[0], subjects[0].state, 1), limits).report
             return _all(report, found, len(subjects))
         rounds.append((found, found.left))
-        # A pod that can use many devices may take the only ones that another can use: that other one comes first next time.
+        # A pod that can use many devices may take the only devices that another pod can use. So that other pod comes first in the
+        # next round.
         order.remove(found.left.subject)
         order.insert(0, found.left.subject)
     return _some(*max(rounds, key=lambda one: one[0].fit), len(subjects))
 
 
 def one_of(report: Report, place: int, count: int) -> Report:
-    """The report of one of several subjects, saying which one it is of how many."""
+    """Return the report of one of several subjects, with its number and their count in the summary."""
     return _with_words(report, f"this is number {place} of {count} in the file")
 
 
 def no_pods(subjects: Sequence[ResolvedPod]) -> Report:
-    """The report of workloads that are scaled down to nothing."""
+    """Return the report of workloads that make no pods, because their count is 0."""
     return Report(
         subject=", ".join(one.title for one in subjects),
         outcome="devices fit",
@@ -109,7 +116,7 @@ def _some(found: _Round, left_out: _Left, subjects: int) -> Report:
         words = (
             f"{found.fit:,} of {found.wanted:,} pods fit; that on node {report.nodes[0].nodes[0]}"
         )
-    # What would help this pod was tried out alone, not for the others.
+    # The report's changes were tried for this pod alone, not together with the other pods.
     changes: tuple[Change, ...] = ()
     if subjects == 1 and left.workload and not left.workload.per_node and found.fit:
         changes = (Change(what=f"{left.title}: {found.fit:,} pods instead of {found.wanted:,}"),)
@@ -129,7 +136,7 @@ def _counted(report: Report, found: _Round) -> Report:
 
 
 def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
-    """All subjects in this order; one that gets no devices does not stop the others."""
+    """Give devices to all subjects in this order. If a subject gets none, the next ones are still tried."""
     state = order[0].state
     fit = wanted = 0
     left: _Left | None = None
@@ -143,7 +150,7 @@ def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
 
 
 def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Served:
-    """As many pods as the workload makes, on whichever nodes."""
+    """Place as many pods as the workload makes, on any nodes."""
     wanted = one.workload.count if one.workload else 1
     placed = 0
     while placed < wanted:
@@ -162,7 +169,7 @@ def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Serv
 
 
 def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Served:
-    """One pod on each node that takes it."""
+    """Place one pod on each node where the DaemonSet wants a pod."""
     explanation = Explanation(after(one, state, 1), limits)
     due = daemon_nodes(explanation.nodes)
     if not due:
@@ -186,7 +193,10 @@ def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Se
 
 
 def _unless_served(report: Report) -> Report:
-    """The report of a pod that got no devices. If it says that they fit, the time was over before the pod was placed."""
+    """Return the report of a pod that got no devices.
+
+    If the report says that the devices fit, the time was over before the pod was placed: the outcome becomes "could not tell".
+    """
     if report.exit_code:
         return report
     return msgspec.structs.replace(report, outcome="could not tell", exit_code=2)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request of a claim, or one alternative of it (a subrequest), in the same shape; and how to change it.
+"""What does one request of a claim ask for, and how is it changed? An alternative of a request (a subrequest) has the same form.
 
-The allocator has its own view of requests, made for searching. This one says in words what the claim asks for, and makes the
-changed claims that are tried.
+The allocator has another class for requests, made for searching. This one describes in words what the claim asks for, and makes
+the changed claims that `explain` tries.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ Body = ExactDeviceRequest | DeviceSubRequest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimRequest:
-    """A request or an alternative of one; `name` is "main" or "main/sub".
+    """A request, or an alternative of a request; `name` is "main" or "main/sub".
 
-    `indices` are the place of the request in the claim and that of the alternative in the request, or None.
+    `indices`: the index of the request in the claim, and the index of the alternative in the request (None: no alternative).
     """
 
     claim: ResourceClaim
@@ -38,7 +38,7 @@ class ClaimRequest:
 
     @property
     def main(self) -> tuple[str, int]:
-        """The request of which this is an alternative, or this one: its claim and its place there."""
+        """The claim's name and the index of the request; equal for all alternatives of one request."""
         return full_name(self.claim.metadata), self.indices[0]
 
     @property
@@ -48,12 +48,12 @@ class ClaimRequest:
 
     @property
     def admin_access(self) -> bool:
-        """Whether the request may have devices that other claims hold."""
+        """Whether the request has admin access: it can also get devices that are allocated to other claims."""
         return isinstance(self.body, ExactDeviceRequest) and bool(self.body.admin_access)
 
     @property
     def is_alternative(self) -> bool:
-        """Whether it is one of `firstAvailable`."""
+        """Whether this is one of the alternatives in `firstAvailable`."""
         return self.indices[1] is not None
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class ClaimRequest:
 
 
 def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:
-    """Every request of a claim, each alternative as one."""
+    """Yield every request of a claim; instead of a request with alternatives, each alternative."""
     for index, request in enumerate(claim.spec.devices.requests or ()):
         if request.exactly is not None:
             yield ClaimRequest(claim, request.name, request.exactly, (index, None))
@@ -81,7 +81,7 @@ def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:
 
 
 def claim_with_only(request: ClaimRequest) -> ResourceClaim:
-    """A claim with only this request, without alternatives and constraints."""
+    """Return the claim with only this request or alternative, and without constraints."""
     index, place = request.indices
     requests = list(request.claim.spec.devices.requests or ())
     main = requests[index]
@@ -91,7 +91,7 @@ def claim_with_only(request: ClaimRequest) -> ResourceClaim:
 
 
 def claim_with(request: ClaimRequest, change: Callable[[Body], Body]) -> ResourceClaim:
-    """The claim with this request changed."""
+    """Return the claim with this request changed."""
     index, place = request.indices
     requests: list[DeviceRequest] = list(request.claim.spec.devices.requests or ())
     body = change(request.body)
@@ -106,5 +106,5 @@ def claim_with(request: ClaimRequest, change: Callable[[Body], Body]) -> Resourc
 
 
 def with_devices(claim: ResourceClaim, devices: DeviceClaim) -> ResourceClaim:
-    """The claim with another spec.devices."""
+    """Return the claim with another spec.devices."""
     return msgspec.structs.replace(claim, spec=ResourceClaimSpec(devices=devices))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which combination of changes helps, where no single one does?
+"""Which combination of changes helps, if no single change does?
 
-Several requests may each ask for what no device has, or several devices of one node may be in use. On the nodes that miss
-least, each request gets the devices that miss least. All that these devices miss becomes one change.
+Several requests may each ask for a property that no device has, or several devices of one node may be in use. For each node this
+module picks, for every request, the devices with the fewest reasons against them. It takes the nodes with the fewest reasons. For
+each of them it proposes one change, which removes all the reasons.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +19,16 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 
 MOST_NODES = 3
 MOST_DEVICES = 50_000
-"""Devices that are looked at, those of the first nodes."""
+"""The nodes are checked in order, until they have more devices than this together."""
 _IN_USE = (HeldByClaim, CountersUsedUp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combined:
-    """Several changes as one, for these nodes: the changed `claims`, and the claims to end (`ended`), by "namespace/name"."""
+    """Several changes as one, for the nodes in `tried`.
+
+    `claims` are the changed claims and `ended` the claims that would have to be deleted, each by "namespace/name".
+    """
 
     what: str
     tried: TriedNodes
@@ -34,7 +38,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Given:
-    """A request with as many devices of a node as it needs: those that miss least."""
+    """A request with as many devices of a node as it needs: the devices with the fewest reasons against them."""
 
     explained: RequestExplained
     misses: Sequence[Miss]
@@ -47,7 +51,7 @@ class _Given:
 def combined_changes(
     requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
 ) -> Iterator[Combined]:
-    """For each of the nodes that miss least: all that has to change there, as one change."""
+    """Yield, for each of the nearest nodes, one change that contains all that has to change there."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for one in requests:
         mains.setdefault(one.request.main, []).append(one)
@@ -70,7 +74,7 @@ def combined_changes(
 def _given(
     mains: Sequence[Sequence[RequestExplained]], devices: Sequence[SliceDevice]
 ) -> list[_Given] | None:
-    """For each request the alternative and the devices that miss least; None where there are fewer devices than needed."""
+    """Return for each request the nearest alternative and its nearest devices; None if there are fewer devices than needed."""
     used: set[SliceDevice] = set()
     given: list[_Given] = []
     for alternatives in mains:
@@ -97,12 +101,13 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
         misses = [one for one in misses if not _unselected(one)]
         return _Given(explained, misses) if misses else None
     misses.sort(key=_missed)
-    count = max(explained.request.body.count, 0)  # less is only in records that somebody wrote
+    # Only a record that was edited by hand has a negative count.
+    count = max(explained.request.body.count, 0)
     return _Given(explained, misses[:count]) if len(misses) >= count else None
 
 
 def _missed(miss: Miss) -> int:
-    """How far the device misses. The caller passes only devices of the right driver, so that part of the distance is left out."""
+    """Return the weight of the reasons against the device. All devices here are of the right driver, so only this part differs."""
     return miss.distance[1]
 
 
@@ -134,7 +139,7 @@ def _combined(given: Sequence[_Given], tried: TriedNodes) -> Combined | None:
 
 
 def _users(miss: Miss) -> Iterator[str]:
-    """The claims that would have to end, so that the device or its counters are free."""
+    """Yield the claims that would have to be deleted, so that the device or its counters are free."""
     for reason in miss.reasons:
         if isinstance(reason, HeldByClaim):
             yield reason.claim
@@ -143,6 +148,6 @@ def _users(miss: Miss) -> Iterator[str]:
 
 
 def _without_users(miss: Miss) -> Miss:
-    """What the device would miss if no claim used it."""
+    """Return the miss with only those reasons that would stay if no claim used the device or its counters."""
     reasons = tuple(one for one in miss.reasons if not isinstance(one, _IN_USE))
     return replace(miss, reasons=reasons)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each request alone would fit: which of them, and which constraints, do not fit together?
 
-Requests and constraints are left out one by one. One that can be left out while the rest still does not fit has no part in
-the conflict. What remains is a smallest set that does not fit.
+The module leaves out one request or constraint after the other. If the rest still does not fit, the left-out one does not belong
+to the conflict, and stays out. At the end the rest is a smallest set that does not fit: without any one member, it would fit.
 """
 
 from collections import Counter
@@ -31,7 +31,10 @@ class ClaimPart:
 
 
 def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
-    """All requests, then all constraints: those are left out last, so that a conflict rather names a constraint."""
+    """Return all parts of the claims, for each claim the requests before the constraints.
+
+    `smallest` tries to leave out the first parts first, so the conflict names a constraint rather than a request.
+    """
     found: list[ClaimPart] = []
     for number, claim in enumerate(claims):
         devices = claim.spec.devices
@@ -46,7 +49,7 @@ def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
 
 
 def without(claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart]) -> list[ResourceClaim]:
-    """The claims without these parts. A constraint no longer names the requests that are gone."""
+    """Return the claims without these parts. The constraints no longer name the requests that were left out."""
     left_out = set(parts)
     return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
 
@@ -78,7 +81,7 @@ def _concerning(constraint: DeviceConstraint, names: set[str]) -> DeviceConstrai
 
 
 def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
-    """The smallest set of parts that does not fit; `fits` answers for claims, and the whole of them does not fit."""
+    """Return a smallest set of parts that does not fit. `fits` returns whether claims fit; all parts together must not fit."""
     left_out: list[ClaimPart] = []
     parts = parts_of(claims)
     for part in parts:
@@ -90,7 +93,7 @@ def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
 def as_verdict(
     claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart], devices: Sequence[SliceDevice]
 ) -> ConstraintConflict:
-    """The conflict in words; `devices` are those that each request alone could have."""
+    """Return the verdict for the conflict. `devices` are the devices that a request alone could get."""
     several = len(claims) > 1
     words: list[str] = []
     details: list[str] = []
@@ -111,7 +114,7 @@ def as_verdict(
 
 
 def constraint_text(constraint: DeviceConstraint) -> str:
-    """A constraint as the report names it."""
+    """Return the report's text for a constraint."""
     if not attribute_of(constraint):
         return "without an attribute"
     field = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
@@ -119,12 +122,12 @@ def constraint_text(constraint: DeviceConstraint) -> str:
 
 
 def attribute_of(constraint: DeviceConstraint) -> str:
-    """The attribute that a constraint compares, as the claim writes it; "" where it has none."""
+    """Return the attribute that a constraint compares, as the claim writes it; "" if it has none."""
     return constraint.match_attribute or constraint.distinct_attribute or ""
 
 
 def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
-    """A published attribute with a similar name, if no device has the constraint's attribute; "" if there is none."""
+    """Return a published attribute with a similar name if no device has the constraint's attribute; "" if there is none."""
     name = attribute_of(constraint)
     if not name or any(device.attribute(name) is not None for device in devices):
         return ""
@@ -137,7 +140,7 @@ def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice])
 
 
 def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim:
-    """The claim with another attribute in one of its constraints."""
+    """Return the claim with another attribute in one of its constraints."""
     constraints = list(claim.spec.devices.constraints or ())
     old = constraints[index]
     match = name if old.match_attribute else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which request does a node not have enough devices for, and why not? Found by counting, each request alone.
+"""For which request does a node not have enough devices, and why not?
 
-The allocator only says that claims do not fit. Where counting finds a reason, it is the one to tell; where it finds none, the
-requests are in each other's way, and `conflict` looks for the smallest set that does not fit.
+The allocator says only that claims do not fit. So this module counts the devices for each request alone. If it finds a reason, the
+report gives this reason. If not, the requests exclude each other, and `conflict` searches for a smallest set that does not fit.
 """
 
 from collections import Counter
@@ -26,7 +26,10 @@ SHOWN_REASONS = 2
 def unserved(
     requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
 ) -> Iterator[Verdict]:
-    """Why requests cannot be served by these devices. A request with alternatives counts only if none of them can be served."""
+    """Yield why these devices are not enough for the requests.
+
+    For a request with alternatives there are reasons only if the devices are not enough for any of them.
+    """
     by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
     for one in requests:
         by_main.setdefault(one.request.main, []).append(list(lacking(one, devices)))
@@ -37,7 +40,7 @@ def unserved(
 
 
 def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Verdict]:
-    """Why this request cannot be served by these devices; nothing where enough of them would do."""
+    """Yield why these devices are not enough for this request alone; nothing if enough of them fit."""
     if explained.problems:
         yield from explained.problems
         return
@@ -49,7 +52,7 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
     counted = Counter(one for one in firsts if one is not None)
     available = sum(one is None for one in firsts)
     if explained.request.all_devices:
-        yield from _all_wanted(firsts)
+        yield from _all_wanted(firsts, may_be_none=explained.may_be_none)
         return
     needed = explained.request.body.count
     shared = any(one.device.allow_multiple_allocations for one in devices)
@@ -57,19 +60,19 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
         return
     if available or not counted:
         yield NotEnoughDevices(needed, available)
-    # A selector is the last thing to blame: what keeps back the devices that match can change.
+    # Name a false selector last. Other devices do match it, and the reasons against those can change.
     yield from sorted(counted, key=lambda one: (isinstance(one, SelectorFalse), -counted[one]))[
         :SHOWN_REASONS
     ]
 
 
-def _all_wanted(firsts: Sequence[Verdict | None]) -> Iterator[Verdict]:
-    """Why a request for all matching devices gets none: none matches, or one of them cannot be had."""
+def _all_wanted(firsts: Sequence[Verdict | None], *, may_be_none: bool) -> Iterator[Verdict]:
+    """Yield why a request for all matching devices gets none: no device matches, or one of them is not available."""
     matching = [one for one in firsts if not isinstance(one, SelectorFalse)]
     broken = [one for one in matching if isinstance(one, PoolIncomplete | PoolInvalid)]
     yield from broken[:1]
     missing = [one for one in matching if one is not None]
-    if not matching:
+    if not matching and not may_be_none:
         yield AllUnsatisfied("all matching devices are asked for, and none matches")
     elif missing:
         yield AllUnsatisfied(

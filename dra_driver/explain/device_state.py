@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why would a device not be taken although the selectors of a request match it?
+"""Why would the scheduler not take a device although the selectors of a request match it?
 
-Its pool is broken, no node can use it, somebody has it, it is too small, a taint keeps it back, or a feature gate is off.
-The checks are those of the search (`dra_driver.allocator`); here each of them is asked, not only up to the first that fails.
+Its pool is broken, no node can use it, a feature gate is off, another claim has it, it is too small, or it has a taint.
+These are the checks of the search (`dra_driver.allocator`). But the search stops at the first that fails; this module makes all.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ from dra_driver.model.quantity import Quantity
 
 
 def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
-    """The features that the request itself needs and that the cluster does not have."""
+    """Yield the features that the request itself needs and that are off in the cluster."""
     body, rules = request.body, fleet.rules
     if body.derived_attributes and not rules.derived_attributes:
         yield FeatureOff(DERIVED_ATTRIBUTES, "derivedAttributes of the request")
@@ -63,13 +63,13 @@ def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
 
 
 def taint_text(taint: DeviceTaint) -> str:
-    """A taint as kubectl writes it: key=value:effect."""
+    """Return a taint as kubectl writes it: key=value:effect."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
 
 class DeviceState:
-    """Checks devices for one request; `nodes` are those that the report is about."""
+    """Checks devices for one request; `nodes` are the nodes that the report is about."""
 
     def __init__(self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> None:
         self._fleet = fleet
@@ -79,15 +79,15 @@ class DeviceState:
         self._capacity = {name: amount(text) for name, text in (requests or {}).items()}
 
     def reasons(self, device: SliceDevice) -> Iterator[Verdict]:
-        """What speaks against the device, the most lasting first."""
+        """Yield the reasons against the device. Reasons that stay longest come first: a pool or a node before a claim or a taint."""
         unusable = self._fleet.unusable.get(device.slice.pool_id)
-        if unusable is not None:
+        if unusable is not None and not self._taken_all_the_same(device):
             yield unusable
             return
         if self._nodes.nodes and self._nodes.of(device) == frozenset():
             yield NodeNotSelected(where_usable(device))
         yield from self._features(device)
-        # A device that another claim has as a whole: what is left of its capacity and counters says nothing then.
+        # If another claim has the whole device, its free capacity and counters are not checked.
         holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self._request.admin_access:
             yield HeldByClaim(holder.claim, holder.pods)
@@ -95,6 +95,11 @@ class DeviceState:
             yield from self._short(device)
             yield from self._used_up(device)
         yield from self._tainted(device)
+
+    def _taken_all_the_same(self, device: SliceDevice) -> bool:
+        """Whether the pool is incomplete, and this release takes the device from it for this request."""
+        older = self._fleet.rules.takes_from_incomplete_pools and not self._request.all_devices
+        return older and not self._fleet.pools[device.slice.pool_id].invalid_because
 
     def _features(self, device: SliceDevice) -> Iterator[Verdict]:
         rules = self._fleet.rules
@@ -116,7 +121,7 @@ class DeviceState:
     def _short(self, device: SliceDevice) -> Iterator[Verdict]:
         rules = self._fleet.rules
         offered = device.device.capacity or {}
-        # As in the search: without a request for capacity only a device that is shared already can be short of it.
+        # As in the search: if the request asks for no capacity, only a device that is shared already can have too little.
         if not rules.consumable_capacity or not (
             self._capacity or device.id in self._fleet.held.shares
         ):
@@ -141,7 +146,8 @@ class DeviceState:
             allowed = policy_in_words(offered[name].request_policy)
             yield CapacityTooSmall(name, str(needed), str(device.capacity[name]), allowed)
             return
-        # First against the empty device, then against what is left: only the second can change when claims end.
+        # First compare with the capacity of the empty device, then with what is left. Only the second can change when other claims
+        # are deleted.
         taken = self._fleet.held.consumed(device.id)
         name = exhausted_capacity(consumed, device.capacity, {})
         if name is not None:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pod, or claims by themselves, before one cluster: the steps from the facts to the report.
+"""How does `explain` get from one pod, or claims without a pod, to its report?
 
-Each step reads those before it and asks nothing back: facts, requests (each before all devices), nodes (the allocator's
-answer on each), requests once more (why they get nothing, and which changes help), report.
+In five steps. Each step uses only the results of the steps before it:
+1. the facts,
+2. the requests: every device is checked for each request,
+3. the nodes: the allocator runs on each,
+4. the requests again: why they get no device, and which changes help,
+5. the report.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,14 +39,14 @@ from dra_driver.explain.verdict import (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The one node that the report is about, "" for all; `stop` answers whether nobody waits for the report any more."""
+    """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more."""
 
     node: str
     stop: Callable[[], bool]
 
 
 class Explanation:
-    """The steps, each made when it is first read. Raises Permanent where the cluster has no such node."""
+    """The steps for one subject; each runs when its result is first read. Raises Permanent if the node in `limits` does not exist."""
 
     def __init__(self, subject: Resolved, limits: Limits) -> None:
         self._subject = subject
@@ -99,7 +103,7 @@ class Explanation:
         )
 
     def _verdicts(self) -> Iterator[Verdict]:
-        """The verdicts about the subject as a whole."""
+        """Yield the verdicts about the subject as a whole."""
         facts, nodes, pod = self.facts, self.nodes, self._subject.pod
         classes = {one.body.device_class_name for one in facts.requests}
         names = {one.name for one in facts.wanted}
@@ -114,10 +118,13 @@ class Explanation:
             yield CouldNotTell("timeout", "the search took too long on some node")
         state = self._subject.state
         if not state.nodes and state.unread("nodes") is None:
-            yield OtherCondition(NO_NODES, "")
+            yield NO_NODES
 
     def _besides(self) -> tuple[Outcome, tuple[Verdict, ...]]:
-        """The outcome where devices and nodes fit: the pod's own condition, or unread pods, may speak against it."""
+        """Return the outcome if devices and nodes fit, and the verdicts that change it.
+
+        The pod's PodScheduled condition may be False for another reason. Or some pods could not be read, and may use the node.
+        """
         subject = self._subject
         if subject.pod is None:
             return "devices fit", ()
@@ -130,12 +137,12 @@ class Explanation:
         return ("could not tell" if doubts else "devices fit"), doubts
 
     def _groups(self) -> tuple[NodeGroup, ...]:
-        # Without a claim that is known nobody can say where it would fit.
+        # If the spec of a claim is not known, the nodes on which it fits are not known.
         known = self.facts.claims or all(one.claim for one in self.facts.wanted)
         return self.nodes.groups() if known else ()
 
     def _conflicts(self, groups: tuple[NodeGroup, ...]) -> tuple[Verdict, ...]:
-        """If nothing fits on any node: the first conflict between requests. It is then reported for the whole subject."""
+        """Return the first conflict between requests, for the whole subject; () if there is none, or the devices fit on a node."""
         if self.nodes.some_fit:
             return ()
         found = (
@@ -157,7 +164,7 @@ def _claim_report(claim: ClaimFacts, requests: RequestsExplained) -> ClaimReport
 
 
 def _bound(facts: Facts, node: str) -> Report:
-    """The report of a pod that the scheduler has put on a node."""
+    """Return the report of a pod that the scheduler has put on a node."""
     subject, where = facts.subject, facts.subject.bound_to
     besides = ""
     if node and node != where:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No device of the cluster passes the selectors: which conditions are to blame?"""
+"""No device of the cluster passes the selectors: which of their conditions are the cause?"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatc
 
 SHOWN_VALUES = 6
 MOST_NAMES = 200
-"""Published values among which the one is looked for that may have been meant."""
+"""The largest number of published values among which a similar value is searched, which the author may have meant."""
 
 _Key = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Blamed:
-    """A condition, and for how many devices it is false; `false` says so for one of them."""
+    """A condition that is false for `count` devices; `false` has its text and the values of one of these devices."""
 
     selector: RequestSelector
     false: FalseCondition
@@ -35,7 +35,7 @@ class _Blamed:
 def never_matches(
     fleet: Fleet, answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss
 ) -> Iterator[Verdict]:
-    """Why no device passes, whichever node it is on; `miss` is the nearest."""
+    """Yield why no device on any node passes the selectors; `miss` is the nearest device."""
     driver = _absent_driver(fleet, answers)
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
@@ -57,7 +57,10 @@ def never_matches(
 
 
 def _blamed(answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
-    """The fewest conditions of which every device fails one. If all devices fail the same condition, it is that one."""
+    """Return a small set of conditions of which every device fails at least one: always take the one that most devices fail.
+
+    If all devices fail the same condition, the set has only this one.
+    """
     known = {_key(*one): one for one in miss.parts}
     left: Counter[frozenset[_Key]] = Counter()
     for device in devices:
@@ -83,22 +86,19 @@ def _key(selector: RequestSelector, false: FalseCondition) -> _Key:
 def _found(
     blamed: _Blamed, devices: Sequence[SliceDevice], driver: str, *, alone: bool
 ) -> tuple[str, str]:
-    """What the devices have instead, and what may have been meant."""
+    """Return the values that the devices have instead, and a hint which value the author may have meant."""
     false = blamed.false
     if false.path is None:
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
     values = _values(false.path, devices)
-    texts = [
-        one for one in false.wanted if one.startswith('"')
-    ]  # literals of CEL: only a text is mistyped
     names = [value for value, _ in values.most_common(MOST_NAMES)]
-    hints = [hint for text in texts if (hint := meant(text, names))]
+    hints = [hint for text in false.wanted if (hint := meant(text, names))]
     return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
 
 
 def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:
-    """A driver that the selectors ask for and that publishes nothing."""
+    """Return a driver that the selectors ask for and that publishes no ResourceSlice; "" if there is none."""
     wanted = (
         _driver_wanted(part)
         for selector in answers.selectors
@@ -108,7 +108,7 @@ def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:
 
 
 def _driver_wanted(part: Expr) -> str:
-    """The driver that a condition asks for: `device.driver == NAME`, either way round."""
+    """Return NAME if the condition is `device.driver == NAME` or `NAME == device.driver`, else ""."""
     if not isinstance(part, Call) or part.function != "_==_":
         return ""
     for one, other in (part.args, reversed(part.args)):
@@ -118,7 +118,7 @@ def _driver_wanted(part: Expr) -> str:
 
 
 def _values(path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
-    """What devices publish at a path, and how many each; devices without it do not count."""
+    """Count the devices for each value that they publish at a path, without the devices that publish none."""
     return Counter(
         text
         for device in devices

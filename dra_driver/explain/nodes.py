@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which nodes would everything fit, and what is in the way on the others?
+"""On which nodes would everything fit, and why not on the other nodes?
 
-Equivalent nodes are tried once. Some errors of the allocator stop the pod on all nodes. But the scheduler meets such an error
-only on a node that the pod itself does not exclude: for the others it never asks the allocator.
+Of equivalent nodes only one is tried. Some errors of the allocator stop the pod on all nodes. But the scheduler gets such an error
+only from a node that passes the pod's other filters (node selector, taints, ...): on other nodes it never runs the allocator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,20 +40,21 @@ from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import ResourceClaim
 
 MOST_CONFLICTS = 4
-"""Groups of nodes for which the smallest conflict is searched; all others name all requests and constraints."""
+"""The smallest conflict is searched for this many groups of nodes; the verdict of every other group names all requests and
+constraints."""
 
 _OF_ONE_NODE = (HeldByClaim, CapacityConsumed, CountersUsedUp, Tainted, AllUnsatisfied)
-"""Reasons that name what only one node has: a claim, or the rule of a taint."""
+"""Reasons that may differ between equivalent nodes, because they name a claim, a device or the rule of a taint."""
 
 Kinds = tuple[object, ...]
 
 
 @dataclass(slots=True)
 class TriedNodes:
-    """Equivalent nodes, the claims that were tried on their example, and the result.
+    """Equivalent nodes, the claims that were tried on one of them (`group.example`), and the result.
 
-    `ruled_out` are reasons why no devices can be used there at all. `by_pod_reasons` are the nodes by what keeps the pod off
-    them, whatever the devices; () for those that take the pod.
+    `ruled_out` are reasons why no devices can be used there at all. `by_pod_reasons` groups the nodes by the reasons other than
+    devices that keep the pod off; the key () has the nodes that take the pod.
     """
 
     group: EquivalentNodes
@@ -64,7 +65,7 @@ class TriedNodes:
 
     reasons: tuple[Verdict, ...] | None = None
     places: dict[object, tuple[Verdict, ...]] = field(default_factory=dict)
-    """What is in the way on nodes other than the example, by the devices that they can use."""
+    """The reasons on nodes other than the example; nodes that can use the same devices have one entry."""
 
     @property
     def fits(self) -> bool:
@@ -73,17 +74,17 @@ class TriedNodes:
 
     @property
     def takes_the_pod(self) -> bool:
-        """Whether nothing keeps the pod off some of the nodes."""
+        """Whether at least one of the nodes takes the pod."""
         return () in self.by_pod_reasons
 
     @property
     def stops_the_pod(self) -> bool:
-        """Whether the scheduler meets an error there that stops the pod on all nodes."""
+        """Whether the scheduler gets an error there that stops the pod on all nodes."""
         return self.result.fatal and self.takes_the_pod
 
 
 def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
-    """Every node of the facts, equivalent nodes once."""
+    """Try the claims on every node of the facts, once for equivalent nodes."""
     extra = {name: (one.lacking, one.ruled_out) for name, one in facts.on.items()}
     pod = facts.subject.pod
     filters = facts.pod_filters(pod, facts.fleet.state.pods) if pod else None
@@ -117,7 +118,7 @@ class NodesExplained:
         self._conflicts = 0
 
     def devices_on(self, tried: TriedNodes, node: Node) -> Sequence[SliceDevice]:
-        """The devices that a node can use."""
+        """Return the devices that a node can use."""
         if node is tried.group.example:
             return tried.group.devices
         return self._equivalence.devices_on(node)
@@ -134,13 +135,13 @@ class NodesExplained:
 
     @property
     def allocated_elsewhere(self) -> Verdict | None:
-        """What keeps the devices that a claim already has from a node that would take the pod."""
+        """The reason why the devices of an allocated claim cannot be used from a node that takes the pod; None if there is none."""
         found = (one.ruled_out[0] for one in self.tried if one.ruled_out and one.takes_the_pod)
         return next(found, None)
 
     @property
     def fitting(self) -> int:
-        """On how many nodes the devices fit."""
+        """The number of nodes on which the devices fit."""
         return sum(len(one.group.nodes) for one in self.tried if one.fits)
 
     @property
@@ -156,12 +157,12 @@ class NodesExplained:
 
     @cached_property
     def stopping(self) -> list[TriedNodes]:
-        """The nodes where the scheduler meets an error that stops the pod on all nodes."""
+        """The nodes where the scheduler gets an error that stops the pod on all nodes."""
         return [one for one in self.tried if one.stops_the_pod]
 
     @cached_property
     def fatal(self) -> str:
-        """The error that stops the pod on all nodes, if the scheduler meets one; also on a node that the report is not about."""
+        """The error that stops the pod on all nodes, also from a node that the report is not about; "" if there is none."""
         stopping, everywhere = self.stopping, self._facts.whole_cluster
         if not stopping and everywhere is not None:
             fleet = everywhere.fleet
@@ -173,7 +174,7 @@ class NodesExplained:
 
     @cached_property
     def malformed(self) -> str:
-        """The error that stops the pod on all nodes because of an object that no API server would accept."""
+        """The error that stops the pod on all nodes because of an object that no API server would accept; "" if there is none."""
         return next((one.result.error for one in self.stopping if self._is_malformed(one)), "")
 
     def _is_malformed(self, tried: TriedNodes) -> bool:
@@ -181,12 +182,12 @@ class NodesExplained:
         return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in reasons)
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
-        """What the scheduler would take on the first node where nothing is in the way."""
+        """Return the devices that the scheduler would take on the first node where devices and pod fit."""
         taking = (one for one in self.tried if one.fits and one.takes_the_pod)
         return next((placement(one.claims, one.result) for one in taking), ())
 
     def groups(self) -> tuple[NodeGroup, ...]:
-        """The nodes by what is in the way; those where nothing is come first."""
+        """Group the nodes by their reasons. Nodes without any reason come first."""
         found: dict[Kinds, NodeGroup] = {}
         for one in self.tried:
             for kinds, (reasons, nodes) in one.by_pod_reasons.items():
@@ -206,14 +207,14 @@ class NodesExplained:
     def _by_devices(
         self, tried: TriedNodes, nodes: Sequence[Node]
     ) -> dict[tuple[Verdict, ...], list[str]]:
-        """The names of nodes by why the devices do not fit there."""
+        """Group the names of the nodes by the reasons why the devices do not fit there."""
         found: dict[tuple[Verdict, ...], list[str]] = {}
         for node in nodes:
             found.setdefault(self._on(tried, node), []).append(node.metadata.name)
         return found
 
     def _on(self, tried: TriedNodes, node: Node) -> tuple[Verdict, ...]:
-        """Why the devices do not fit on one node. Equivalent nodes differ in which claims hold their devices."""
+        """Return why the devices do not fit on one node. On equivalent nodes, other claims may have the devices."""
         common = self.in_the_way(tried)
         if node is tried.group.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
             return common
@@ -224,14 +225,14 @@ class NodesExplained:
         return tried.places[place]
 
     def in_the_way(self, tried: TriedNodes) -> tuple[Verdict, ...]:
-        """Why the devices do not fit on the example of equivalent nodes."""
+        """Return why the devices do not fit on the example of equivalent nodes."""
         if tried.reasons is None:
             tried.reasons = () if tried.fits else tuple(dict.fromkeys(self._reasons(tried)))
         return tried.reasons
 
     def _reasons(self, tried: TriedNodes) -> Iterator[Verdict]:
-        # From the most certain to the least: what was known before, what the allocator itself says, what counting finds.
-        # Only if all that says nothing are the requests in each other's way.
+        # The most certain reasons first: the facts of the node, then the limits of the allocator, then the reasons that counting
+        # finds, then the error of the allocator. If none of these gives a reason, the requests exclude each other.
         yield from tried.ruled_out
         result = tried.result
         if result.fits:
@@ -248,12 +249,12 @@ class NodesExplained:
         yield from found or [self._conflict(tried)]
 
     def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[Verdict]:
-        """What counting finds. A selector that is false explains no error of the allocator."""
+        """Return the reasons that `counting` finds. If the allocator failed, false selectors are left out: they are not the cause."""
         found = unserved(self._requests_of(tried), devices)
         return [one for one in found if not (tried.result.fatal and isinstance(one, SelectorFalse))]
 
     def _requests_of(self, tried: TriedNodes) -> list[RequestExplained]:
-        # By name: the claim for extended resources is made anew for what each group of nodes lacks.
+        # Compared by name: each group of nodes has its own claim object for the extended resources that the nodes lack.
         names = {
             (full_name(claim.metadata), name) for claim in tried.claims for name in _names(claim)
         }
@@ -264,7 +265,7 @@ class NodesExplained:
         ]
 
     def _conflict(self, tried: TriedNodes) -> Verdict:
-        """Each request alone has enough devices on the node: which of them do not fit together?"""
+        """Return which requests and constraints do not fit together, although each request alone has enough devices on the node."""
         parts = conflict.parts_of(tried.claims)
         self._conflicts += 1
         if self._conflicts <= MOST_CONFLICTS:
@@ -280,7 +281,7 @@ class NodesExplained:
         return conflict.as_verdict(tried.claims, parts, usable)
 
     def _placement_on(self, tried: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
-        """The devices of the node that is shown: equivalent nodes have devices of other names, so it is tried itself."""
+        """Return the devices that the scheduler would take on this node. Device names differ between equivalent nodes, so try it."""
         if node is tried.group.example or not tried.claims:
             return placement(tried.claims, tried.result)
         claims = self._facts.on[node.metadata.name].claims
@@ -288,13 +289,13 @@ class NodesExplained:
         return placement(claims, result)
 
     def try_again(self, tried: TriedNodes, claims: Sequence[ResourceClaim]) -> TrialResult:
-        """The scheduler's answer for other claims on such a node."""
+        """Return the scheduler's answer for other claims on the example of these nodes."""
         allocator = self._facts.fleet.allocator
         return try_on(allocator, tried.group.example, claims, self._facts.stop)
 
 
 def placement(claims: Sequence[ResourceClaim], result: TrialResult) -> tuple[ChosenDevice, ...]:
-    """The devices of a result."""
+    """Return the devices of a result."""
     return tuple(
         ChosenDevice(full_name(claim.metadata), one.request, one.driver, one.pool, one.device)
         for claim, allocated in zip(claims, result.results or (), strict=False)
@@ -303,7 +304,7 @@ def placement(claims: Sequence[ResourceClaim], result: TrialResult) -> tuple[Cho
 
 
 def meaning_of(result: TrialResult) -> Verdict:
-    """What an error of the allocator means, where no request and no device accounts for it."""
+    """Return the verdict for an error of the allocator that no request and no device explains."""
     if result.too_many:
         return TooManyDevices(result.too_many)
     if result.failure is PoolUnusable:
@@ -316,17 +317,17 @@ def _names(claim: ResourceClaim) -> list[str]:
 
 
 def _kind(reason: Verdict) -> object:
-    """Nodes with more or less of a resource are one group."""
+    """Return a key for grouping nodes: the reason, without amounts of a resource. Nodes that lack different amounts are one group."""
     return (NodeResources, reason.resource) if isinstance(reason, NodeResources) else reason
 
 
 def _of_both(ones: Sequence[Verdict], others: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """The reasons of two nodes, which are of the same kinds, in words that are true of both."""
+    """Combine the reasons of two nodes, which are of the same kinds, into reasons that are true for both nodes."""
     return tuple(map(_range, ones, others)) if ones != others else tuple(ones)
 
 
 def _range(one: Verdict, other: Verdict) -> Verdict:
-    """The same reason with what the least and the most of the nodes have; only an amount can differ."""
+    """Combine two reasons about the same resource: with the smallest and the largest free amount of the nodes."""
     amounts = [part for part in (one, other) if isinstance(part, NodeResources)]
     free = [text for part in amounts for text in (part.least or part.free, part.free)]
     free.sort(key=lambda text: amount(text).nanos)

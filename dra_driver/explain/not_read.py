@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could not be read, and does the answer depend on it?
+"""Which objects could not be read, and does the answer depend on them?
 
-An unread slice or class may change every answer. An unread claim or taint rule can only take devices away, so "does not fit"
-stays true. An unread node can only add devices, so "fits" stays true. Unread pods may use what seems to be free on a node.
+An unread slice or class may change every answer. An unread claim or taint rule can only make devices unavailable, so "does not fit"
+stays true. An unread node can only add devices, so "fits" stays true. Unread pods may use resources that seem to be free on a node.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,9 +18,9 @@ _WHOLE_KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 def doubts_about_devices(
     fleet: Fleet, classes: Collection[str], claims: Collection[str], *, fit: bool
 ) -> Iterator[CouldNotTell]:
-    """The unread objects that may change whether claims of these `classes` fit; `fit` is the answer without them.
+    """Yield the unread objects that may change whether claims of these `classes` fit; `fit` is the answer without these objects.
 
-    `claims` are the names of those that the report is about: they have verdicts of their own if they could not be read.
+    `claims` are the names of the claims that the report is about. They are left out: each has its own verdict if it is unread.
     """
     state = fleet.state
     for resource in _WHOLE_KINDS:
@@ -41,12 +41,12 @@ def doubts_about_devices(
 
 
 def doubts_about_pods(state: ClusterState) -> tuple[CouldNotTell, ...]:
-    """Unread pods: they may use what seems to be free on a node."""
+    """Return a verdict for unread pods, if there are any: they may use resources that seem to be free on a node."""
     return tuple(_could_not_tell(state.gaps("pods")))
 
 
 def _could_not_tell(gaps: Sequence[NotRead]) -> Iterator[CouldNotTell]:
-    """The first gap as a verdict, with the number of the others."""
+    """Yield the first unread object as a verdict, with the number of the other ones."""
     if gaps:
         first = gaps[0]
         more = f" (and {len(gaps) - 1:,} more of them)" if len(gaps) > 1 else ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of `dra-driver explain`: for a person on a terminal, and as JSON for programs.
+"""The report of `dra-driver explain`: for a person on a terminal, and as JSON for programs.
 
-`dra_driver.cli.render_explain` turns it into text; encoded as it is, it is the stable document of `-o json`. Fields are
-only ever added. Everything that says why is a member of `dra_driver.explain.verdict`.
+`dra_driver.cli.render_explain` turns the report into text. Encoded as JSON, the report is the stable output of `-o json`: a new
+version may add fields, but never removes or changes one. Every reason is a member of `dra_driver.explain.verdict`.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeviceGroup(_Part, frozen=True):
-    """Devices that are not taken for the same reason, or that can be had (Fits); a few of them by name."""
+    """Devices with the same first reason against them, or devices that are available (verdict Fits); `examples` names some of them."""
 
     verdict: Verdict
     count: int
@@ -39,14 +39,14 @@ class DeviceGroup(_Part, frozen=True):
 
 
 class Change(_Part, frozen=True):
-    """The smallest change that makes everything fit, tried out: `what` in words, `on` one node where it then fits."""
+    """A change after which everything fits; the allocator has tried it. `what` is its text, `on` a node where everything then fits."""
 
     what: str
     on: str = ""
 
 
 class NearestMiss(_Part, frozen=True):
-    """The device that misses the fewest conditions, and all that it misses."""
+    """The device with the fewest reasons against it, and these reasons."""
 
     device: str
     node: str
@@ -54,7 +54,7 @@ class NearestMiss(_Part, frozen=True):
 
 
 class RequestReport(_Part, frozen=True):
-    """One request, or one alternative of it ("main/sub"). `verdicts` concern the request as a whole."""
+    """One request, or one alternative of a request ("main/sub"). `verdicts` are about the request as a whole."""
 
     name: str
     asks: str
@@ -64,7 +64,7 @@ class RequestReport(_Part, frozen=True):
 
 
 class ClaimReport(_Part, frozen=True):
-    """One claim; `origin` says what it is made from where it does not exist yet, `allocated` what it already has."""
+    """One claim. If it does not exist yet, `origin` says what it is made from. `allocated` are the devices that it already has."""
 
     name: str
     origin: str = ""
@@ -74,9 +74,10 @@ class ClaimReport(_Part, frozen=True):
 
 
 class NodeGroup(_Part, frozen=True):
-    """Nodes with the same answer. `devices` is why the devices do not fit there (empty: they do), `pod` what else is in the way.
+    """Nodes with the same answer. `devices` are the reasons why the devices do not fit there (empty: they fit).
 
-    `placement` is what the scheduler would take on the first of `nodes`.
+    `pod` are the other reasons why the pod cannot go there. `placement` are the devices that the scheduler would take on the first
+    of `nodes`.
     """
 
     count: int
@@ -87,16 +88,16 @@ class NodeGroup(_Part, frozen=True):
 
 
 class PodCount(_Part, frozen=True):
-    """How many pods a manifest makes at a time, and how many of them find their devices together."""
+    """The number of pods that a manifest makes at a time (`wanted`), and how many of them get their devices together (`fit`)."""
 
     wanted: int
     fit: int
 
 
 class Report(_Part, frozen=True):
-    """The whole answer. `verdicts` concern the subject as a whole, not single claims or nodes.
+    """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
-    `pods` is there for a workload and for several pods. `passed_over` names the objects of a manifest that are not looked at.
+    `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores.
     """
 
     subject: str

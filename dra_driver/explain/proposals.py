@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which changes of a request might help? Each is only a proposal: `tried_changes` asks the allocator whether it does help.
+"""Which changes of a request might help? Each is only a proposal: `tried_changes` runs the allocator to see whether it does help.
 
-The proposals start from the device that misses least, and undo what it misses: relax a condition to the value of the device,
-tolerate its taint, ask for a smaller amount, end the claim that holds it.
+The proposals start from the nearest miss, the device with the fewest reasons against it. Each proposal removes all these reasons:
+relax a condition until the device meets it, tolerate a taint, ask for less capacity, delete the claim that has the device.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,10 @@ _OTHERS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """A change in words. `claim` is the changed claim; `ended` are claims ("namespace/name") that would have to end."""
+    """A change, and its text (`what`).
+
+    `claim` is the changed claim; `ended` are the other claims ("namespace/name") that would have to be deleted.
+    """
 
     what: str
     claim: ResourceClaim
@@ -53,7 +56,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Miss:
-    """A device and everything that it misses."""
+    """A device and all reasons against it.
+
+    `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver.
+    """
 
     device: SliceDevice
     reasons: tuple[Verdict, ...]
@@ -62,9 +68,10 @@ class Miss:
 
     @property
     def distance(self) -> tuple[bool, int]:
-        """How much would have to change: the smaller, the nearer. A device of another driver is farther than all others.
+        """How much would have to change: the smaller, the nearer. A device of another driver is farther than all other devices.
 
-        A selector of the class and the node of a device weigh most, because the author of a claim can change neither.
+        A false selector of the class and the node of a device weigh more than a false selector of the request, because the author
+        of a claim can change neither.
         """
         parts = sum(2 if selector.is_own else 3 * _OTHERS for selector, _ in self.parts)
         others = (one for one in self.reasons if not isinstance(one, SelectorFalse))
@@ -72,18 +79,18 @@ class Miss:
 
 
 def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
-    """What the device misses."""
+    """Return the device with all reasons against it for this request."""
     parts = explained.answers.judged(device).parts
     return Miss(device, explained.reasons(device), parts, explained.answers.foreign(device))
 
 
 def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
-    """The same, each false condition with the nearest one that the device meets."""
+    """Return the same miss, where each false condition also has the nearest condition that the device meets."""
     return replace(miss, parts=explained.answers.relaxed(miss.device))
 
 
 def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
-    """The device that misses least, the first of several; None where there is no device that misses anything."""
+    """Return the device with the smallest distance, the first of several; None if no device has a reason against it."""
     best: Miss | None = None
     for device in devices:
         miss = missed(explained, device)
@@ -93,7 +100,11 @@ def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss
 
 
 def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
-    """The request changed so that this device would do; nothing where a reason cannot be changed by the claim's author."""
+    """Yield changes of the request after which this device fits the request.
+
+    If a selector has mistyped names, one proposal only corrects these. If the claim's author cannot remove one of the reasons,
+    there is no other proposal.
+    """
     typos = [(selector, part.typo) for selector, part in miss.parts if part.typo]
     if typos:
         yield from _corrected(request, typos)
@@ -102,7 +113,7 @@ def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
     ended: list[str] = []
     for reason in miss.reasons:
         if isinstance(reason, SelectorFalse):
-            continue  # its parts are relaxed below, all selectors at once
+            continue  # its false conditions are relaxed below, for all selectors together
         if isinstance(reason, HeldByClaim):
             ended.append(reason.claim)
         elif isinstance(reason, CountersUsedUp):
@@ -127,9 +138,10 @@ def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
 
 
 def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
-    """The request without its run-time errors: mistyped names corrected, or a check that the device has the attribute.
+    """Yield changes of the request that remove its run-time errors.
 
-    If no device passes these checks, also without the conditions that fail.
+    One corrects mistyped names; one adds a check that the device has the attribute; and, if no device passes the selectors, one
+    leaves out the conditions that fail. There is none if a selector of the class fails.
     """
     failing = dict.fromkeys(
         one for device in devices for one in explained.answers.judged(device).failing
@@ -166,7 +178,7 @@ def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> 
 def _corrected(
     request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[DevicePath, str]]]
 ) -> Iterator[Proposal]:
-    """The request with its mistyped names corrected; a selector of the class stays as it is."""
+    """Correct the mistyped names in the request; a selector of the class stays unchanged."""
     names: dict[RequestSelector, dict[DevicePath, str]] = {}
     for selector, (path, name) in typos:
         if selector.is_own:
@@ -182,7 +194,7 @@ def _corrected(
 
 
 def _rewritten(request: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
-    """The request with other texts of some selectors, by their index; a selector with the text "" is left out."""
+    """Replace the texts of some selectors of the request, by their index; a selector with the text "" is removed."""
     selectors = [
         DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
         for index, old in enumerate(request.body.selectors or ())
@@ -195,7 +207,7 @@ def _rewritten(request: ClaimRequest, words: Sequence[str], texts: Mapping[int, 
 
 
 def fewer(request: ClaimRequest, available: int) -> Proposal:
-    """The request for as many devices as can be had."""
+    """Propose to ask for only as many devices as are available."""
     what = f"request {request.name}: ask for {available} instead of {request.body.count}"
     if request.all_devices:
         what = f"request {request.name}: ask for {available} instead of all"
@@ -207,7 +219,7 @@ def fewer(request: ClaimRequest, available: int) -> Proposal:
 
 
 def other_class(request: ClaimRequest, name: str) -> Proposal:
-    """The request for another class."""
+    """Propose another class for the request."""
     return Proposal(
         f"request {request.name}: deviceClassName {name}",
         claim_with(request, lambda body: msgspec.structs.replace(body, device_class_name=name)),
@@ -228,13 +240,16 @@ def _edit(body: Body, reason: Verdict, device: SliceDevice) -> tuple[str, Body] 
 
 
 def _missing_capacity(body: Body, device: SliceDevice) -> str:
-    """The first capacity that the request names and the device lacks; the verdict has its name only with a hint behind it."""
+    """Return the first capacity that the request names and the device lacks. The verdict's text may have a hint after the name."""
     asked = (body.capacity.requests if body.capacity else None) or {}
     return next(name for name in asked if name not in (device.device.capacity or {}))
 
 
 def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
-    """The most of a capacity that a request may ask for within these limits; "" where it should not ask for that capacity."""
+    """Return the largest amount of a capacity that a request can ask for, at most the smallest amount in `most`.
+
+    Return "" if the request should not ask for that capacity.
+    """
     offered = (device.device.capacity or {}).get(name)
     if offered is None:
         return ""
@@ -267,7 +282,7 @@ def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
 def _selectors(
     body: Body, parts: Sequence[tuple[RequestSelector, FalseCondition]]
 ) -> tuple[list[str], Body] | None:
-    """The selectors of the request relaxed; None where a selector of the class is false, which no change of the claim helps."""
+    """Relax the selectors of the request. None if a selector of the class is false: no change of the claim helps then."""
     failed: dict[int, tuple[RequestSelector, list[FalseCondition]]] = {}
     for selector, part in parts:
         if not selector.is_own:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which objects of a cluster have a quantity that cannot be parsed?
 
-An API server accepts no such object, but somebody may have edited a record. The object is left out and listed as not read, so
-that all other objects are still explained.
+An API server accepts no such object, but a recorded cluster state may have been edited by hand. `explain` lists the object as not
+read, and continues with all other objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,11 +25,11 @@ from dra_driver.model.api.resource_slice import CapacityRequestPolicy, Counter, 
 from dra_driver.model.cluster import ClusterState, NotRead
 
 Found = Iterator[tuple[str, QuantityText | None]]
-"""Where a quantity stands, and its text."""
+"""The path of a quantity's field, and the quantity's text."""
 
 
 def readable(state: ClusterState) -> ClusterState:
-    """The cluster without the objects that have a bad quantity; these are listed as not read."""
+    """Return the cluster without the objects that have a bad quantity, and list these objects in `not_read`."""
     kept: dict[str, tuple[ApiValue, ...]] = {}
     gaps: list[NotRead] = []
     for resource, field in _RESOURCES.items():
@@ -46,7 +46,7 @@ def readable(state: ClusterState) -> ClusterState:
 
 
 def bad_quantity(thing: ApiValue) -> str:
-    """The first quantity of the object that cannot be read, as "field: what is wrong"; "" where there is none."""
+    """Return the first quantity of the object that cannot be parsed, as "field: problem"; "" if all can be parsed."""
     quantities = _QUANTITIES.get(type(thing))
     for field, text in quantities(thing) if quantities else ():
         try:
@@ -80,7 +80,8 @@ def _of_containers(field: str, containers: Iterable[Container]) -> Found:
     for container in containers:
         place, resources = f"{field}[{container.name}].resources", container.resources
         yield from _named(f"{place}.requests", resources.requests)
-        yield from _named(f"{place}.limits", resources.limits)  # requests, where those are silent
+        # A limit is also the request, if the request is missing.
+        yield from _named(f"{place}.limits", resources.limits)
 
 
 def _of_slice(published: ResourceSlice) -> Found:
@@ -148,7 +149,7 @@ _RESOURCES = {
     "resourceclaims": "resource_claims",
     "resourceclaimtemplates": "resource_claim_templates",
 }
-"""The kinds that have quantities, with the field of the cluster that holds them."""
+"""The kinds that have quantities, each with its field of ClusterState."""
 
 _QUANTITIES: Mapping[type[ApiValue], Callable[[Any], Found]] = {
     Node: _of_node,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why does a request not get this device? All reasons, for every device of the cluster.
 
-The search stops at the first reason and at the first device that fits. The report needs all of both: it groups devices by reason,
-and the device with the fewest reasons shows what to change.
+The search stops at the first reason against a device, and at the first device that fits. The report needs all reasons of all
+devices: it groups devices by their reason, and the device with the fewest reasons shows what to change.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dra_driver.explain.verdict import Verdict
 
 @dataclass(slots=True)
 class ReasonGroup:
-    """Devices with the same first reason (None: nothing speaks against them)."""
+    """Devices with the same first reason (None: no reason against them)."""
 
     reason: Verdict | None
     devices: list[SliceDevice] = field(default_factory=list)
@@ -36,6 +36,8 @@ class RequestExplained:
         self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes, stop: Check = never
     ) -> None:
         self.request = request
+        self.may_be_none = request.all_devices and fleet.rules.all_may_be_none
+        """Whether the request is served although no device matches it."""
         self.answers = SelectorAnswers(fleet, request, stop)
         self.problems: tuple[Verdict, ...] = (
             *features_off(fleet, request),
@@ -45,7 +47,7 @@ class RequestExplained:
         self._known: dict[SliceDevice, tuple[Verdict, ...]] = {}
 
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
-        """All that speaks against the device, the most lasting first; empty where nothing does."""
+        """Return all reasons against the device, false selectors first; () if there is none."""
         known = self._known.get(device)
         if known is None:
             verdicts = self.answers.judged(device).verdicts
@@ -53,13 +55,13 @@ class RequestExplained:
         return known
 
     def first(self, device: SliceDevice) -> Verdict | None:
-        """The first reason, in the words of a group of devices; None where there is none."""
+        """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""
         reasons = self.reasons(device)
         return self.answers.in_brief(reasons[0]) if reasons else None
 
 
 def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[ReasonGroup]:
-    """The devices by their first reason: first those that can be had, then the largest group."""
+    """Group the devices by their first reason: first the devices with no reason, then the other groups, the largest first."""
     groups: dict[Verdict | None, ReasonGroup] = {}
     for device in devices:
         first = request.first(device)

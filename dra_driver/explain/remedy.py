@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From symptom to fix: what a person sees, what it means and what to do, for each member of `dra_driver.explain.verdict`.
+"""What does a person see, what does it mean, and what to do? One row for each member of `dra_driver.explain.verdict`.
 
-The table of docs/pending.md is made of it, and `dra-driver explain` quotes the fix.
+The table in docs/pending.md is generated from these rows, and `dra-driver explain` quotes the fix.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ ROWS: Mapping[type, Row] = {
         "drop one of the parts named there; a constraint on an attribute that a device lacks never holds for that device",
     ),
     verdict.NodeNotSelected: Row(
-        "`cannot allocate all claims` on some nodes; the device belongs to others",
+        "`cannot allocate all claims` on some nodes; the device is for other nodes",
         "the slice or the device is for another node: its nodeName or nodeSelector does not match",
         "check the labels that the slice's nodeSelector asks for, and that the node named there exists",
     ),
@@ -88,12 +88,12 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.PoolInvalid: Row(
         "`invalid resource pools were encountered`, or `… resource pool … is currently invalid`",
-        "the driver publishes a pool that contradicts itself: a device name twice, or counters that nobody defines",
+        "the driver publishes a pool that contradicts itself: a device name twice, or counters that no slice defines",
         "report it to the driver's makers; restarting the driver may write the pool anew",
     ),
     verdict.ClassMissing: Row(
         "`request …: device class … does not exist`",
-        "the claim names a DeviceClass that nobody created",
+        "the claim names a DeviceClass that does not exist",
         "correct `deviceClassName`, or install the driver's DeviceClasses (`kubectl get deviceclasses`)",
     ),
     verdict.FeatureOff: Row(
@@ -114,7 +114,7 @@ ROWS: Mapping[type, Row] = {
     verdict.AllUnsatisfied: Row(
         "`cannot allocate all claims`; the request has `allocationMode: All`",
         "All means every matching device of a node: it fails where one is in use, and where none matches",
-        "free the devices named there, ask for a count instead, or tolerate that only empty nodes fit",
+        "free the devices named there, ask for a count instead, or accept that only nodes fit on which all matching devices are free",
     ),
     verdict.NotEnoughDevices: Row(
         "`cannot allocate all claims`; some devices would do",
@@ -144,7 +144,7 @@ ROWS: Mapping[type, Row] = {
     verdict.ClaimMissing: Row(
         "the pod is `Pending`, with no condition and no event: the scheduler does not try it",
         "the claim that the pod refers to is not there, is being deleted, or was made for another pod",
-        "create the claim, or correct `resourceClaimName` in the pod; one made from a template: see the pod's events",
+        "create the claim, or correct `resourceClaimName` in the pod; if the claim is made from a template: see the pod's events",
     ),
     verdict.TemplateMissing: Row(
         "only an event `FailedResourceClaimCreation`, from the resource claim controller: `resource claim template … not found`",
@@ -183,7 +183,7 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.SchedulingGated: Row(
         "status `SchedulingGated`",
-        "the scheduler does not look at the pod before somebody removes its scheduling gates",
+        "the scheduler does not try the pod until its scheduling gates are removed",
         "look for the controller that owns the gate (a queue such as Kueue, a quota)",
     ),
     verdict.OtherCondition: Row(
@@ -198,20 +198,20 @@ ROWS: Mapping[type, Row] = {
     ),
 }
 
-NO_NODES = "the cluster has no nodes"
+NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _CAUSES = {
     "forbidden": "give the right that is named there (`get` and `list`)",
     "malformed": "correct the object that is named there",
     "timeout": "give the search more time (`--timeout`)",
 }
-"""What to do where something could not be told, by why."""
+"""What to do about CouldNotTell, by its `cause`."""
 
 
 def fix(reason: verdict.Verdict) -> str:
-    """What to do about it."""
+    """Return what to do about the reason."""
+    if reason == NO_NODES:
+        return "add a node"
     match reason:
-        case verdict.OtherCondition(condition=condition) if condition == NO_NODES:
-            return "add a node"
         case verdict.ClassMissing(resource=resource) if resource:
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
@@ -223,7 +223,7 @@ def fix(reason: verdict.Verdict) -> str:
 
 
 def about(reason: verdict.Verdict, place: str) -> str:
-    """The object that has to be looked at; `place` is where the reason was found, for those that name none themselves."""
+    """Return the object that the fix is about; if the reason names no object, `place`, where the reason was found."""
     match reason:
         case verdict.DriverPublishesNothing(driver=name):
             return f"driver {name}"
@@ -255,7 +255,7 @@ def _claim_of(reason: verdict.Verdict) -> str:
 
 
 def _class_of(reason: verdict.Verdict) -> str:
-    """The class that is missing, or that a selector is of."""
+    """Return the DeviceClass that is missing, or that has the selector; "" for other reasons."""
     match reason:
         case verdict.ClassMissing(device_class=name) if name:
             return f"device class {name}"
@@ -270,7 +270,7 @@ def _class_of(reason: verdict.Verdict) -> str:
 
 
 def markdown_table() -> str:
-    """The rows as Markdown, for docs/pending.md."""
+    """Return the rows as Markdown, for docs/pending.md."""
     head = ("| verdict | what you see | what it means | what to do |", "| --- | --- | --- | --- |")
     rows = (
         f"| {member.__name__} | {row.symptom} | {row.meaning} | {row.fix} |"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many equal pods find their devices, and where?
+"""How many equal pods get their devices, and on which nodes?
 
-Each node gets as many as it takes, then the next one. What one node takes hardly depends on the others, so the order in which
-the scheduler fills them does not matter.
+The first node gets as many pods as it takes, then the second, and so on. The scheduler fills nodes in another order. But how many
+pods a node takes hardly depends on the other nodes, so the order hardly changes the sum.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,12 +12,13 @@ import msgspec
 
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.nodes import NodesExplained
-from dra_driver.explain.subject.wanted import POD_CLAIM_NAME, numbered
+from dra_driver.explain.subject.wanted import numbered
 from dra_driver.explain.trial import try_on
 from dra_driver.explain.verdict import NodeSelectorMismatch, NodeTainted
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import (
+    POD_CLAIM_NAME,
     AllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
@@ -27,7 +28,7 @@ from dra_driver.model.cluster import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod that has its node, and its claims that were allocated for it."""
+    """A pod with its node, and the claims that were allocated for it."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
@@ -35,24 +36,24 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Equal pods: `count` of them from number `first` on. A pod that no workload makes has number 0, and is alone."""
+    """`count` equal pods of a workload, with the numbers from `first`. If `first` is 0: one pod, which no workload makes."""
 
     pod: Pod
     first: int
     count: int
 
     def at(self, index: int) -> Pod:
-        """The pod at a place from 0; made when it is needed, because a workload may ask for millions."""
+        """Return the pod at `index`, from 0. It is made only when it is needed, because a workload may have millions of pods."""
         return numbered(self.pod, self.first + index) if self.first else self.pod
 
 
 def place_pods(
     facts: Facts, nodes: NodesExplained, replicas: Replicas, among: Collection[str] | None = None
 ) -> list[Placed]:
-    """The first of the replicas, as many as find their devices; with `among` one on each of these nodes at most.
+    """Place as many of the replicas as get their devices; with `among`, at most one on each of these nodes.
 
-    They are all like the pod of the facts. If they share a claim that has no devices yet, only one is placed: the others follow
-    when the claim is allocated.
+    All replicas are equal to the pod in `facts`. If they share a claim that has no devices yet, only one is placed: the caller
+    places the others when the claim is allocated.
     """
     if _shares_a_claim(facts):
         replicas = replace(replicas, count=1)
@@ -65,7 +66,7 @@ def place_pods(
 
 
 def daemon_nodes(nodes: NodesExplained) -> list[str]:
-    """The nodes on which a DaemonSet wants its pod: those that it selects and whose taints its pods tolerate."""
+    """Return the nodes on which a DaemonSet wants a pod: it selects the node, and its pods tolerate the node's taints."""
     return [
         node.metadata.name
         for one in nodes.tried
@@ -76,7 +77,7 @@ def daemon_nodes(nodes: NodesExplained) -> list[str]:
 
 
 class _Filling:
-    """The cluster as it fills: pods are placed one after the other."""
+    """A cluster in which pods are placed one after the other."""
 
     def __init__(self, facts: Facts, replicas: Replicas) -> None:
         self._facts = facts
@@ -90,7 +91,7 @@ class _Filling:
         self.placed: list[Placed] = []
 
     def fill(self, node: Node, most: int) -> None:
-        """As many of the next pods as the node takes, and no more than `most`."""
+        """Place as many of the next pods as the node takes, but at most `most`."""
         there = self._pods.setdefault(node.metadata.name, [])
         claims = self._facts.on[node.metadata.name].claims
         for _ in range(most):
@@ -100,7 +101,7 @@ class _Filling:
             result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
             if result is not None and not result.fits:
                 return
-            # The next pod sees what this one has: its resources on the node, and its devices.
+            # The next pod cannot use the resources and devices that this pod has now.
             results = (result.results if result else None) or ()
             bound = running(pod, node)
             given_to = tuple(given(*one, bound) for one in zip(claims, results, strict=True))
@@ -117,14 +118,14 @@ class _Filling:
 
 
 def running(pod: Pod, node: Node) -> Pod:
-    """The pod as the scheduler leaves it on the node."""
+    """Return the pod as the scheduler binds it to the node."""
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, node_name=node.metadata.name)
     )
 
 
 def given(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:
-    """The claim with its devices. A claim made from a template gets the name that it has for this pod."""
+    """Return the claim with its allocation. A claim made from a template gets the name of the claim for this pod."""
     users = [ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name)]
     status = msgspec.structs.replace(claim.status, allocation=result, reserved_for=users)
     metadata = claim.metadata
@@ -139,7 +140,7 @@ def given(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceC
 
 
 def served(state: ClusterState, batch: Sequence[Placed]) -> ClusterState:
-    """The cluster when these pods run."""
+    """Return the cluster as it is when these pods run."""
     ours = {_key(one.pod.metadata) for one in batch}
     pods = [one for one in state.pods if _key(one.metadata) not in ours]
     allocated = {_key(claim.metadata): claim for one in batch for claim in one.claims}
@@ -152,7 +153,7 @@ def served(state: ClusterState, batch: Sequence[Placed]) -> ClusterState:
 
 
 def _shares_a_claim(facts: Facts) -> bool:
-    """Whether a claim that is still to be allocated is one that other pods use as well."""
+    """Return whether other pods also use one of the claims that are not allocated yet."""
     pod = facts.subject.pod
     return pod is not None and any(
         all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references or ())

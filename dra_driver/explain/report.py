@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is this pod or claim pending, or what would it get? The whole answer, from a cluster's state alone.
+"""Why is this pod or claim pending, or which devices would it get? The whole answer, from a cluster's state alone.
 
-The door of the room. The subject is found first; `explanation` answers for one pod, `all_pods` for all pods of a file together.
+This module is the entry point of the package. First it finds the pod or claim in question. Then `explanation` answers for one pod,
+and `all_pods` for all pods of a file together.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,10 +45,11 @@ def explain(
     cancelled: Callable[[], bool] = lambda: False,
     recorded: bool = False,
 ) -> Report:
-    """The answer; with `node` for that node alone. Of several pods that of one that does not fit. Raises Permanent.
+    """Return the report; with `node` for that node alone. For several pods: the report of one that does not fit, if there is one.
 
-    `cancelled` is called before and during each search; once it answers True no search goes on. `recorded` says that the cluster's
-    state comes from a file, so that messages do not send people to kubectl.
+    `cancelled` is called before and during each search; once it returns True, every search stops. `recorded` means that the
+    cluster's state comes from a file: then messages do not advise kubectl commands. Raises Permanent if the subject or the node
+    does not exist.
     """
     state = readable(state)
     if node:
@@ -60,7 +62,7 @@ def explain(
 
 
 def _of_claims(subjects: Sequence[Resolved], limits: Limits) -> Report:
-    """Claims or templates without a pod, each by itself: nothing says that one pod uses them together."""
+    """Explain claims or templates without a pod, each by itself: no pod is known that uses them together."""
     reports: list[Report] = []
     for place, one in enumerate(subjects, 1):
         report = Explanation(one, limits).report
@@ -71,7 +73,7 @@ def _of_claims(subjects: Sequence[Resolved], limits: Limits) -> Report:
 
 
 def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits) -> Report:
-    """Each pod alone first. Only if each alone fits, it is a question whether they fit together."""
+    """Explain each pod alone first. If each pod fits alone, explain whether all fit together."""
     subjects = [one for one in subjects if not (one.workload and one.workload.is_empty)] or subjects
     if subjects[0].workload and subjects[0].workload.is_empty:
         return no_pods(subjects)
@@ -89,7 +91,10 @@ def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits) -> Report:
 
 
 def _with_passed_over(report: Report, passed_over: tuple[str, ...]) -> Report:
-    """With pods or devices in the file that are not looked at, nobody can say that all of it fits."""
+    """Add to the report the objects of the file that `explain` ignored.
+
+    If all other objects fit, the outcome becomes "could not tell", because the ignored objects may not fit.
+    """
     if not passed_over:
         return report
     report = msgspec.structs.replace(report, passed_over=passed_over)

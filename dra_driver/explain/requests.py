@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why does each request get no device, and which device comes nearest?"""
+"""Why does each request get no device, and which device has the fewest reasons against it?"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -48,7 +48,7 @@ class RequestsExplained:
         self._misses: dict[int, Miss | None] = {}
 
     def reports(self, claim: ResourceClaim) -> tuple[RequestReport, ...]:
-        """The report of each request of a claim."""
+        """Return the report of each request of a claim."""
         name = full_name(claim.metadata)
         return tuple(
             self._report(one)
@@ -74,7 +74,7 @@ class RequestsExplained:
         )
 
     def miss(self, explained: RequestExplained) -> Miss | None:
-        """The nearest miss, found once; None where there is no device, or one that misses nothing."""
+        """Return the device with the fewest reasons against it, searched once; None if no device has a reason against it."""
         key = id(explained)
         if key not in self._misses:
             self._misses[key] = nearest(explained, self.devices)
@@ -83,17 +83,19 @@ class RequestsExplained:
     def verdicts(
         self, explained: RequestExplained, groups: Sequence[ReasonGroup]
     ) -> Iterator[Verdict]:
-        """Why the request as a whole is not served; `groups` are all devices by their first reason.
+        """Yield why the request as a whole gets no devices; `groups` are all devices by their first reason.
 
-        The order is from what rules out every device to what only leaves too few: no devices at all, a run-time error,
-        selectors that no device passes, too few on each node.
+        Reasons that exclude every device come first: no devices at all, a run-time error, selectors that are false for every
+        device. Last comes: each node has too few devices.
         """
+        all_false = all(isinstance(group.reason, SelectorFalse) for group in groups)
+        if explained.may_be_none and all_false:
+            return
         if not self._fleet.devices:
             if not self._fleet.state.gaps("resourceslices"):
                 yield NoDevices()
             return
         error = self._error(explained)
-        all_false = all(isinstance(group.reason, SelectorFalse) for group in groups)
         if error is not None:
             yield error
         elif all_false and (miss := self.miss(explained)) is not None:
@@ -102,12 +104,15 @@ class RequestsExplained:
             yield from self._too_few(explained, groups)
 
     def _error(self, explained: RequestExplained) -> SelectorError | None:
-        """The run-time error that stops the pod; or, if the pod never goes where it happens, one that leaves no device."""
+        """Return the run-time error that stops the pod on all nodes.
+
+        If no error stops the pod: return an error only if every device has one or is excluded by a selector. None else.
+        """
         stopping = self._nodes.stopping
         devices: Iterable[SliceDevice] = self.devices
         if stopping:
             devices = (device for one in stopping for device in one.group.devices)
-        elif self._nodes.fatal:  # on nodes that are not looked at
+        elif self._nodes.fatal:  # the error is on a node that the report is not about
             devices = self._fleet.devices.values()
         elif not all(
             isinstance(explained.first(device), SelectorFalse | SelectorError) for device in devices
@@ -119,7 +124,7 @@ class RequestsExplained:
     def _too_few(
         self, explained: RequestExplained, groups: Sequence[ReasonGroup]
     ) -> Iterator[Verdict]:
-        """Some devices would do: are there enough of them on one node?"""
+        """Yield a reason if no node has enough of the devices that fit."""
         request = explained.request
         alone = claim_with_only(request)
         stopped: TrialResult | None = None
@@ -138,13 +143,14 @@ class RequestsExplained:
             yield NotEnoughDevices(request.body.count, self._available(explained))
 
     def _available(self, explained: RequestExplained) -> int:
-        """The most devices that can be had on one node."""
+        """Return the largest number of devices that the request can get on one node, if it gets fewer than it asks for."""
         request = explained.request
         best = 0
         for tried in self._nodes.tried:
             usable = sum(not explained.reasons(device) for device in tried.group.devices)
             most = min(usable, request.body.count - 1)
-            # Each device alone would do; shared counters can still leave fewer. So the count is lowered until it fits.
+            # Each of these devices fits alone. But if they share counters, fewer of them may fit together. So the request is tried
+            # with smaller counts until it fits.
             while most > best:
                 if self._nodes.try_again(tried, [_only(fewer(request, most).claim, request)]).fits:
                     best = most
@@ -159,7 +165,7 @@ def _nearest(miss: Miss) -> NearestMiss:
 
 
 def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
-    """Every false condition as a reason of its own, then the other reasons."""
+    """Return each false condition as a separate reason, then the other reasons."""
     false = (
         SelectorFalse(selector.source, selector.index, part.part, part.found, part.hint)
         for selector, part in miss.parts
@@ -169,7 +175,7 @@ def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
 
 
 def _only(claim: ResourceClaim, request: ClaimRequest) -> ResourceClaim:
-    """A claim with only this request of the changed claim."""
+    """Return the changed claim with only this request and no constraints."""
     index = request.indices[0]
     requests = (claim.spec.devices.requests or [])[index : index + 1]
     devices = msgspec.structs.replace(claim.spec.devices, requests=requests, constraints=None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What do the selectors of a request answer for each device, and which of their conditions are false?
 
-A selector sees the driver of a device, its attributes and its capacity. Devices that are equal in what the selectors look at
-get one answer, so a large fleet of a few models costs as much as a few devices.
+A selector can read the driver, the attributes and the capacity of a device. Devices with equal values for what the selectors read
+are evaluated once. So 10,000 devices of 3 models need as many evaluations as 3 devices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
 from dra_driver.cel.reasons.paths import DevicePath, value_at
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.reasons.similar import meant, question
+from dra_driver.cel.work import Work
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.verdict import (
@@ -31,30 +32,38 @@ from dra_driver.explain.verdict import (
 )
 
 MANY = 64
-"""With more kinds of devices than this, the reason omits their values, so that devices can be grouped."""
+"""If the devices have more than MANY different sets of values, the reasons omit the values, so that devices can be grouped."""
 _DRIVER = DevicePath("driver")
-_REQUEST = "request"
+
+
+def _source(device_class: str) -> str:
+    return f"class {device_class}" if device_class else "request"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestSelector:
-    """One selector that the devices of a request have to meet; source is "class NAME" or "request"."""
+    """A selector that the devices of a request must match: selector number `index` of `device_class`; of the request if that is ""."""
 
-    source: str
+    device_class: str
     index: int
     explained: ExplainedSelector
 
     @property
     def is_own(self) -> bool:
-        """Whether it stands in the request itself, so that the author of the claim can change it."""
-        return self.source == _REQUEST
+        """Whether the selector is in the request itself, so that the author of the claim can change it."""
+        return not self.device_class
+
+    @property
+    def source(self) -> str:
+        """The class or the request that has the selector, for messages."""
+        return _source(self.device_class)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What selectors answer for a device; `parts` are all conditions that are false, from which changes are proposed.
+    """The selectors' answers for a device. `parts` are all false conditions; `proposals` uses them to propose changes.
 
-    `failing` are the conditions with a run-time error, which stops the search when it comes to this device.
+    `failing` are the conditions with a run-time error. The search stops with this error when it comes to the device.
     """
 
     verdicts: tuple[Verdict, ...] = ()
@@ -63,10 +72,10 @@ class Judgement:
 
 
 class SelectorAnswers:
-    """The selectors of one request, those of its class first, and their answers.
+    """The selectors of one request, the selectors of its class first, and their answers.
 
-    `problems` are reasons that hold for every device: the class is missing, or a selector does not compile. An evaluation
-    ends once `stop` answers True; the device's reason is CouldNotTell then.
+    `problems` are reasons against every device: the class is missing, or a selector does not compile. When `stop` returns True, a
+    compilation or an evaluation ends, and the reason is CouldNotTell.
     """
 
     def __init__(self, fleet: Fleet, request: ClaimRequest, stop: Check = never) -> None:
@@ -92,22 +101,26 @@ class SelectorAnswers:
                 near = meant(body.device_class_name, list(fleet.classes))
                 yield ClassMissing(body.device_class_name, near)
             return
-        sources = ((f"class {body.device_class_name}", device_class.spec), (_REQUEST, body))
-        for source, spec in sources:
+        for name, spec in ((body.device_class_name, device_class.spec), ("", body)):
             for index, selector in enumerate(spec.selectors or ()):
                 expression = selector.cel.expression if selector.cel else ""
-                yield from self._compile(source, index, expression)
+                try:
+                    yield from self._compile(name, index, expression)
+                except Cancelled:
+                    yield CouldNotTell("timeout", "a selector took too long")
+                    return
 
-    def _compile(self, source: str, index: int, expression: str) -> Iterator[Verdict]:
+    def _compile(self, device_class: str, index: int, expression: str) -> Iterator[Verdict]:
         try:
-            selector = RequestSelector(source, index, self._fleet.explained(expression))
+            with Work(self._stop):
+                selector = RequestSelector(device_class, index, self._fleet.explained(expression))
         except BadExpression as error:
-            yield CompileError(source, index, error.message, error.hint)
+            yield CompileError(_source(device_class), index, error.message, error.hint)
         else:
             self.selectors.append(selector)
 
     def _all_paths(self) -> list[DevicePath] | None:
-        """What the selectors look at; None where they look at everything."""
+        """Return the attributes and capacities that the selectors read; None if a selector may read any of them."""
         found: set[DevicePath] = set()
         for selector in self.selectors:
             if selector.explained.paths is None:
@@ -116,8 +129,9 @@ class SelectorAnswers:
         return sorted(found)
 
     def judged(self, device: SliceDevice) -> Judgement:
-        """What the selectors answer; the same object for devices that they cannot tell apart."""
-        # Two dictionaries: the bytes of a device's values cost more than the search, and each device is asked about often.
+        """Return the selectors' answers for the device; the same object for devices with equal values."""
+        # Encoding a device's values into a key is slow, and callers ask about the same device many times. So the answer is stored
+        # twice: by device, to skip the encoding, and by values, to share one answer between equal devices.
         known = self._by_device.get(device)
         if known is None:
             key = self._key(device)
@@ -128,17 +142,17 @@ class SelectorAnswers:
         return known
 
     def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
-        """The false conditions again, each with the nearest one that the device meets."""
+        """Return the false conditions, each with the nearest condition that the device meets."""
         return self._judge(device, relax=True).parts
 
     def in_brief(self, reason: Verdict) -> Verdict:
-        """The reason as a group of devices has it: with many kinds of devices without their values."""
+        """Return the reason as the report shows it for a group of devices: without values if there are more than MANY answers."""
         if isinstance(reason, SelectorFalse) and self._many:
             return self._without_values(reason)
         return reason
 
     def look(self, device: SliceDevice) -> object:
-        """A key that is equal for devices that get the same reason in the same words."""
+        """Return a key that is equal for devices whose reason has the same text."""
         judgement = self.judged(device)
         if not self._many:
             return id(judgement)
@@ -153,17 +167,17 @@ class SelectorAnswers:
 
     @cached_property
     def _many(self) -> bool:
-        # Decided once for the whole cluster: a group must not change its words with the devices that were looked at first.
+        # Decided once, after all devices of the cluster: else the text of a group would depend on the order of the devices.
         for device in self._fleet.devices.values():
             self.judged(device)
         return len(self._by_values) > MANY
 
     def foreign(self, device: SliceDevice) -> bool:
-        """Whether the selectors ask for another driver than the device's."""
+        """Return whether the selectors ask for another driver than the device's driver."""
         return any(part.path == _DRIVER for _, part in self.judged(device).parts)
 
     def meant(self, devices: Sequence[SliceDevice]) -> Sequence[SliceDevice]:
-        """The devices of the drivers that the selectors ask for; all, where there is none of them."""
+        """Return the devices of the drivers that the selectors ask for; all devices if there is none."""
         return [one for one in devices if not self.foreign(one)] or devices
 
     def _key(self, device: SliceDevice) -> bytes:
@@ -191,12 +205,13 @@ class SelectorAnswers:
                 if explained.selector.matches(device.value, self._stop):
                     continue
             except EvaluationError as error:
-                if not verdicts:  # else the search does not come here
+                # After a false selector, the search does not evaluate the next one.
+                if not verdicts:
                     failed = explained.failing_conditions(*seen, self._stop)
                     failing = [(selector, part) for part in failed]
                     verdicts.append(_error(selector, failed[0], device, error))
                 continue
-            # Beyond MANY kinds nobody reads the values, and telling them is most of the cost.
+            # With more than MANY answers the report omits the values, and finding them takes most of the time.
             if relax or len(self._by_values) <= MANY:
                 false = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
             else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcome, and the sentence under it."""
+"""What is the outcome, and which sentence explains it?"""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,10 @@ def outcome_of(
     *,
     allocating: bool,
 ) -> Outcome:
-    """The outcome as far as devices and nodes decide; `allocating` says that some claim has no devices yet.
+    """Return the outcome that follows from devices and nodes. `allocating`: at least one claim has no devices yet.
 
-    A certain "no" comes first: what could not be read cannot take it back. Then comes "could not tell", because a "yes" needs
-    everything that was to be read.
+    A certain "no" comes first: an object that could not be read cannot change it. Then comes "could not tell": a "yes" is possible
+    only if everything was read.
     """
     problems = [reason for claim in claims for reason in claim.problems]
     of_claims = any(isinstance(one, CouldNotTell) for one in problems)
@@ -50,7 +50,7 @@ def summary(
     claims: Sequence[ClaimFacts],
     pod: Pod | None,
 ) -> str:
-    """The sentence under the outcome; `verdicts` are those of the subject, then those of its claims."""
+    """Return the sentence below the outcome; `verdicts` are the verdicts of the subject, then the verdicts of its claims."""
     if outcome == "devices fit":
         return _fitting(nodes, asks=bool(claims))
     if outcome == "devices do not fit":
@@ -72,7 +72,7 @@ def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
 
 
 def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
-    """Why claims cannot be used, although those without devices would get some."""
+    """Return why claims cannot be used, although the claims without devices would get some."""
     reasons = [
         (claim.wanted.name, one)
         for claim in claims
@@ -87,7 +87,7 @@ def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
 
 
 def _fitting(nodes: NodesExplained, *, asks: bool) -> str:
-    """The sentence where nothing is in the way. A node that does not take the pod is no place for its devices."""
+    """Return the sentence for devices that fit. Nodes that do not take the pod are counted separately."""
     total, taking = nodes.count, len(nodes.taking)
     if not asks:
         return f"the pod asks for no devices; {taking:,} of {total:,} nodes would take it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would the scheduler answer for these claims on one node? The search itself is run; its errors become values."""
+"""What would the scheduler answer for these claims on one node? The allocator runs, and its errors become a TrialResult."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dra_driver.allocator.failures import (
     AllocationCancelled,
     AllocationError,
     NodeAllocationError,
-    TooManyDevices,
+    ResultMaxSizeExceeded,
 )
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
@@ -17,10 +17,10 @@ from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """`results`, one for each claim, where the claims fit; else `error`. `cancelled`: the search was stopped before it knew.
+    """If the claims fit: `results`, one for each claim; else `error`. `cancelled`: the search was stopped before it had an answer.
 
-    `failure` is the type of an error that stops the pod on all nodes. `too_many` is how many devices a claim asks for, if that
-    is more than a claim can have.
+    `failure` is the type of an error that stops the pod on all nodes. `too_many` is the number of devices that a claim asks for,
+    if this is more than one claim can have; else 0.
     """
 
     results: Sequence[AllocationResult] | None = None
@@ -46,7 +46,7 @@ def try_on(
     claims: Sequence[ResourceClaim],
     cancelled: Callable[[], bool],
 ) -> TrialResult:
-    """The scheduler's answer for one node."""
+    """Return the scheduler's answer for these claims on one node."""
     try:
         return TrialResult(allocator.allocate(node, claims, cancelled=cancelled))
     except AllocationCancelled:
@@ -54,5 +54,5 @@ def try_on(
     except NodeAllocationError as error:
         return TrialResult(error=str(error))
     except AllocationError as error:
-        needed = error.needed if isinstance(error, TooManyDevices) else 0
+        needed = error.needed if isinstance(error, ResultMaxSizeExceeded) else 0
         return TrialResult(error=str(error), failure=type(error), too_many=needed)

@@ -21,7 +21,7 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 
 MOST_CHANGES = 3
 MOST_TRIALS = 24
-"""Nodes that a change is tried on."""
+"""The largest number of nodes on which one change is tried."""
 
 
 class TriedChanges:
@@ -34,9 +34,9 @@ class TriedChanges:
         self._requests = requests
 
     def changes(self) -> tuple[Change, ...]:
-        """The smallest changes that make everything fit; if no single one does, the first of several together that does."""
+        """Return up to MOST_CHANGES changes of which each makes everything fit. If none does, the first combination that does."""
         if self._nodes.fatal and not any(tried.result.fatal for tried in self._nodes.tried):
-            return ()  # the error is on nodes that are not looked at, where nothing is tried
+            return ()  # the error is on nodes that the report is not about, and changes are not tried there
         seen: dict[str, Proposal] = {}
         for proposal in self._proposals():
             seen.setdefault(proposal.what, proposal)
@@ -48,7 +48,7 @@ class TriedChanges:
         return tuple(islice(helping, MOST_CHANGES)) or self._changes_together()
 
     def _changes_together(self) -> tuple[Change, ...]:
-        """The first that helps of several changes in one."""
+        """Return the first combination of changes that makes everything fit; () if there is none."""
         tried = (
             (one.what, self._fits_on(one.claims, one.ended, first=one.tried))
             for one in combined_changes(self._requests.requests, self._nodes.tried)
@@ -77,14 +77,14 @@ class TriedChanges:
                 yield fewer(request, verdict.available)
             elif isinstance(verdict, AllUnsatisfied):
                 yield from (fewer(request, most) for most in self._most_free(explained))
-        # The search meets errors on all devices of the cluster, not only on those that the report is about.
+        # An error on any device of the cluster can stop the search, not only on the devices in the report.
         yield from from_errors(explained, list(self._fleet.devices.values()))
         miss = self._requests.miss(explained)
         if miss is not None:
             yield from from_miss(request, miss)
 
     def _most_free(self, explained: RequestExplained) -> list[int]:
-        """The most free devices of a node, for a request that asks for all of them; [] where no node has one."""
+        """Return the largest number of free devices on one node, as a list of one number; [] if no node has a free device."""
         counts = [
             sum(not explained.reasons(device) for device in tried.group.devices)
             for tried in self._nodes.tried
@@ -92,7 +92,7 @@ class TriedChanges:
         return [max(counts)] if any(counts) else []
 
     def _of_constraints(self) -> Iterator[Proposal]:
-        """Each constraint with its attribute corrected, and without it."""
+        """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out."""
         claims = {
             full_name(one.request.claim.metadata): one.request.claim
             for one in self._requests.requests
@@ -115,7 +115,7 @@ class TriedChanges:
         ended: Sequence[str],
         first: TriedNodes | None = None,
     ) -> str:
-        """A node where everything fits with the change; "" if there is none. `first` are the nodes to try first."""
+        """Return a node where everything fits with the change; "" if there is none. `first` are the nodes to try first."""
         allocator = self._fleet.allocator
         nodes = [(tried, tried.group.example) for tried in self._nodes.tried]
         if ended:
@@ -123,7 +123,7 @@ class TriedChanges:
             kept = [one for one in claims if full_name(one.metadata) not in ended]
             allocator = self._fleet.allocator_with(self._fleet.held_by(kept))
             nodes = list(self._nodes_of(ended))
-        # A change does not help as long as an error stops the pod, so the nodes with an error come first.
+        # A change does not help if an error still stops the pod. So the nodes with an error come first.
         nodes.sort(key=lambda one: (not one[0].result.fatal, one[0] is not first))
         where = ""
         for tried, node in nodes[:MOST_TRIALS]:
@@ -136,7 +136,7 @@ class TriedChanges:
         return where
 
     def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[TriedNodes, Node]]:
-        """Of each group of nodes the first node that can use a device of one of these claims."""
+        """Yield from each group of nodes the first node that can use a device of one of these claims."""
         for tried in self._nodes.tried:
             for node in tried.group.nodes:
                 devices = self._nodes.devices_on(tried, node)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is a device, a request, a claim or a pod not served? The closed union of all reasons: `Verdict`.
+"""Why does a device, a request, a claim or a pod not fit? The closed union of all reasons: `Verdict`.
 
-Each member holds the facts of its case; its `str` says them in a few words. `dra_driver.explain.remedy` has a row for each: what a
-person sees, what it means and what to do. A test on the real scheduler proves each of them. As JSON a verdict is an object whose
-`reason` is the member's name.
+Each member has the facts of its case as fields, and a short text as its `str`. `dra_driver.explain.remedy` has a row for each
+member: what a person sees, what it means and what to do. Tests on the real scheduler prove each row. As JSON, a verdict is an
+object whose field `reason` is the member's name.
 """
 
 from typing import get_args
@@ -110,7 +110,7 @@ DeviceVerdict = (
     | PoolInvalid
     | FeatureOff
 )
-"""Why one device is not taken."""
+"""The reasons why the scheduler does not take a device."""
 
 RequestVerdict = (
     SelectorNeverMatches
@@ -127,7 +127,7 @@ RequestVerdict = (
     | NoDevices
     | CouldNotTell
 )
-"""Why a request cannot be served at all."""
+"""The reasons why a request can get no devices at all."""
 
 ClaimVerdict = (
     BindingConditionsPending
@@ -137,7 +137,7 @@ ClaimVerdict = (
     | ClaimReservedForOthers
     | ClaimAllocatedElsewhere
 )
-"""Why a claim as a whole cannot be used."""
+"""The reasons why the pod cannot use a claim."""
 
 PodVerdict = (
     NodeSelectorMismatch
@@ -147,11 +147,11 @@ PodVerdict = (
     | SchedulingGated
     | OtherCondition
 )
-"""What else holds a pod whose devices fit."""
+"""The other reasons why a pod is pending although its devices fit."""
 
 Verdict = Fits | DeviceVerdict | RequestVerdict | ClaimVerdict | PodVerdict
 
 
 def members() -> tuple[type[Case], ...]:
-    """Every member of the union, in the order of the docs."""
+    """Return every member of the union, in the order of docs/pending.md."""
     return tuple(dict.fromkeys(get_args(Verdict)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server: what the cluster says."""
+"""The client of the API server: requests, API versions, and the errors that a failed request means."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does an answer hold in the driver's words, and which claim is it, as far as this driver needs it?
+"""How does a ResourceClaim of the API server become the driver's `Claim`?
 
-Parameters that are meant for other drivers are not looked at, so it does not matter what stands there. Parameters for this
-driver that cannot be read make the claim one that cannot be prepared. Which claim it is, its devices and its pods are known all
-the same: whoever asks only for these is answered, for a stranger may have written another claim under the name of one that is gone.
+The parameters for other drivers are ignored, whatever they contain. If the parameters for this driver cannot be read, the claim
+becomes `unusable`: the driver refuses to prepare it. Its identity, devices and pods are still known. Unprepare and the sweep
+need only these, and they must work for every claim: anybody may create an unreadable claim under the name of one that is gone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from dra_driver.errors import DriverError
 from dra_driver.kube.decode import Found, identity, read_object
 from dra_driver.kube.discovery import Wire
-from dra_driver.kube.failures import Call, garbage, malformed
+from dra_driver.kube.failures import ApiCall, garbage, malformed
 from dra_driver.kube.strict import Undecodable, is_deeper
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import (
+    POD_CLAIM_NAME,
     DeviceAllocationConfiguration,
     ResourceClaim,
     ResourceClaimConsumerReference,
@@ -25,39 +26,39 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.claim import Claim, ClaimRef, OpaqueConfig
 from dra_driver.model.ids import ClaimUid, DriverName, PodUid
 
-POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 DEEPEST_PARAMETERS = 64
-"""Levels of brackets in parameters; the kinds that drivers read have fewer than ten."""
+"""The deepest nesting that parameters may have. The kinds that drivers read have fewer than ten levels."""
 
 _Loaded = TypeVar("_Loaded")
 
 
-def read_claim(call: Call, body: bytes, wire: Wire, driver: DriverName) -> Claim:
-    """The claim of one answer, `unusable` if its configuration cannot be read. Raises Malformed, and Temporary where the body is no object at all."""
+def read_claim(call: ApiCall, body: bytes, wire: Wire, driver: DriverName) -> Claim:
+    """The claim in an answer; `unusable` if this driver's configuration cannot be read. Raises Malformed, and Temporary if the body is no JSON object."""
     try:
         found = read_object(body)
     except Undecodable as error:
-        if identity(
-            body
-        ).name:  # it is one of the server's objects, not a page of something between
+        # With a name it is an object of the API server; without one it may be the error page of a proxy.
+        if identity(body).name:
             raise malformed(call, str(error)) from error
         raise garbage(call, body) from error
-    claim = load_claim(call, found, wire, driver)
+    claim = claim_for_driver(call, found, wire, driver)
     for config in claim.configs:
         if why := _unreadable(found, config):
             return replace(claim, unusable=str(malformed(call, why)))
     return claim
 
 
-def load_claim(call: Call, found: Found, wire: Wire, driver: DriverName) -> Claim:
-    """The claim with the configuration of this driver, which is empty where it cannot be read. Raises Malformed."""
+def claim_for_driver(call: ApiCall, found: Found, wire: Wire, driver: DriverName) -> Claim:
+    """The claim, with the configuration of this driver only; parameters that cannot be read are empty. Raises Malformed."""
     claim = load_whole(call, found, partial(as_claim, wire))
     own = tuple(config for config in claim.configs if config.driver == driver)
     return replace(claim, configs=own)
 
 
-def load_whole(call: Call, found: Found, load: Callable[[Mapping[str, Any]], _Loaded]) -> _Loaded:
-    """An object of which everything was read but what is opaque. Raises Malformed."""
+def load_whole(
+    call: ApiCall, found: Found, load: Callable[[Mapping[str, Any]], _Loaded]
+) -> _Loaded:
+    """Convert an object whose defects, if any, are all in opaque fields. Raises Malformed if another field cannot be read."""
     for defect in found.defects:
         if not defect.is_opaque:
             raise malformed(call, str(defect))
@@ -65,9 +66,9 @@ def load_whole(call: Call, found: Found, load: Callable[[Mapping[str, Any]], _Lo
 
 
 def loaded(
-    call: Call, load: Callable[[Mapping[str, Any]], _Loaded], content: Mapping[str, Any]
+    call: ApiCall, load: Callable[[Mapping[str, Any]], _Loaded], content: Mapping[str, Any]
 ) -> _Loaded:
-    """An object in the driver's words. Raises Malformed, whatever is wrong with it."""
+    """Convert an object with `load`. Raises Malformed for every error that is not the driver's own."""
     try:
         return load(content)
     except DriverError:
@@ -77,7 +78,7 @@ def loaded(
 
 
 def as_claim(wire: Wire, content: Mapping[str, Any]) -> Claim:
-    """A ResourceClaim as this driver looks at it; `results` is None where it has no allocation. Raises Unreadable."""
+    """The `Claim` for a ResourceClaim; `results` is None if it has no allocation. Raises Unreadable."""
     found = wire.load(ResourceClaim, content)
     users = found.status.reserved_for or ()
     pods = tuple(_pod(user) for user in users)
@@ -90,17 +91,18 @@ def as_claim(wire: Wire, content: Mapping[str, Any]) -> Claim:
         sole_pod=_sole_pod(found.metadata),
         unnamed_users=not all(pods),
         allocation_timestamp=(allocation and allocation.allocation_timestamp) or "",
+        resource_version=found.metadata.resource_version,
     )
 
 
 def _pod(user: ResourceClaimConsumerReference) -> PodUid:
-    """A pod that may use the claim; empty for another consumer, whose pods nobody names here."""
+    """The UID of a pod that may use the claim; empty for another kind of consumer, whose pods are not listed in the claim."""
     is_pod = user.resource == "pods" and not user.api_group
     return PodUid(user.uid if is_pod else "")
 
 
 def _sole_pod(metadata: ObjectMeta) -> PodUid | None:
-    """The pod for which the claim was made of a template."""
+    """The pod for which the claim was created from a template; None if the claim was created by itself."""
     if POD_CLAIM_NAME not in (metadata.annotations or {}):
         return None
     for owner in metadata.owner_references or ():
@@ -112,7 +114,7 @@ def _sole_pod(metadata: ObjectMeta) -> PodUid | None:
 def _configs(entries: list[DeviceAllocationConfiguration]) -> Iterator[OpaqueConfig]:
     for index, entry in enumerate(entries):
         if entry.opaque is None:
-            continue  # a kind of configuration that is not ours to read
+            continue  # a kind of configuration that is newer than this driver
         parameters = entry.opaque.parameters
         yield OpaqueConfig(
             index=index,
@@ -124,7 +126,7 @@ def _configs(entries: list[DeviceAllocationConfiguration]) -> Iterator[OpaqueCon
 
 
 def _unreadable(found: Found, config: OpaqueConfig) -> str:
-    """Why this driver's configuration cannot be used; empty if it can."""
+    """Why this configuration cannot be used; empty if it can."""
     place = ("status", "allocation", "devices", "config", str(config.index))
     for defect in found.defects:
         if defect.path[: len(place)] == place:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where is the API server and who are we? From a kubeconfig, or from the pod that we run in.
+"""Where is the API server, and with which identity does the driver log in? From a kubeconfig, or from the driver's own pod.
 
-Everything that is wrong here is wrong for good and said at once (Fatal): the file, the field, what was found, what to do.
-What can change later, a token or a certificate file, is read when it is used (`dra_driver.kube.connection`).
+A mistake found here does not go away by itself, so it ends the start (Fatal). The message names the file, the field, what was
+found and what to do. A token or a certificate file can change later: `dra_driver.kube.connection` reads it at each use.
 """
 
 import os
@@ -24,7 +24,7 @@ def connect(
     service_account_dir: Path = SERVICE_ACCOUNT_DIR,
     clock: Callable[[], float] = time.monotonic,
 ) -> Connection:
-    """The connection that a kubeconfig describes, else the pod's own. Raises Fatal."""
+    """The connection of the kubeconfig, or of the driver's own pod if there is none. Raises Fatal."""
     if kubeconfig is not None:
         return from_kubeconfig(load_kubeconfig(kubeconfig), environment, clock)
     return in_cluster(environment, service_account_dir, clock)
@@ -33,7 +33,7 @@ def connect(
 def in_cluster(
     environment: Mapping[str, str], service_account_dir: Path, clock: Callable[[], float]
 ) -> Connection:
-    """The connection of a pod: address from the environment, token and CA from the service account's volume."""
+    """The connection of a pod: address from the environment, token and CA from the service account's volume. Raises Fatal."""
     host, port = (
         environment.get("KUBERNETES_SERVICE_HOST"),
         environment.get("KUBERNETES_SERVICE_PORT"),
@@ -63,7 +63,7 @@ def in_cluster(
 def from_kubeconfig(
     config: Kubeconfig, environment: Mapping[str, str], clock: Callable[[], float]
 ) -> Connection:
-    """The connection of a kubeconfig's current context; the proxy that it names wins over the environment's."""
+    """The connection of one kubeconfig context; its `proxy-url` has precedence over the proxy of the environment."""
     return Connection(
         server=config.server,
         credentials=config.credentials(clock),

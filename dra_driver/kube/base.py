@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to the API server: what the driver asks of it, in the driver's own words.
+"""The interface to the API server: what the driver asks, and the errors that it can get.
 
-Two implementations pass the same tests (`tests/contract`): `dra_driver.kube.http` against a real kube-apiserver and
-against `dra_driver.testing.fake_api`. Behind this door stay API versions, HTTP status codes and JSON.
+`dra_driver.kube.http` implements it. The tests of `tests/contract` run it against a real kube-apiserver and against
+`dra_driver.testing.fake_api`. The rest of the driver sees no API version, no HTTP status code and no JSON.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from dra_driver.model.slices import SliceChange, SliceHolder, StoredSlice
 
 
 class NotFound(Permanent):
-    """The object does not exist (404 with the group served)."""
+    """The object does not exist (404, and the server serves its resource)."""
 
 
 class Invalid(Permanent):
@@ -25,11 +25,11 @@ class Invalid(Permanent):
 
 
 class Conflict(Temporary):
-    """Somebody changed or made the object meanwhile (409): read again, then decide again."""
+    """Somebody else changed or created the object in the meantime (409): read it again, then decide again."""
 
 
 class NameTaken(Conflict):
-    """An object of this name exists already, perhaps one that our lists do not show (409 AlreadyExists)."""
+    """An object of this name exists already (409 AlreadyExists). It may be another driver's, which our lists do not show."""
 
     def __init__(self, message: str, *, name: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class NameTaken(Conflict):
 
 
 class Expired(Temporary):
-    """The watch's resource version is gone (410): list again."""
+    """The resourceVersion of a watch or a list is too old (410): list again from the start."""
 
 
 class NotServed(Temporary):
@@ -45,11 +45,11 @@ class NotServed(Temporary):
 
 
 class TooLarge(Permanent):
-    """The answer is larger than this program reads at once."""
+    """The answer is larger than this program reads into memory."""
 
 
 class Malformed(Permanent):
-    """An object that cannot be read: it holds what this program cannot decode. `resource_version` is what it says of itself."""
+    """The object cannot be decoded. `resource_version` is the object's own, as far as it could be found; else empty."""
 
     def __init__(self, message: str, *, resource_version: str = "") -> None:
         super().__init__(message)
@@ -57,14 +57,14 @@ class Malformed(Permanent):
 
 
 OF_THE_OBJECT = (Malformed, TooLarge)
-"""What one object alone is to blame for: the next one may well be answered."""
+"""Errors that concern one object only: a request for another object may succeed."""
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEvent:
-    """One change that a watch reports; a "BOOKMARK" only moves the resource version on and has no slice."""
+    """One change that a watch reports. A "BOOKMARK" has no slice, only a newer resourceVersion."""
 
     type: EventType
     resource_version: str
@@ -73,7 +73,7 @@ class SliceEvent:
 
 @dataclass(frozen=True, slots=True)
 class SliceList:
-    """All slices of this driver on this node, as of `resource_version`."""
+    """All slices of this driver on this node. A watch from `resource_version` reports every later change."""
 
     resource_version: str
     slices: tuple[StoredSlice, ...]
@@ -81,7 +81,7 @@ class SliceList:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFound:
-    """The claim of one namespace and name as of `resource_version`; None where there is none."""
+    """The claim of one namespace and name, or None. A watch from `resource_version` reports every later change."""
 
     resource_version: str
     claim: Claim | None
@@ -89,7 +89,7 @@ class ClaimFound:
 
 @dataclass(frozen=True, slots=True)
 class ClaimEvent:
-    """One change of one claim; after "DELETED" `claim` is what it was last, and a "BOOKMARK" has none."""
+    """One change of one claim. With "DELETED" `claim` is its last state; a "BOOKMARK" has no claim."""
 
     type: EventType
     resource_version: str
@@ -98,7 +98,7 @@ class ClaimEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """An Event on the Node object. `reason` is CamelCase; `message` at most 1024 bytes are sent."""
+    """An Event on the Node object. `reason` is CamelCase; the first 1024 bytes of `message` are sent."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -106,21 +106,21 @@ class NodeEvent:
 
 
 class KubeApi(Protocol):
-    """The API server as one driver on one node uses it. Every method raises DriverError subclasses only, after its deadline at the latest."""
-
-    def served_version(self) -> str:
-        """The resource.k8s.io version in use ("v1", "v1beta2", "v1beta1"); asks once. Raises NotServed."""
+    """The API server as one driver on one node uses it. A method raises subclasses of DriverError only, at its deadline at the latest."""
 
     def get_claim(self, ref: ClaimRef) -> Claim:
-        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed for one of which not even the devices can be read."""
+        """The claim of this namespace and name, whatever its UID. Raises NotFound, and Malformed if not even its devices can be read."""
 
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
-        """The same as of a version from which `watch_claim` goes on; a claim that does not exist is no error."""
+        """Return the claim, and the resourceVersion for `watch_claim`. If the claim does not exist, `claim` is None."""
 
     def watch_claim(
-        self, ref: ClaimRef, resource_version: str, stop: Event
+        self, ref: ClaimRef, resource_version: str, stop: Event, *, seconds: int | None = None
     ) -> Iterator[ClaimEvent]:
-        """Changes of what has this namespace and name, until the server ends the watch or `stop` is set. Raises Expired."""
+        """Changes of the claim of this namespace and name, until the server ends the watch or `stop` is set. Raises Expired.
+
+        The server ends the watch after `seconds`; by default after some minutes.
+        """
 
     def list_slices(self) -> SliceList:
         """This driver's slices of this node."""
@@ -129,19 +129,22 @@ class KubeApi(Protocol):
         """Changes since `resource_version` until the server ends the watch or `stop` is set. Raises Expired."""
 
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
-        """Write one change; answers what the server stored (None after a deletion). Raises Conflict, NameTaken, Invalid, NotFound."""
+        """Write one change; returns what the server stored (None after a deletion). Raises Conflict, NameTaken, Invalid, NotFound."""
 
     def slice_holder(self, name: str) -> SliceHolder:
-        """Whose slice has this name, of whatever driver and node. Raises NotFound."""
+        """The driver, node and pool of the slice of this name, which may be another driver's or node's. Raises NotFound."""
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         """Claims whose `status.allocation` names a device of this driver and pool. One paged list of all claims.
 
-        A claim whose parameters cannot be read is among them, without those parameters.
+        A claim whose parameters cannot be read is included, without these parameters.
         """
 
     def kubelet_version(self) -> str:
-        """What the Node object says of its kubelet, for example "v1.37.1"; "" while it never could be read. Asked anew after a minute: kubelets are updated in place."""
+        """The kubelet's version as the Node object has it, for example "v1.37.1"; "" until it could be read once.
+
+        Read again after a minute, because a kubelet can be updated in place.
+        """
 
     def emit_event(self, event: NodeEvent) -> None:
-        """Report on the Node object. Best effort: a failure is the caller's to log."""
+        """Write an Event on the Node object. A failure raises; the caller logs it and goes on."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One claim, followed: how it stands, and then each change of it.
+"""How is one claim watched? First a list, then a watch from the list's version, so that no change is missed.
 
-A watch that begins at a list's version misses nothing; one that begins without a version would not say that the claim is
-not there. The field selector keeps it to one object, so that the server looks at no other for it.
+If the claim does not exist, a watch without a resourceVersion would report nothing, and the driver would not know why. The field
+selector limits both requests to one object.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,26 +18,24 @@ from dra_driver.kube.answers import as_claim, loaded
 from dra_driver.kube.base import ClaimEvent, ClaimFound
 from dra_driver.kube.decode import Identity
 from dra_driver.kube.discovery import Wire
-from dra_driver.kube.failures import Call, malformed
+from dra_driver.kube.failures import ApiCall, malformed
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
-from dra_driver.kube.watch import read_event, read_lines
+from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
 from dra_driver.model.claim import ClaimRef
-
-SILENT_WATCH_SECONDS = 30.0  # beyond the time that the server was asked to keep it open
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimDoor:
-    """The requests about one claim, in one wire version."""
+    """The list and the watch of one claim, in one version of the API."""
 
     transport: Transport
     server: str
     wire: Wire
 
     def find(self, ref: ClaimRef) -> ClaimFound:
-        """The claim of this namespace and name, and the version from which to watch it. Raises Malformed for one that cannot be read."""
-        call = Call("list", "resourceclaims", f"{ref.namespace}/{ref.name}", self.server)
+        """The claim, and the version from which to watch it. Raises Malformed if the claim cannot be read."""
+        call = ApiCall("list", "resourceclaims", f"{ref.namespace}/{ref.name}", self.server)
         unreadable: list[str] = []
 
         def tell(_resource: str, who: Identity, why: str) -> None:
@@ -53,9 +51,9 @@ class ClaimDoor:
     def watch(
         self, ref: ClaimRef, begin: str, stop: Event, *, seconds: int
     ) -> Iterator[ClaimEvent]:
-        """Changes since version `begin`, for so many seconds."""
+        """Changes since version `begin`. The server ends the watch after `seconds`. Raises DriverError."""
         name = f"{ref.namespace}/{ref.name} from version {begin}"
-        call = Call("watch", "resourceclaims", name, self.server)
+        call = ApiCall("watch", "resourceclaims", name, self.server)
         query = _only(ref) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -65,7 +63,7 @@ class ClaimDoor:
         exchange = Exchange(call, "GET", self._path(ref), query)
         try:
             response = self.transport.open_watch(
-                exchange, read_timeout_seconds=seconds + SILENT_WATCH_SECONDS
+                exchange, read_timeout_seconds=seconds + min(seconds, SILENT_WATCH_SECONDS)
             )
             for line in read_lines(response, stop):
                 event = self._event(call, *read_event(call, line))
@@ -74,8 +72,8 @@ class ClaimDoor:
         except urllib3.exceptions.HTTPError as error:
             raise self.transport.broken(call, error) from error
 
-    def _event(self, call: Call, kind: str, obj: Mapping[str, Any]) -> ClaimEvent | None:
-        """In the driver's words; None for a type that is newer than this driver."""
+    def _event(self, call: ApiCall, kind: str, obj: Mapping[str, Any]) -> ClaimEvent | None:
+        """The event; None for an event type that is newer than this driver."""
         match kind:
             case "ADDED" | "MODIFIED" | "DELETED":
                 return ClaimEvent(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does this cluster look like? Everything that decides about devices, read once with whatever rights there are.
+"""What decides about devices in this cluster? All of it is read once, with the rights that the user has.
 
-A kind that may not be read, is not served or does not answer is noted in the answer (`ClusterState.not_read`) and
-costs nothing but itself; so does a single object that cannot be understood. Parameters that are meant for drivers are left out. Only an API server that cannot be reached
-at all is an error.
+A kind may be forbidden, not served, or fail; a single object may be unreadable. Each such gap is noted in
+`ClusterState.not_read`, and the rest is still read. The parameters for drivers are left out: no scheduler reads them. The only
+error is an API server that cannot be reached at all.
 """
 
 import re
@@ -18,14 +18,15 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
-from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, WIRES, versions_of
-from dra_driver.kube.failures import Call
+from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES, versions_of
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
+    GROUP,
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
@@ -37,10 +38,11 @@ from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadR
 LIST_RETRIES = 2
 METRICS_BYTES = 64 * 1024 * 1024
 OPAQUE_CONTENT = "opaque content of {resource}"
-"""What is missing where everything that decides could be read."""
+"""The name of this gap: an object was read, but its opaque content was not. The scheduler does not look at it either."""
 NAMED_OPAQUE = 100
+"""So many objects of a kind with unreadable opaque content are named. Anybody may create thousands of them."""
 TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
-"""Where DeviceTaintRules may be served, newest first; a version that is served need not have them."""
+"""Versions that may have DeviceTaintRules, newest first. A cluster may serve a version without them."""
 
 _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$', re.MULTILINE)
 
@@ -50,7 +52,7 @@ Listed = TypeVar("Listed", bound=ApiValue)
 def read_cluster(
     connection: Connection, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> ClusterState:
-    """The cluster as it is now. Raises DriverError when its API server cannot be reached."""
+    """The cluster as it is now. Raises DriverError if its API server cannot be reached."""
     transport = Transport(connection)
     try:
         return _Reader(transport).read(now().isoformat(timespec="seconds"))
@@ -59,7 +61,7 @@ def read_cluster(
 
 
 class _Reader:
-    """One reading; collects what could not be read."""
+    """Reads a cluster once, and collects what could not be read. Make a new one for each reading."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -67,8 +69,8 @@ class _Reader:
         self._opaque: Counter[str] = Counter()
 
     def read(self, recorded_at: str) -> ClusterState:
-        # The first request is the one whose failure means that there is nobody to ask.
-        version = self._transport.request(Exchange(Call("get", "/version"), "GET", "/version"))
+        # Everybody may read /version. If this fails, the API server cannot be reached, and this is an error.
+        version = self._transport.request(Exchange(ApiCall("get", "/version"), "GET", "/version"))
         served = self._served()
         wire = next((wire.version for wire in WIRES if wire.version in served), "")
         return ClusterState(
@@ -90,9 +92,9 @@ class _Reader:
         )
 
     def _served(self) -> tuple[str, ...]:
-        """The served versions of resource.k8s.io; none where the cluster does not know the group."""
+        """The served versions of resource.k8s.io; none if the cluster does not have the group."""
         try:
-            call = Call("get", f"group {GROUP}")
+            call = ApiCall("get", f"group {GROUP}")
             group = self._transport.request(Exchange(call, "GET", DISCOVERY_PATH))
         except DriverError as error:
             self._note(GROUP, error)
@@ -100,9 +102,9 @@ class _Reader:
         return versions_of(group)
 
     def _feature_gates(self) -> dict[str, bool]:
-        """The API server's own word on its feature gates; it needs the right to read /metrics."""
+        """The feature gates as the API server reports them in /metrics; empty without the right to read it."""
         try:
-            call = Call("get", GATES_PATH)
+            call = ApiCall("get", GATES_PATH)
             exchange = Exchange(call, "GET", GATES_PATH, largest_bytes=METRICS_BYTES)
             text = self._transport.fetch(exchange)
         except DriverError as error:
@@ -111,7 +113,7 @@ class _Reader:
         return {name.decode(): state == b"1" for name, state in _GATE.findall(text)}
 
     def _taint_rules(self, served: tuple[str, ...]) -> tuple[DeviceTaintRule, ...]:
-        """Off on many clusters, and then served in no version: nothing to note."""
+        """The DeviceTaintRules. Many clusters have them off, so "not served" is no gap here."""
         for version in TAINT_RULE_VERSIONS:
             if version not in served:
                 continue
@@ -135,7 +137,7 @@ class _Reader:
         path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
         before = len(self._not_read)
         for _ in range(LIST_RETRIES):
-            listing = Listing(self._transport, Call("list", resource), path, self._unreadable)
+            listing = Listing(self._transport, ApiCall("list", resource), path, self._unreadable)
             try:
                 return tuple(
                     found
@@ -144,7 +146,7 @@ class _Reader:
                 )
             except Expired:
                 del self._not_read[before:]
-                continue  # it changed too much between two pages: from the start again
+                continue  # the version of the first page expired before the last page: start again
             except DriverError as error:
                 self._note(resource, error)
                 return ()
@@ -159,9 +161,9 @@ class _Reader:
             if not defect.is_opaque:
                 self._unreadable(resource, item.identity, str(defect))
                 return None
-            # It was read, and no answer depends on the rest: no gap among the objects of its kind.
+            # The object itself was read. So this gap has a name of its own and is no gap in the list of this kind.
             self._opaque[resource] += 1
-            if self._opaque[resource] <= NAMED_OPAQUE:  # anybody may make thousands of them
+            if self._opaque[resource] <= NAMED_OPAQUE:
                 part = OPAQUE_CONTENT.format(resource=resource)
                 self._unreadable(part, item.identity, str(defect))
         try:
@@ -191,7 +193,7 @@ def _reason(error: DriverError) -> NotReadReason:
 
 
 def _short(found: Listed) -> Listed:
-    """A namespace without all but its name and labels."""
+    """Of a namespace only name and labels, which is all that anything reads; any other object as it is."""
     if isinstance(found, Namespace):
         kept = ObjectMeta(name=found.metadata.name, labels=found.metadata.labels)
         return msgspec.structs.replace(found, metadata=kept)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is needed to talk to an API server: its address, who we are, whom we trust, and the proxy between.
+"""What does a request to the API server need? Its address, credentials, a TLS context, and perhaps a proxy.
 
-Both halves that change while the process runs, the token and the CA, are asked for at each use: `Credentials` reads a
-token file again when it is older than a minute or was refused, `TrustedFiles` builds a new TLS context when a file
-changed.
+The token and the certificates can change while the process runs, so each request asks for them: `TokenFile` reads its file
+again after a minute or when the server refused the token, and `TlsContext` makes a new context when a file changed.
 """
 
 import ipaddress
@@ -23,18 +22,18 @@ TOKEN_LIFE_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """Who we are."""
+    """How the driver proves its identity to the API server."""
 
     def headers(self) -> Mapping[str, str]:
         """Headers for the next request. Raises Temporary."""
 
     def forget(self) -> None:
-        """The server refused them: read them anew for the next request."""
+        """Called after a 401: the next `headers` must not come from a cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedHeaders:
-    """Credentials that never change; none at all by default (client certificates need no header)."""
+    """Credentials that never change. The default is no header: a client certificate needs none."""
 
     fixed: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -42,11 +41,11 @@ class FixedHeaders:
         return self.fixed
 
     def forget(self) -> None:
-        """Nothing to read anew."""
+        """Does nothing: there is no newer value."""
 
 
 class TokenFile:
-    """A bearer token that somebody else keeps fresh in a file: the kubelet, for a service account."""
+    """A bearer token from a file that somebody else renews. For a service account the kubelet does."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -81,7 +80,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a TLS context is made of; each part is a PEM file or, where the kubeconfig holds it, a PEM text."""
+    """The parts of a TLS context. Each is a PEM file, or a PEM text from the kubeconfig; the text has precedence."""
 
     ca_file: Path | None = None
     ca_text: str = ""
@@ -93,12 +92,12 @@ class TlsFiles:
 
     @property
     def watched(self) -> tuple[Path, ...]:
-        """The files whose change makes a context stale."""
+        """The files to look at: if one changes, a new context is needed."""
         return tuple(path for path in (self.ca_file, self.certificate_file, self.key_file) if path)
 
 
 class TlsContext:
-    """Makes the TLS context, and makes it anew when one of its files changed."""
+    """Makes the TLS context, and a new one when one of its files changed (certificates are rotated)."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -107,7 +106,7 @@ class TlsContext:
         self._context: ssl.SSLContext | None = None
 
     def current(self) -> ssl.SSLContext:
-        """The context to use now; the same object while no file changed. Raises Temporary."""
+        """The context to use now; the same object as long as no file changes. Raises Temporary."""
         with self._lock:
             seen = tuple(_identity(path) for path in self._files.watched)
             if self._context is None or seen != self._seen:
@@ -138,7 +137,7 @@ def _make_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _load_key_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Load the client certificate; ssl takes files only, so texts lie in a private directory for a moment."""
+    """Load the client certificate. `ssl` accepts only files, so texts are written to a private directory for this call."""
     if not files.certificate_file and not files.certificate_text:
         return
     with tempfile.TemporaryDirectory(prefix="dra-driver-tls-") as private:
@@ -150,7 +149,11 @@ def _load_key_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach one API server. `proxy` is a URL, empty for none; `tls_server_name` is checked instead of the host."""
+    """How to reach one API server.
+
+    `proxy` is a URL, empty for none. If `tls_server_name` is set, the certificate must be valid for it instead of the host.
+    `source` is where all this comes from, for messages.
+    """
 
     server: str
     credentials: Credentials = field(default_factory=FixedHeaders)
@@ -161,18 +164,18 @@ class Connection:
 
     @property
     def shown_server(self) -> str:
-        """The address for messages, without a password."""
+        """The address for messages: a URL may contain a password, which is left out."""
         return without_userinfo(self.server)
 
 
 def without_userinfo(url: str) -> str:
-    """A URL as it may stand in a log."""
+    """A URL without user name and password, so that it may be logged."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> str:
-    """The proxy that the environment names for this server, by the rules of curl and Go; empty for none."""
+    """The proxy of the environment (HTTPS_PROXY, NO_PROXY, …) for this server, by the rules of curl and Go; empty for none."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -189,7 +192,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str:
 
 
 def _excludes(rule: str, host: str, port: int) -> bool:
-    """Whether one entry of NO_PROXY covers the host: "*", an address, a CIDR, a domain, each perhaps with a port."""
+    """Whether one entry of NO_PROXY covers the host. An entry is "*", an address, a CIDR or a domain, with or without a port."""
     if rule == "*":
         return True
     if _in_network(host, rule):
@@ -224,7 +227,7 @@ def is_loopback(server: str) -> bool:
 
 
 def _identity(path: Path) -> tuple[object, ...]:
-    """Changes whenever the file does, also when a directory above it is a link that is exchanged (as volumes do)."""
+    """A value that differs if the file changed. A volume replaces a symbolic link above the file, which changes the inode."""
     try:
         found = path.stat()
     except OSError:

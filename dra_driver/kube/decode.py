@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in an answer of the API server, although parts of it cannot be read?
+"""How is an answer of the API server decoded if parts of it cannot be?
 
-Whoever may write one object decides what stands in its opaque parameters, and the API server stores and returns bytes there
-that no strict decoder takes: strings that are no UTF-8, lone surrogates, brackets nested ten thousand deep. Such a value
-costs itself. `read_object` decodes the object around it and says what it left out and where; `read_page` takes a list apart
-first, so that no item can harm its neighbours.
+The API server does not check opaque fields such as the parameters of a claim. It stores and returns bytes there that a strict
+decoder refuses: strings that are not UTF-8, lone surrogates, brackets nested ten thousand deep. Everybody who may write one object
+can write such a value. It must not make other objects unreadable. So `read_object` decodes the object without this value and
+reports what it left out and where; `read_page` first splits a list into its items, and each item is decoded by itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,14 @@ _UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A value that could not be read: where it stands ("status.allocation.devices.config.3.opaque.parameters") and why."""
+    """A value that could not be decoded, its path ("status", "allocation", "devices", "config", "3", …) and the reason."""
 
     path: tuple[str, ...]
     why: str
 
     @property
     def is_opaque(self) -> bool:
-        """Whether everything that the API server itself understands could be read."""
+        """Whether the value is in an opaque field, which the API server and the scheduler do not look at."""
         return bool(self.path) and self.path[-1] in OPAQUE
 
     def __str__(self) -> str:
@@ -42,14 +42,14 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object as far as it can be read; a value that cannot stands in `defects`, and in `content` as None."""
+    """A decoded object. Each value that could not be decoded is None in `content`, and listed in `defects`."""
 
     content: Object
     defects: tuple[Defect, ...] = ()
 
     @property
     def identity(self) -> "Identity":
-        """Which object."""
+        """Which object this is, for messages."""
         metadata = self.content.get("metadata")
         said = metadata if isinstance(metadata, Mapping) else {}
         texts = (said.get(key) for key in ("namespace", "name", "uid", "resourceVersion"))
@@ -58,7 +58,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which object, as far as its bytes say; escaped and cut, for its author may have chosen them."""
+    """Which object this is, as far as its bytes tell. The texts are escaped and cut: they may be hostile."""
 
     namespace: str = ""
     name: str = ""
@@ -67,7 +67,7 @@ class Identity:
 
     @property
     def full_name(self) -> str:
-        """Namespace and name, as far as there are any."""
+        """Namespace and name with a slash between them; only one of them, or empty, if not both are known."""
         return "/".join(part for part in (self.namespace, self.name) if part)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer to a list: its items undecoded, the version that it shows, and the token for the next one."""
+    """One page of a list: its items, not decoded yet, its resource version, and the token for the next page."""
 
     items: tuple[bytes, ...]
     resource_version: str = ""
@@ -85,7 +85,7 @@ class Page:
 
 
 def read_object(text: bytes) -> Found:
-    """An object and its defects. Raises Undecodable where it is none at all."""
+    """Decode an object, and find its defects. Raises Undecodable if the text is no JSON object at all."""
     defects: list[Defect] = []
     content = _content(text, defects)
     if not isinstance(content, Mapping):
@@ -94,7 +94,11 @@ def read_object(text: bytes) -> Found:
 
 
 def _content(text: bytes, defects: list[Defect]) -> Any:
-    """Three tries, each slower and for what is rarer."""
+    """Return the value of the text. This function tries three ways; each is slower than the one before.
+
+    First the decoder reads the whole text. If it fails, or if the text contains a mark already, each opaque value that the decoder
+    refuses is replaced by a mark, and the decoder reads the text again. If that fails too, each value is decoded by itself.
+    """
     if MARK not in text:
         try:
             return decode(text)
@@ -109,7 +113,7 @@ def _content(text: bytes, defects: list[Defect]) -> Any:
 
 
 def read_page(text: bytes) -> Page:
-    """A list in its parts. Raises Undecodable where it is no JSON object."""
+    """Split a list into its items. Raises Undecodable if it is no JSON object."""
     for again in (False, True):
         try:
             return _at_once(marked(text) if again else text)
@@ -122,7 +126,7 @@ def read_page(text: bytes) -> Page:
 
 
 def read_table(text: bytes) -> tuple[Page, tuple[str, ...]]:
-    """A list as a table: a page without items, and the first cell of each row, which is a name. Raises Undecodable."""
+    """Read a list that was requested as a Table: a page without items, and the name (first cell) of each row. Raises Undecodable."""
     content = read_object(text).content
     rows, head = content.get("rows") or (), content.get("metadata") or {}
     try:
@@ -133,7 +137,7 @@ def read_table(text: bytes) -> tuple[Page, tuple[str, ...]]:
 
 
 def identity(text: bytes, *path: bytes) -> Identity:
-    """Which object this is, or the one under `path`, even if the text breaks off or cannot be decoded."""
+    """Which object this is, or which one is at `path`. Works even if the text is cut or cannot be decoded."""
     start = 0
     for key in (*path, b"metadata"):
         found = _member(text, start, key)
@@ -157,13 +161,18 @@ learn(_List)
 
 
 def _at_once(text: bytes) -> Page:
-    """By the decoder, which passes over what it need not build, and stops at some of what cannot be read."""
+    """Split a list into its items with the decoder. The decoder is fast, because it does not build the items, but it fails at some
+    unreadable values.
+    """
     whole = msgspec.json.decode(text, type=_List)
     head = read_object(bytes(whole.metadata)).content if whole.metadata else {}
     return _page([bytes(item) for item in whole.items], head)
 
 
 def _scanned(text: bytes) -> Page:
+    """Split a list into its items with our own scanner. The scanner checks only quotes and brackets, so it also splits lists with
+    values that the decoder refuses.
+    """
     items: list[bytes] = []
     head: Object = {}
     for key, (start, end) in members(text):
@@ -181,7 +190,10 @@ def _page(items: list[bytes], head: Object) -> Page:
 
 
 def _around(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
-    """The value without what cannot be read in it: this is None."""
+    """The value; each part of it that cannot be decoded is None and added to `defects`.
+
+    It goes down only as deep as the types of the API, and not into opaque fields: below that a value is one defect.
+    """
     try:
         return decode(text)
     except Undecodable as error:
@@ -200,7 +212,7 @@ def _around(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
 
 
 def _parts(text: bytes, path: tuple[str, ...], defects: list[Defect]) -> Any:
-    """The members or elements, each read for itself. Raises NotJson, and Undecodable for a key that is none."""
+    """The members or elements, each decoded by itself. Raises NotJson, and Undecodable for a key that is no text."""
     if text.lstrip()[:1] == b"{":
         found: dict[str, Any] = {}
         for key, (start, end) in members(text):
@@ -226,7 +238,7 @@ def _broken_off(text: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _spans(text: bytes, start: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """The members as far as the text goes."""
+    """The members, up to the place where the text ends or is no JSON any more."""
     try:
         yield from members(text, start, cut=True)
     except NotJson:
@@ -234,7 +246,7 @@ def _spans(text: bytes, start: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
 
 
 def _plain(value: bytes) -> str:
-    """A whole string in printable ASCII, cut; empty for anything else."""
+    """The content of a JSON string in printable ASCII, cut to the longest name; empty if the value is no string."""
     if len(value) < 2 or value[:1] != b'"' or value[-1:] != b'"':  # noqa: PLR2004  both of its quotes
         return ""
     try:

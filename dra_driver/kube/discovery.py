@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which resource.k8s.io version does this cluster serve?
+"""Which version of resource.k8s.io does the driver use in this cluster?
 
-The group's discovery document lists the versions; the newest one that the driver speaks is taken. A cluster without the
-group answers 404.
+The discovery document of the group lists the served versions. The driver uses the newest one that it knows. A cluster without
+the group answers 404.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from typing import Any
 from dra_driver.kube.base import NotServed
 from dra_driver.kube.wire import objects
 from dra_driver.kube.wire.objects import Loaded
+from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 
-GROUP = "resource.k8s.io"
 DISCOVERY_PATH = f"/apis/{GROUP}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One served version: its paths, and its objects read and written."""
+    """One version of resource.k8s.io: its path, and how its objects are read and written."""
 
     version: str
 
@@ -40,11 +40,11 @@ class Wire:
 
 
 WIRES: tuple[Wire, ...] = (Wire("v1"), Wire("v1beta2"), Wire("v1beta1"))
-"""What the driver speaks, best first."""
+"""The versions that the driver knows, newest first."""
 
 
 def choose(group: Mapping[str, Any], server: str) -> Wire:
-    """The best wire version that an APIGroup document names. Raises NotServed."""
+    """The newest version that the driver knows and the APIGroup document lists. Raises NotServed."""
     served = versions_of(group)
     for wire in WIRES:
         if wire.version in served:
@@ -53,7 +53,7 @@ def choose(group: Mapping[str, Any], server: str) -> Wire:
 
 
 def versions_of(group: Mapping[str, Any]) -> tuple[str, ...]:
-    """The versions that an APIGroup document names."""
+    """The versions that an APIGroup document lists."""
     entries = group.get("versions")
     if not isinstance(entries, list):
         return ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Events are written on the Node, and what do they look like?
+"""When is an Event written on the Node, and what does it look like?
 
-An Event that was written within the last ten minutes is not written again: a fault that lasts must not fill the cluster's
-event store. The API server forgets Events after an hour; the log keeps them.
+The same Event is written at most once in ten minutes, so that a lasting fault does not fill the cluster with Events. The API
+server deletes Events after an hour; the driver's log has them all.
 """
 
 import time
@@ -18,11 +18,11 @@ from dra_driver.model.ids import DriverName, NodeName
 QUIET_SECONDS = 600.0
 MESSAGE_BYTES = 1024
 NAMESPACE = "default"
-"""Where Events about objects without a namespace go."""
+"""The namespace for Events about objects that have none, such as Nodes. Kubernetes itself uses it so."""
 
 
 class Repeats:
-    """Remembers which Events were written lately."""
+    """Remembers which Events were written in the last ten minutes."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Repeats:
         self._written: dict[NodeEvent, float] = {}
 
     def claim(self, event: NodeEvent) -> bool:
-        """Whether to write this Event now; if so, it counts as written."""
+        """Whether to write this Event now. If True, it counts as written: a second thread gets False."""
         with self._lock:
             now = self._clock()
             self._written = {
@@ -42,14 +42,14 @@ class Repeats:
             return True
 
     def forget(self, event: NodeEvent) -> None:
-        """It could not be written after all."""
+        """Call it if the Event could not be written, so that the next attempt is made at once."""
         with self._lock:
             self._written.pop(event, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who reports, and on which Node."""
+    """The driver that writes an Event, and the Node that it is about."""
 
     driver: DriverName
     node: NodeName
@@ -59,7 +59,7 @@ class Reporter:
 def dump_event(
     event: NodeEvent, reporter: Reporter, *, now: datetime | None = None
 ) -> dict[str, Any]:
-    """A core/v1 Event."""
+    """The Event as a core/v1 object for a request."""
     stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",

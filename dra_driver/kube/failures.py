@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a failed request mean, and who must act? The one map from HTTP and urllib3 to the driver's errors.
+"""What does a failed request mean, and who must act? Only this module turns HTTP and urllib3 errors into the driver's errors.
 
-Every message names the request (verb, resource, object, server), what was found, and the next step. Foreign text is
-quoted once, in at most 300 characters; it comes from the server's answer and never holds our credentials.
+Every message names the request (verb, resource, object, server), what happened, and the next step. It quotes at most 300
+characters of the server's answer. Requests are never quoted, so no credentials get into a message.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ RETRIED_STATUSES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request, in the API's words, for messages."""
+class ApiCall:
+    """One request in the terms of RBAC (verb, resource, name) and its server, for messages."""
 
     verb: str
     resource: str
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said no with; `kind` is the Status's `details.kind`, empty where no such path is served."""
+    """The server's answer to a request that failed. `kind` is the Status's `details.kind`; a 404 without it means that the path is not served."""
 
     code: int
     message: str
@@ -61,7 +61,7 @@ class Answer:
 
 
 def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """The Status object in a body, or an excerpt of whatever else it is."""
+    """Read the Status object in the body. If the body is something else, the message is an excerpt of it."""
     retry_after = _seconds(headers.get("Retry-After"))
     try:
         status = decode(body)
@@ -80,7 +80,7 @@ def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
     )
 
 
-def refused(call: Call, answer: Answer) -> DriverError:
+def refused(call: ApiCall, answer: Answer) -> DriverError:
     """The error for a status that is not 2xx."""
     said = f"{call}: the server answered {answer.code}: {answer.message}"
     if answer.code == HTTPStatus.NOT_FOUND and answer.kind:
@@ -139,8 +139,8 @@ _MEANINGS: dict[int, tuple[type[DriverError], str]] = {
 }
 
 
-def unreachable(call: Call, error: Exception, *, proxy: str, source: str) -> Temporary:
-    """The error for a request that got no answer."""
+def unreachable(call: ApiCall, error: Exception, *, proxy: str, source: str) -> Temporary:
+    """The error for a request without an answer: no connection, no TLS, no proxy, or a timeout."""
     through = f" through proxy {proxy}" if proxy else ""
     if isinstance(error, urllib3.exceptions.ProxyError):
         step = "check that the proxy runs and lets this host through, or add the host to NO_PROXY"
@@ -153,31 +153,31 @@ def unreachable(call: Call, error: Exception, *, proxy: str, source: str) -> Tem
     return Temporary(f"{call}{through}: no answer: {_short(str(error))}; {step}")
 
 
-def too_slow(call: Call, seconds: float) -> Temporary:
-    """The error for an answer that did not end in time."""
+def too_slow(call: ApiCall, seconds: float) -> Temporary:
+    """The error for an answer whose body was not complete at the deadline."""
     return Temporary(
         f"{call}: the answer did not end within {seconds:g} s; look at the load of the server and the network, retried later"
     )
 
 
-def too_large(call: Call, size: int) -> TooLarge:
-    """The error for an answer that does not fit."""
+def too_large(call: ApiCall, size: int) -> TooLarge:
+    """The error for an answer of more than `size` bytes."""
     return TooLarge(
         f"{call}: the answer is larger than {size / 2**20:g} MiB, which is more than this program reads at once; make the object "
         "smaller, or delete it"
     )
 
 
-def malformed(call: Call, what: str, *, resource_version: str = "") -> Malformed:
-    """The error for an object that the API server gives back and that cannot be read."""
+def malformed(call: ApiCall, what: str, *, resource_version: str = "") -> Malformed:
+    """The error for an object that the API server stores but this program cannot decode."""
     return Malformed(
         f"{call}: {what}; the API server stores it as it was written: delete the object, or write it again without this",
         resource_version=resource_version,
     )
 
 
-def garbage(call: Call, body: bytes) -> Temporary:
-    """The error for a success whose body is no JSON object."""
+def garbage(call: ApiCall, body: bytes) -> Temporary:
+    """The error for an answer with status 2xx whose body is no JSON object."""
     return Temporary(
         f"{call}: the server answered with success but sent no JSON object: {excerpt(body) or 'nothing'}; check that the address is "
         "a Kubernetes API server's and what a proxy between makes of its answers"
@@ -185,7 +185,7 @@ def garbage(call: Call, body: bytes) -> Temporary:
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of foreign bytes, printable."""
+    """The beginning of bytes from outside, as printable text for a message."""
     return _short(body[: 4 * EXCERPT_CHARACTERS].decode(errors="replace"))
 
 

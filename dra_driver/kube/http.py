@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: `KubeApi` over HTTP.
+"""The client: `KubeApi` over HTTP, one object for one driver on one node.
 
-One object for one driver on one node. It keeps a few facts between calls: for a minute the kubelet's version; the served API version, until a path of it turns
-out not to be served, and the Node's UID for owner references, until the server refuses a slice or somebody deletes one (the
-garbage collector does, when the Node was made anew). Everything else is asked for when it is needed and only then.
+It keeps three facts between calls, and reads everything else each time:
+
+- the served API version, until the server answers that a path of it is not served (the cluster was upgraded);
+- the UID of the Node, for owner references, until the server refuses a slice or somebody deletes one: the garbage collector
+  deletes slices whose Node was deleted and created again;
+- the version of the kubelet, for a minute.
 """
 
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from functools import partial
 from math import inf
 from threading import Event, Lock
@@ -19,7 +21,7 @@ from urllib.parse import quote
 import urllib3
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.answers import load_claim, load_whole, loaded, read_claim
+from dra_driver.kube.answers import claim_for_driver, load_whole, loaded, read_claim
 from dra_driver.kube.base import (
     ClaimEvent,
     ClaimFound,
@@ -36,10 +38,11 @@ from dra_driver.kube.base import (
 from dra_driver.kube.claims import ClaimDoor
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, identity
-from dra_driver.kube.discovery import DISCOVERY_PATH, GROUP, Wire, choose, not_served
+from dra_driver.kube.discovery import Wire
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.lists import Listing
+from dra_driver.kube.served import ServedVersion
 from dra_driver.kube.slices import (
     Author,
     load_slice,
@@ -49,8 +52,8 @@ from dra_driver.kube.slices import (
     write_slice,
 )
 from dra_driver.kube.transport import Exchange, Transport
-from dra_driver.kube.unreadable import Unreadable
-from dra_driver.kube.watch import read_event, read_lines
+from dra_driver.kube.unreadable import UnreadableReporter
+from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer, ignore
@@ -65,7 +68,6 @@ from dra_driver.model.slices import (
 )
 
 WATCH_SECONDS = (300, 600)
-SILENT_WATCH_SECONDS = 30.0
 LIST_RETRIES = 2
 KUBELET_VERSION_SECONDS = 60.0
 
@@ -74,7 +76,7 @@ _Answer = TypeVar("_Answer")
 
 
 class HttpKubeApi:
-    """The API server as one driver on one node uses it; safe to use from several threads."""
+    """`KubeApi` over HTTP; safe to use from several threads."""
 
     def __init__(
         self,
@@ -86,16 +88,14 @@ class HttpKubeApi:
         clock: Callable[[], float] = time.monotonic,
         observe: Observer = ignore,
     ) -> None:
-        """`observe` hears of objects that cannot be read."""
+        """`observe` gets one event for each object that cannot be read."""
         self._transport = Transport(connection, sleep=sleep, clock=clock)
         self._server = connection.shown_server
         self._driver = driver
         self._node = node
         self._repeats = Repeats(clock=clock)
-        self._unreadable = Unreadable(observe)
-        self._wire: Wire | None = None
-        self._wire_lock = Lock()  # never held in a request
-        self._asked: Future[Wire] | None = None  # who is asking for the version now
+        self._unreadable = UnreadableReporter(observe)
+        self._served = ServedVersion(self._transport, self._server)
         self._nobody = Author(driver, node, "")
         self._node_uid = ""
         self._node_lock = Lock()
@@ -103,48 +103,45 @@ class HttpKubeApi:
         self._kubelet = "", -inf  # its version, and until when that counts
 
     def __repr__(self) -> str:
-        version = self._wire.version if self._wire else "version not asked yet"
-        return f"<HttpKubeApi {self._server} {version} driver={self._driver} node={self._node}>"
+        return (
+            f"<HttpKubeApi {self._server} {self._served} driver={self._driver} node={self._node}>"
+        )
 
     def close(self) -> None:
-        """Close idle connections; what fails from now on is not tried again."""
+        """Close idle connections. A request that fails from now on is not repeated."""
         self._transport.close()
-
-    def served_version(self) -> str:
-        return self._served().version
 
     def get_claim(self, ref: ClaimRef) -> Claim:
         def get(wire: Wire) -> Claim:
             path = f"{wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims/{quote(ref.name, safe='')}"
-            call = Call("get", "resourceclaims", f"{ref.namespace}/{ref.name}")
+            call = ApiCall("get", "resourceclaims", f"{ref.namespace}/{ref.name}")
             exchange = self._transport.named(Exchange(call, "GET", path))
             return read_claim(exchange.call, self._transport.fetch(exchange), wire, self._driver)
 
-        return self._with_wire(get)
+        return self._served.call(get)
 
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
-        return self._with_wire(
+        return self._served.call(
             lambda wire: ClaimDoor(self._transport, self._server, wire).find(ref)
         )
 
     def watch_claim(
-        self, ref: ClaimRef, resource_version: str, stop: Event
+        self, ref: ClaimRef, resource_version: str, stop: Event, *, seconds: int | None = None
     ) -> Iterator[ClaimEvent]:
-        door = ClaimDoor(self._transport, self._server, self._served())
+        door = ClaimDoor(self._transport, self._server, self._served.get())
+        seconds = seconds or _random_between(*WATCH_SECONDS)
         try:
-            yield from door.watch(
-                ref, resource_version, stop, seconds=_random_between(*WATCH_SECONDS)
-            )
+            yield from door.watch(ref, resource_version, stop, seconds=seconds)
         except NotServed:
-            self._forget_wire()
+            self._served.forget()
             raise
 
     def list_slices(self) -> SliceList:
         return self._again_if_expired(self._list_slices)
 
     def watch_slices(self, resource_version: str, stop: Event) -> Iterator[SliceEvent]:
-        wire = self._served()
-        call = Call(
+        wire = self._served.get()
+        call = ApiCall(
             "watch",
             "resourceslices",
             f"of node {self._node} from version {resource_version}",
@@ -167,14 +164,14 @@ class HttpKubeApi:
                 if event is not None:
                     yield event
         except NotServed:
-            self._forget_wire()
+            self._served.forget()
             raise
         except urllib3.exceptions.HTTPError as error:
             raise self._transport.broken(call, error) from error
 
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
         try:
-            return self._with_wire(lambda wire: self._apply(wire, change))
+            return self._served.call(lambda wire: self._apply(wire, change))
         except Invalid:
             self._forget_node()
             raise
@@ -182,10 +179,10 @@ class HttpKubeApi:
     def slice_holder(self, name: str) -> SliceHolder:
         def get(wire: Wire) -> SliceHolder:
             path = f"{wire.path}/resourceslices/{quote(name, safe='')}"
-            call = Call("get", "resourceslices", name)
+            call = ApiCall("get", "resourceslices", name)
             return read_holder(self._transport.request(Exchange(call, "GET", path)))
 
-        return self._with_wire(get)
+        return self._served.call(get)
 
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         return self._again_if_expired(lambda wire: tuple(self._allocated(wire, pool)))
@@ -208,7 +205,7 @@ class HttpKubeApi:
             return
         try:
             body = dump_event(event, Reporter(self._driver, self._node, self._uid_of_node()))
-            call = Call("create", "events", f"{event.reason} on node {self._node}")
+            call = ApiCall("create", "events", f"{event.reason} on node {self._node}")
             self._transport.request(
                 Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body)
             )
@@ -229,19 +226,20 @@ class HttpKubeApi:
 
     def _create(self, wire: Wire, name: str, spec: ResourceSliceSpec) -> StoredSlice:
         body = write_slice(wire, {"name": name}, spec, self._author())
-        call = Call("create", "resourceslices", name, self._server)
+        call = ApiCall("create", "resourceslices", name, self._server)
         exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
         return self._read_slice(call, wire, self._transport.request(exchange))
 
     def _update(self, wire: Wire, present: StoredSlice, spec: ResourceSliceSpec) -> StoredSlice:
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
         body = write_slice(wire, rewrite_metadata(present), spec, self._author())
-        call = Call("update", "resourceslices", present.name, self._server)
+        call = ApiCall("update", "resourceslices", present.name, self._server)
         exchange = Exchange(call, "PUT", path, body=body)
         try:
             return self._read_slice(call, wire, self._transport.request(exchange))
         except NotFound as error:
-            # Deleted meanwhile, or never known to an API server that was restored: as good as changed.
+            # Somebody deleted it, or the API server was restored from an older backup. The caller must read again, as after
+            # a change.
             raise Conflict(str(error)) from error
 
     def _delete(self, wire: Wire, present: StoredSlice) -> StoredSlice | None:
@@ -252,17 +250,19 @@ class HttpKubeApi:
         path = f"{wire.path}/resourceslices/{quote(present.name, safe='')}"
         try:
             self._transport.request(
-                Exchange(Call("delete", "resourceslices", present.name), "DELETE", path, body=body)
+                Exchange(
+                    ApiCall("delete", "resourceslices", present.name), "DELETE", path, body=body
+                )
             )
         except NotFound:
-            return None  # gone is what was wanted
+            return None  # it does not exist any more, which is the goal
         return None
 
     def _author(self) -> Author:
         return Author(self._driver, self._node, self._uid_of_node())
 
     def _author_if_known(self) -> Author:
-        """To read by: a slice can be read, and deleted, when there is no Node any more."""
+        """The author for a comparison. Without a Node its UID is unknown, but slices can still be read and deleted."""
         try:
             return self._author()
         except DriverError:
@@ -272,18 +272,21 @@ class HttpKubeApi:
         return {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self._node}"}
 
     def _without_finalizers(self, wire: Wire, present: StoredSlice) -> StoredSlice:
-        """A finalizer would keep a slice, and the scheduler count it, after a deletion that looks like a success."""
+        """Remove the finalizers before a deletion.
+
+        With a finalizer the server answers the deletion with success but keeps the object, and the scheduler still uses it.
+        """
         try:
             return self._update(wire, present, present.spec)
         except Invalid:
-            return present  # a name that the admission policy lets us delete only
+            return present  # the admission policy allows to delete this name, but not to change it
 
-    def _read_slice(self, call: Call, wire: Wire, obj: Mapping[str, Any]) -> StoredSlice:
+    def _read_slice(self, call: ApiCall, wire: Wire, obj: Mapping[str, Any]) -> StoredSlice:
         author = self._author_if_known()
         return loaded(call, lambda content: read_slice(wire, content, author), obj)
 
     def _list_slices(self, wire: Wire) -> SliceList:
-        call = Call("list", "resourceslices", f"of node {self._node}", self._server)
+        call = ApiCall("list", "resourceslices", f"of node {self._node}", self._server)
         path = f"{wire.path}/resourceslices"
         listing = Listing(self._transport, call, path, self._unreadable, self._selector())
         found = list(listing.objects())
@@ -295,10 +298,10 @@ class HttpKubeApi:
         slices = [self._readable(call, item, load) for item in found]
         return SliceList(listing.resource_version, tuple(each for each in slices if each))
 
-    def _slice_event(self, wire: Wire, call: Call, line: bytes) -> SliceEvent | None:
-        """An event in the driver's words; None for a type that is newer than this driver.
+    def _slice_event(self, wire: Wire, call: ApiCall, line: bytes) -> SliceEvent | None:
+        """The event; None for an event type that is newer than this driver.
 
-        Of an object that cannot be read nothing but its version is told, so that the next watch begins behind it.
+        An object that cannot be read becomes a BOOKMARK with its version, so that the next watch begins after it.
         """
         try:
             kind, obj = read_event(call, line)
@@ -322,10 +325,12 @@ class HttpKubeApi:
     # Claims
 
     def _allocated(self, wire: Wire, pool: PoolName) -> Iterator[Claim]:
-        call = Call("list", "resourceclaims", "of all namespaces", self._server)
+        call = ApiCall("list", "resourceclaims", "of all namespaces", self._server)
         path = f"{wire.path}/resourceclaims"
         for found in Listing(self._transport, call, path, self._unreadable).objects():
-            claim = self._readable(call, found, lambda it: load_claim(call, it, wire, self._driver))
+            claim = self._readable(
+                call, found, lambda it: claim_for_driver(call, it, wire, self._driver)
+            )
             if claim is not None and any(
                 (result.driver, result.pool) == (self._driver, pool)
                 for result in claim.results or ()
@@ -334,62 +339,19 @@ class HttpKubeApi:
 
     # What is kept between calls
 
-    def _served(self) -> Wire:
-        """The wire version; of calls in parallel one asks, and all get its answer or its error."""
-        with self._wire_lock:
-            if self._wire is not None:
-                return self._wire
-            asked, ours = self._asked, self._asked is None
-            if asked is None:
-                asked = self._asked = Future()
-        if ours:
-            self._ask(asked)
-        return asked.result()
-
-    def _ask(self, asked: "Future[Wire]") -> None:
-        # Without the lock: whoever comes now waits for this answer, not behind everybody who came before.
-        try:
-            wire = self._discover()
-        except BaseException as error:
-            with self._wire_lock:
-                self._asked = None
-            asked.set_exception(error)
-            raise
-        with self._wire_lock:
-            self._wire, self._asked = wire, None
-        asked.set_result(wire)
-
-    def _discover(self) -> Wire:
-        try:
-            group = self._transport.request(
-                Exchange(Call("get", f"group {GROUP}"), "GET", DISCOVERY_PATH)
-            )
-        except (NotServed, NotFound) as error:
-            raise not_served(self._server, "it does not know the group") from error
-        return choose(group, self._server)
-
-    def _with_wire(self, do: Callable[[Wire], _Answer]) -> _Answer:
-        """Do something in the served version; once more when that version turns out to be gone (an upgraded cluster)."""
-        wire = self._served()
-        try:
-            return do(wire)
-        except NotServed:
-            self._forget_wire()
-            return do(self._served())
-
     def _again_if_expired(self, read: Callable[[Wire], _Answer]) -> _Answer:
-        """Read a list; from the start again when it changed too much between two pages."""
+        """Read a list. If its version expires between two pages, start again, at most LIST_RETRIES times."""
         for _ in range(LIST_RETRIES):
             try:
-                return self._with_wire(read)
+                return self._served.call(read)
             except Expired:
                 continue
-        return self._with_wire(read)
+        return self._served.call(read)
 
     def _readable(
-        self, call: Call, found: Found, load: Callable[[Found], _Answer]
+        self, call: ApiCall, found: Found, load: Callable[[Found], _Answer]
     ) -> _Answer | None:
-        """What an object is in the driver's words; None where it cannot be read. Every defect is told."""
+        """Convert an object; None if it cannot be read. Its first defect is reported to the observer."""
         for defect in found.defects[:1]:
             self._unreadable(call.resource, found.identity, str(defect))
         try:
@@ -397,10 +359,6 @@ class HttpKubeApi:
         except Malformed as error:
             self._unreadable(call.resource, found.identity, str(error))
             return None
-
-    def _forget_wire(self) -> None:
-        with self._wire_lock:
-            self._wire = None
 
     def _uid_of_node(self) -> str:
         with self._node_lock:
@@ -410,7 +368,7 @@ class HttpKubeApi:
 
     def _node_object(self) -> Mapping[str, Any]:
         path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-        return self._transport.request(Exchange(Call("get", "nodes", self._node), "GET", path))
+        return self._transport.request(Exchange(ApiCall("get", "nodes", self._node), "GET", path))
 
     def _forget_node(self) -> None:
         with self._node_lock:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a kubeconfig say? One context, usually its current one, read strictly: a field of the wrong shape is named.
+"""What does one context of a kubeconfig contain? Usually it is the current one. A field of the wrong type is an error that names it.
 
-Tokens, token files, client certificates and proxies are understood here. A user that logs in by starting a program or by
-an old auth provider needs the `kubernetes` package (`dra_driver.kube.login`).
+This module handles tokens, token files, client certificates and proxies itself. A user entry with `exec` or `auth-provider`
+needs the `kubernetes` package (`dra_driver.kube.login`).
 """
 
 import base64
@@ -31,7 +31,7 @@ PROXY_SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """One context of one file; `namespace` is the one that it prefers, empty for none."""
+    """One context of one file. `namespace` is its default namespace, or empty. `credentials` makes them, given a clock."""
 
     path: Path
     server: str
@@ -43,7 +43,7 @@ class Kubeconfig:
 
 
 def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
-    """Read a kubeconfig's context of this name, its current one if empty. Raises Fatal."""
+    """Read the context of this name, or the current one if the name is empty. Raises Fatal."""
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -79,7 +79,7 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
 
 
 class _Section:
-    """A mapping of the file and where it stands, for messages."""
+    """A YAML mapping of the file, and its place in the file for messages."""
 
     def __init__(self, path: Path, where: str, content: object) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class _Section:
         self._content: Mapping[Any, Any] = content
 
     def wrong(self, what: str) -> Fatal:
-        """The error for this part of the file."""
+        """An error that names the file and this section."""
         place = f", {self._where}" if self._where else ""
         return Fatal(f"kubeconfig {self.path}{place}: {what}")
 
@@ -99,7 +99,7 @@ class _Section:
         return bool(self._content.get(key))
 
     def text(self, key: str) -> str:
-        """A field's text; empty when it is missing."""
+        """The text of a field; empty if it is missing. Raises Fatal for another type."""
         value = self._content.get(key)
         if value is None:
             return ""
@@ -114,7 +114,7 @@ class _Section:
         return value
 
     def file(self, key: str) -> Path | None:
-        """A path, relative to the file's own directory; it must exist."""
+        """A path, relative to the kubeconfig's directory; None if the field is missing. Raises Fatal if no file is there."""
         text = self.text(key)
         if not text:
             return None
@@ -126,7 +126,7 @@ class _Section:
         return path
 
     def data(self, key: str) -> str:
-        """Text that stands in the file as base64; empty when it is missing."""
+        """The text of a base64 field; empty if it is missing. Raises Fatal."""
         try:
             return base64.b64decode(self.text(key), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
@@ -135,7 +135,7 @@ class _Section:
             ) from error
 
     def entry(self, plural: str, name: str, singular: str, *, asked_by: str) -> "_Section":
-        """The named entry of one of the file's three lists."""
+        """The entry of this name in the list `plural`. Raises Fatal, naming who refers to the entry (`asked_by`) and which names exist."""
         entries = self._content.get(plural)
         entries = (
             [entry for entry in entries if isinstance(entry, Mapping)]
@@ -208,7 +208,7 @@ def _credentials(user: _Section, context: str) -> Callable[[Callable[[], float]]
 
 
 def _refuse_plain_text(server: str, proxy: str, user: _Section) -> None:
-    """A bearer token goes where nobody else can read it: over TLS, or to this machine without a proxy between."""
+    """Raise Fatal if a bearer token would be sent in plain text. It may be sent over TLS, or to this machine without a proxy."""
     if urlsplit(server).scheme == "https" or (is_loopback(server) and not proxy):
         return
     for key in ("tokenFile", "token", "exec", "auth-provider"):

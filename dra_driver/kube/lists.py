@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is a long list read in little memory, whatever stands in it?
+"""How is a long list read in little memory, whatever its objects contain?
 
-In pages, each of which fits into a few MiB: the limit of the next page follows from the bytes of the last, and an answer that
-grows beyond the cap is given up and asked for again with half the limit. A single object beyond the cap is passed over by
-asking for its metadata only, which also bring the token for what comes after it. Metadata have no limit of their own (the name of
-an owner may be of any length), so one whose metadata are beyond the cap too is asked for as a line of a table.
+In pages of a few MiB each. The size of one page decides how many objects the next request asks for. If an answer is larger than
+LARGEST_PAGE_BYTES, the driver stops reading and asks again for half as many objects. If a single object is larger than that, the
+driver asks for its metadata only; this answer also has the token for the next page. Even metadata can be too large (the name of
+an owner may have any length). Then the driver asks for the object as a row of a table.
 
-Every item is decoded for itself, when it is its turn. What cannot be read is told and costs itself.
+Each item is decoded by itself when it is needed. An item that cannot be read is reported, and the others are still read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from dra_driver.kube.decode import (
     read_page,
     read_table,
 )
-from dra_driver.kube.failures import Call, garbage
+from dra_driver.kube.failures import ApiCall, garbage
 from dra_driver.kube.strict import Undecodable
 from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY, Exchange, Transport
 from dra_driver.kube.unreadable import Tell
@@ -35,17 +35,17 @@ LARGEST_PAGE_BYTES = 2 * PAGE_BYTES
 
 @dataclass(slots=True)
 class Listing:
-    """One list; iterate once over `objects`. `resource_version` is known after the first of them."""
+    """One list. Iterate over `objects` once; `resource_version` is known after the first object."""
 
     transport: Transport
-    call: Call
+    call: ApiCall
     path: str
     tell: Tell
     selector: Mapping[str, str] = field(default_factory=dict)
     resource_version: str = ""
 
     def objects(self) -> Iterator[Found]:
-        """Every object that can be read, perhaps in part; the others are told. Raises DriverError: Expired when it must begin anew."""
+        """Each object that can be read, perhaps in part; an unreadable one is reported. Raises DriverError; Expired: make a new Listing."""
         for item in self._items():
             try:
                 found = read_object(item)
@@ -78,7 +78,7 @@ class Listing:
         return self._read(exchange, body), len(body)
 
     def _without_content(self, token: str, error: TooLarge) -> Page:
-        """The place of an object that is too large, from its metadata."""
+        """The page of an object that is too large, read as metadata only; the object is reported."""
         exchange = replace(self._exchange(1, token), accept=METADATA_ONLY)
         try:
             page = self._read(exchange, self.transport.fetch(exchange))
@@ -92,7 +92,7 @@ class Listing:
         return page
 
     def _as_table(self, token: str) -> tuple[Page, tuple[str, ...]]:
-        """The place of an object whose metadata are too large as well, and its name, as a table shows them."""
+        """The page of an object whose metadata are too large as well, and the object's name, read as a table."""
         exchange = self._exchange(1, token)
         query = {**(exchange.query or {}), "includeObject": "None"}
         exchange = replace(exchange, query=query, accept=AS_TABLE)
@@ -114,6 +114,9 @@ class Listing:
 
 
 def _next_limit(limit: int, items: int, size: int) -> int:
-    """As many objects of the last page's size as fit, but growing slowly: the next ones may be larger."""
+    """Return the limit for the next request: as many objects as fit into PAGE_BYTES if they have the average size of the last page.
+
+    It is at most twice the last limit, because the next objects may be larger, and at most LARGEST_PAGE_OBJECTS.
+    """
     fitting = PAGE_BYTES * items // max(1, size)
     return max(1, min(fitting, 2 * limit, LARGEST_PAGE_OBJECTS))

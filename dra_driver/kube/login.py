@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does a kubeconfig log in that starts a program, or uses an auth provider (OIDC)?
+"""How does the driver log in if the kubeconfig starts a program (`exec`) or uses an auth provider (OIDC)?
 
-The `kubernetes` package can do it; it is 126 MB and slow to import, so it is an extra, imported here alone and only when
-a kubeconfig needs it. Only the bearer token that it produces is taken over. What a login program says when it fails the
-package writes to the log of the whole process and keeps to itself; it is taken from there, into the error.
+The `kubernetes` package does it. This package has 126 MB and is slow to import. So it is an optional dependency, imported only
+here and only for such a kubeconfig. The driver takes only the bearer token from it. If a login program fails, the package writes
+the reason to the root logger and does not put it into its exception. So this module listens to the root logger during the
+login, and puts the reason into the error.
 """
 
 import logging
@@ -21,7 +22,7 @@ from dra_driver.kube.failures import excerpt
 
 
 def import_kubernetes() -> ModuleType:
-    """The package that can log in. Raises ImportError."""
+    """The `kubernetes` package. Raises ImportError if it is not installed."""
     return import_module("kubernetes")
 
 
@@ -40,7 +41,7 @@ def login(
 
 
 class _Login:
-    """Tokens from the package, which refreshes them itself when they expire; `forget` logs in anew."""
+    """Bearer tokens from the package, which renews them itself when they expire; after `forget` it logs in again."""
 
     def __init__(self, kubernetes: ModuleType, path: Path, context: str) -> None:
         self._kubernetes: Any = kubernetes
@@ -56,7 +57,7 @@ class _Login:
                     self._configuration = self._load()
                 value = self._configuration.get_api_key_with_prefix(
                     "BearerToken",
-                    "authorization",  # the name since 36, and before
+                    "authorization",  # the first name since release 36 of the package, the second before
                 )
             except Exception as error:
                 raise self._failed("; ".join([*said, str(error)])) from error
@@ -89,16 +90,16 @@ class _Login:
 
 @contextmanager
 def _listening() -> Iterator[list[str]]:
-    """What is logged meanwhile. Without a handler of its own the root logger would write it to standard error."""
-    heard: list[str] = []
+    """Collect what is logged as an error. The handler also keeps the message off standard error, where Python writes it without one."""
+    messages: list[str] = []
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    root, ear = logging.getLogger(), Ear(logging.ERROR)
-    root.addHandler(ear)
+    root, collector = logging.getLogger(), Collector(logging.ERROR)
+    root.addHandler(collector)
     try:
-        yield heard
+        yield messages
     finally:
-        root.removeHandler(ear)
+        root.removeHandler(collector)

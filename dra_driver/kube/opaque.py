@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values of an object does the API server keep without knowing them, and which of those can nobody decode?
+"""Which opaque values of an object cannot be decoded? Opaque: the API server stores them without looking at them.
 
-They are the only place of bytes that no decoder takes, so they are looked for there first: `marked` puts a mark in the place of each
-such value, the decoder reads the rest at its own speed, and `taken_out` finds the marks again. One scan over each opaque value is all
-that a hostile object costs more than another one.
+Usually only they contain bytes that a decoder refuses. So `marked` replaces each such value by a mark. Then the decoder reads
+the rest at full speed, and `taken_out` finds the marks. A hostile object costs one additional scan of its opaque values, not more.
 
-The name of a key in its quotes, with a colon behind it, is that key wherever it stands: in a string its quotes would have
-backslashes before them.
+`marked` finds a key by its text: the name in quotes and a colon. Inside a JSON string this text cannot occur, because quotes
+have a backslash there.
 """
 
 import re
@@ -20,18 +19,18 @@ from dra_driver.kube.scan import NotJson, value_end
 from dra_driver.kube.strict import Undecodable, decode
 
 OPAQUE = ("parameters", "data", "fieldsV1")
-"""The fields whose content the API server does not know: readable as a whole or not at all."""
+"""The opaque fields. Each is decoded as a whole or not at all."""
 
 _MARK_TEXT = f"unreadable {secrets.token_hex(16)}: "
 MARK = f'"{_MARK_TEXT}'.encode()
-"""What a mark begins with. Nobody can write one into an object: it is another in each process."""
+"""The beginning of each mark. It is random in each process, so nobody can put one into an object on purpose."""
 
 _KEY = re.compile(rb'"(?:%b)"\s*+:\s*+' % "|".join(OPAQUE).encode())
 DEEPEST = 12  # levels of the API's own types, down to the opaque ones
 
 
 def marked(text: bytes) -> bytes:
-    """The text with a mark for each opaque object that cannot be decoded; as it was where its parts cannot be told apart."""
+    """The text with a mark for each opaque object that cannot be decoded; the text unchanged if the scanner cannot read it."""
     parts: list[bytes] = []
     kept = at = 0
     try:
@@ -51,7 +50,7 @@ def marked(text: bytes) -> bytes:
 
 
 def taken_out(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The marks: where they stood and why. Each becomes None."""
+    """Replace each mark in `value` by None; yield its path, and why the value could not be decoded."""
     if len(path) >= DEEPEST:
         return
     if isinstance(value, dict):

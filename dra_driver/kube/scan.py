@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where do the parts of a JSON text begin and end? Without decoding, and without recursion.
+"""Where do the members and elements of a JSON text begin and end? Found without decoding, and without recursion.
 
-A decoder gives up a whole answer for one string that is no UTF-8, one lone surrogate, or brackets nested a thousand
-deep, and the API server stores all of them inside an object. This scanner looks at quotes, backslashes and brackets only, so
-that it finds the end of such a value, whatever stands in it, and the parts around it can be decoded one by one.
+One string that is not UTF-8, one lone surrogate, or brackets nested a thousand deep make a decoder refuse a whole answer. The API
+server stores all of these inside an object. This scanner looks only at quotes, backslashes and brackets. So it finds the end of
+such a value, and the values around it can be decoded one by one.
 
-It tells the parts of valid JSON apart and proves nothing: each part is still decoded by a real decoder. Bytes of UTF-8
-beyond ASCII never look like a quote, a backslash or a bracket, so strings need not be decoded to be skipped.
+The scanner does not check that a value is valid; the decoder does. It can skip a string without decoding it: in UTF-8 no byte of
+a longer character equals a quote, a backslash or a bracket.
 """
 
 import re
@@ -26,9 +26,9 @@ class NotJson(ValueError):
 
 
 def members(text: bytes, start: int = 0, *, cut: bool = False) -> Iterator[tuple[bytes, Span]]:
-    """The members of the object that begins at `start`: each key with its quotes, and where its value stands.
+    """The members of the object that begins at `start`: each key with its quotes, and the span of its value.
 
-    With `cut` the text may end early; the value that it ends in then reaches to the end. Raises NotJson.
+    With `cut` a value that the text breaks off in is yielded too, up to the end of the text. Raises NotJson.
     """
     at = _enter(text, start, b"{")
     while text[(at := _skip(text, at)) : at + 1] != b"}":
@@ -50,7 +50,7 @@ def members(text: bytes, start: int = 0, *, cut: bool = False) -> Iterator[tuple
 
 
 def elements(text: bytes, start: int = 0) -> Iterator[Span]:
-    """Where the elements of the array that begins at `start` stand. Raises NotJson."""
+    """The spans of the elements of the array that begins at `start`. Raises NotJson."""
     at = _enter(text, start, b"[")
     while text[(at := _skip(text, at)) : at + 1] != b"]":
         end = value_end(text, at)
@@ -59,7 +59,7 @@ def elements(text: bytes, start: int = 0) -> Iterator[Span]:
 
 
 def value_end(text: bytes, start: int) -> int:
-    """Where the value that begins at `start` ends. Raises NotJson."""
+    """The position after the value that begins at `start`. Raises NotJson."""
     first = text[start : start + 1]
     if first == b'"':
         found = _TEXT.match(text, start)
@@ -73,7 +73,7 @@ def value_end(text: bytes, start: int) -> int:
 
 
 def _closed(text: bytes, start: int) -> int:
-    """Where the brackets that open at `start` are closed; runs of brackets are counted at once."""
+    """The position after the bracket that closes the one at `start`. A run of brackets is one token, so deep nesting is fast."""
     depth = 0
     for token in _STRUCTURE.finditer(text, start):
         first, length = text[token.start()], token.end() - token.start()
@@ -96,7 +96,7 @@ def _enter(text: bytes, start: int, bracket: bytes) -> int:
 
 
 def _next(text: bytes, at: int, closing: bytes) -> int:
-    """Behind the comma, or on the closing bracket."""
+    """The position after the comma, or of the closing bracket."""
     at = _skip(text, at)
     if text[at : at + 1] == b",":
         return at + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ResourceSlice as this driver writes it, and how one that is stored compares with that."""
+"""How does this driver write a ResourceSlice, and where does a stored one differ from that?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes. `node_uid` is "" where the Node could not be asked; then no owner's UID is compared."""
+    """The driver and the Node that a slice belongs to. `node_uid` is "" if the Node could not be read; then owner UIDs are not compared."""
 
     driver: DriverName
     node: NodeName
@@ -24,7 +24,10 @@ class Author:
 
 
 def write_slice(wire: Wire, metadata: Object, spec: ResourceSliceSpec, author: Author) -> Object:
-    """The whole object; `metadata` is what the request needs besides the owner."""
+    """The whole object for a request. `metadata` is all metadata but the owner.
+
+    The owner is the Node: when it is deleted, the garbage collector deletes its slices.
+    """
     owner = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -36,7 +39,7 @@ def write_slice(wire: Wire, metadata: Object, spec: ResourceSliceSpec, author: A
 
 
 def rewrite_metadata(present: StoredSlice) -> dict[str, Any]:
-    """The metadata of an update: conditional, and with what belongs to everybody."""
+    """The metadata of an update: the version that it replaces, and the labels and annotations, which others may have written."""
     return {
         "name": present.name,
         "uid": present.uid,
@@ -47,7 +50,7 @@ def rewrite_metadata(present: StoredSlice) -> dict[str, Any]:
 
 
 def load_slice(wire: Wire, obj: Object) -> StoredSlice:
-    """Any slice, not compared with anything. Raises Unreadable."""
+    """Any slice; `unlike` stays empty. Raises Unreadable."""
     found = wire.load(ResourceSlice, obj)
     return StoredSlice(
         found.metadata.name,
@@ -60,7 +63,7 @@ def load_slice(wire: Wire, obj: Object) -> StoredSlice:
 
 
 def read_slice(wire: Wire, obj: Object, author: Author) -> StoredSlice:
-    """A slice of ours, and in `unlike` whatever in it is not of our making."""
+    """A slice of this driver; `unlike` has every part of it that the driver would not have written. Raises Unreadable."""
     stored = load_slice(wire, obj)
     if not author.node_uid:
         author = replace(author, node_uid=_owners_uid(obj))
@@ -75,7 +78,7 @@ def read_slice(wire: Wire, obj: Object, author: Author) -> StoredSlice:
 
 
 def read_holder(obj: Object) -> SliceHolder:
-    """Whose slice is it?"""
+    """The driver, node and pool of any slice. A field that is missing or no text is empty: the slice may be of another driver."""
     metadata, spec = _mapping(obj.get("metadata")), _mapping(obj.get("spec"))
     return SliceHolder(
         name=_text(metadata, "name"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is foreign JSON decoded? Here and nowhere else in this room: no error of a decoder leaves it as anything but Undecodable."""
+"""How is JSON from outside decoded? In `kube/` only this module calls the decoder, and Undecodable is its only error."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _USUAL_LIMIT = 1000
 
 
 class Undecodable(ValueError):
-    """Bytes that are no JSON value that this program can hold; the message says why."""
+    """The bytes are no JSON value, or one that Python cannot hold; the message says why."""
 
 
 def decode(text: bytes) -> Any:
@@ -21,18 +21,18 @@ def decode(text: bytes) -> Any:
         value = msgspec.json.decode(text)
     except RecursionError as error:
         raise Undecodable("it is nested too deep") from error
-    # UnicodeDecodeError is a ValueError; an int or float that is too large is one of the others.
+    # UnicodeDecodeError is a ValueError. A number that is too large raises one of the others.
     except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
         raise Undecodable(str(error)) from error
-    # The decoder stops at Python's limit of calls inside each other. Who raises that for other reasons must not change what can
-    # be read: others walk through the value after us.
+    # The decoder refuses values that are nested deeper than Python's recursion limit. Code that raises this limit for another
+    # reason must not change which values are accepted: callers walk through the value by recursion.
     if sys.getrecursionlimit() > _USUAL_LIMIT and is_deeper(value, _USUAL_LIMIT):
         raise Undecodable("it is nested too deep")
     return value
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested deeper; level by level, for it may be deeper than a recursion can go."""
+    """Whether lists and objects are nested more than `levels` deep. Not recursive: a value may be too deep for that."""
     inside: list[object] = [value]
     for _ in range(levels + 1):
         inside = list(chain.from_iterable(map(_contents, inside)))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does one request reach the API server, and when is it given up?
+"""How is a request sent to the API server, when is it repeated, and when does the driver give up?
 
-A request has a deadline over everything: connecting, waiting, reading the body, and the repetitions. Reads are repeated
-on connection errors and on answers that ask for it (429, 502, 503, 504), after `Retry-After` where the server says it;
-writes are sent once. Any request is repeated once after a 401, with credentials read anew. What still fails becomes one
-of the driver's errors in `dra_driver.kube.failures`.
+A request has one deadline for everything: connecting, waiting, reading the body, and repetitions. A GET is repeated after a
+connection error and after the statuses 429, 502, 503 and 504; it waits as long as `Retry-After` says, if the server sends it.
+A write is sent only once, because after an error the driver does not know whether the API server carried it out. After a 401 any
+request is repeated once with credentials that are read again. `dra_driver.kube.failures` turns the last failure into an error of
+the driver.
 
-Connections are pooled. TCP keepalive finds a dead peer within a minute, so that a silent watch does not stay open for
-ever. The pool is made anew when the TLS context changes (a rotated CA).
+Connections are pooled. TCP keepalive notices within about a minute that the other side is gone, so that a silent watch ends. If
+the TLS context changes (a rotated CA), there is a new pool.
 """
 
 import random
@@ -30,7 +31,7 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.connection import Connection, without_userinfo
 from dra_driver.kube.failures import (
     RETRIED_STATUSES,
-    Call,
+    ApiCall,
     garbage,
     read_answer,
     refused,
@@ -47,9 +48,9 @@ PIECE_BYTES = 64 * 1024
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 ANY_JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Asks for a list of objects without their content. The version is "v1"; of "1" a server says that it is not acceptable (406)."""
+"""Requests a list of objects with their metadata only. The version must be "v1": a server refuses "1" (406)."""
 AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-"""Asks for a list as the lines that people are shown, in which names stand, but no labels, annotations or owners."""
+"""Requests a list as kubectl shows it: rows that begin with the name, without labels, annotations and owners."""
 
 _FIRST_DELAY_SECONDS = 0.1
 _KEEPALIVE = (
@@ -63,9 +64,9 @@ _jitter = random.SystemRandom().uniform
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request: how it is called in messages, what is sent, and how much of an answer is read."""
+    """One request: its name in messages (`call`), what is sent, and how large the answer may be."""
 
-    call: Call
+    call: ApiCall
     method: str
     path: str
     query: Mapping[str, str] | None = None
@@ -99,12 +100,12 @@ class Transport:
         self._pool_context: ssl.SSLContext | None = None
 
     def request(self, exchange: Exchange) -> dict[str, Any]:
-        """The JSON object that the server answers. Raises DriverError."""
+        """Send the request; returns the JSON object of the answer. Raises DriverError."""
         body = self.fetch(exchange)
         return decoded(self.named(exchange).call, body)
 
     def fetch(self, exchange: Exchange) -> bytes:
-        """The body of the server's answer, whatever it is. Raises DriverError."""
+        """Send the request; returns the body of the answer, not decoded. Raises DriverError."""
         exchange = self.named(exchange)
         deadline = self._clock() + self._deadline_seconds
         delay, renewed = _FIRST_DELAY_SECONDS, False
@@ -134,9 +135,10 @@ class Transport:
     def open_watch(
         self, exchange: Exchange, *, read_timeout_seconds: float
     ) -> urllib3.BaseHTTPResponse:
-        """A stream whose headers have arrived; the caller reads and closes it. Raises DriverError."""
+        """Start a watch; returns when the headers have arrived. The caller reads and closes the response. Raises DriverError."""
         exchange = self.named(exchange)
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=self._deadline_seconds)
+        silence = min(self._deadline_seconds, read_timeout_seconds)
+        timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, silence), read=silence)
         try:
             response = self._send(exchange, timeout)
             if response.status == HTTPStatus.UNAUTHORIZED:
@@ -151,12 +153,12 @@ class Transport:
             raise self._unreachable(exchange.call, error) from error
         raise refused(exchange.call, read_answer(response.status, response.headers, body))
 
-    def broken(self, call: Call, error: Exception) -> DriverError:
-        """The error for a stream that ended in the middle."""
+    def broken(self, call: ApiCall, error: Exception) -> DriverError:
+        """The error for a watch whose connection broke."""
         return self._unreachable(replace(call, server=self._connection.shown_server), error)
 
     def close(self) -> None:
-        """Close idle connections; what fails from now on is not tried again."""
+        """Close idle connections. A request that fails from now on is not repeated."""
         self._closed.set()
         with self._lock:
             if self._pool is not None:
@@ -192,7 +194,7 @@ class Transport:
     def _read(
         self, exchange: Exchange, response: urllib3.BaseHTTPResponse, deadline: float
     ) -> bytes:
-        """The whole body; the connection goes back to the pool, or is closed when the body is not read to its end."""
+        """Read the whole body and give the connection back to the pool. If the body is too late or too large, close the connection."""
         pieces, size = [], 0
         while piece := response.read1(PIECE_BYTES, decode_content=True):
             pieces.append(piece)
@@ -218,18 +220,18 @@ class Transport:
             return self._pool
 
     def named(self, exchange: Exchange) -> Exchange:
-        """The same request with the server's address in its messages."""
+        """The same request, with the server's address for messages."""
         return replace(exchange, call=replace(exchange.call, server=self._connection.shown_server))
 
-    def _unreachable(self, call: Call, error: Exception) -> DriverError:
+    def _unreachable(self, call: ApiCall, error: Exception) -> DriverError:
         proxy = without_userinfo(self._connection.proxy)
         return unreachable(
             call, error, proxy=proxy, source=self._connection.source or "the settings"
         )
 
 
-def decoded(call: Call, body: bytes) -> dict[str, Any]:
-    """The JSON object of an answer. Raises Temporary."""
+def decoded(call: ApiCall, body: bytes) -> dict[str, Any]:
+    """The JSON object in a body. Raises Temporary if it is none: a proxy may have answered."""
     try:
         found = decode(body)
     except Undecodable as error:
@@ -240,7 +242,7 @@ def decoded(call: Call, body: bytes) -> dict[str, Any]:
 
 
 def _allow_silence(response: urllib3.BaseHTTPResponse, seconds: float) -> None:
-    """From here on wait this long for bytes: the headers had to come within the deadline, events need not."""
+    """Raise the read timeout of a watch: the headers had to come before the deadline, but events may be rare."""
     connection = response.connection
     if isinstance(connection, HTTPConnection) and connection.sock is not None:
         connection.sock.settimeout(seconds)
@@ -256,7 +258,7 @@ def _make_pool(connection: Connection, context: ssl.SSLContext | None) -> urllib
         if connection.tls_server_name:
             options["server_hostname"] = connection.tls_server_name
         if not context.check_hostname:
-            # The kubeconfig says so (insecure-skip-tls-verify); a warning for each request would add nothing.
+            # The user chose insecure-skip-tls-verify in the kubeconfig. A warning for each request would not help.
             options |= {"cert_reqs": "CERT_NONE", "assert_hostname": False}
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     if not connection.proxy:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects of the API server cannot be read, and who has heard of it? Each is told once, not at each look.
+"""Which unreadable objects were already reported? Each is reported once, not each time it is read.
 
-Anybody may make ten thousand of them: so many are remembered, the log hears of the others no more.
+Anybody may create ten thousand of them. So only the first REMEMBERED objects are reported; the last of these reports says so.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from dra_driver.model.events import ObjectUnreadable, Observer
 REMEMBERED = 1000
 
 Tell = Callable[[str, Identity, str], None]
-"""Hears of an object that cannot be read: its resource, which one, and why."""
+"""A function that reports an object that cannot be read. Its arguments are the resource, the object's identity, and the reason."""
 
 
-class Unreadable:
-    """Tells an observer; an instance is a Tell."""
+class UnreadableReporter:
+    """Tells an observer of each unreadable object once; an instance is a `Tell`. Safe to use from several threads."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
@@ -26,7 +26,7 @@ class Unreadable:
 
     def __call__(self, resource: str, who: Identity, why: str) -> None:
         with self._lock:
-            # By UID where there is one: an object that is written again is still the same.
+            # By UID if it is known: an object that is changed is still the same one.
             key = (resource, who.uid or str(who))
             if key in self._told or len(self._told) >= REMEMBERED:
                 return

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a watch report? A stream of JSON lines taken apart.
+"""How is the stream of a watch read?
 
-The server sends one event a line; lines arrive in pieces of any size. A stream that ends inside a line ended early: the
-half line is dropped, and the next watch, from the last version that was seen, brings the event again. An ERROR event is
-the server's Status object and ends the watch. An event whose object cannot be read, or whose line is longer than anybody
-needs, is Malformed: it costs itself, and the stream goes on behind it.
+The server sends one JSON event per line, and lines arrive in pieces of any size. If the stream ends inside a line, this part is
+dropped: the next watch starts at the last version that was seen and reports the event again. An ERROR event contains a Status
+object and ends the watch. If an object cannot be read, or its line is too long, `read_event` raises Malformed. The caller may
+then go on with the next line.
 
-A reader that waits for bytes cannot look at an Event, so a small thread does, and breaks the connection when `stop` is
-set.
+A thread that waits for bytes cannot notice that `stop` is set. So a second thread looks at `stop`, and breaks the connection.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,18 +18,21 @@ import urllib3
 
 from dra_driver.kube.base import Malformed
 from dra_driver.kube.decode import Found, identity, read_object
-from dra_driver.kube.failures import Call, garbage, malformed, read_answer, refused
+from dra_driver.kube.failures import ApiCall, garbage, malformed, read_answer, refused
 from dra_driver.kube.strict import Undecodable
 
 PIECE_BYTES = 64 * 1024
 LARGEST_LINE_BYTES = 4 * 1024 * 1024
 KEPT_BYTES = 4 * 1024
-"""So much is kept of a longer line: its object's name and version stand at the beginning."""
+"""The driver keeps only this much of a line that is too long. The object's name and version are at its beginning."""
 STOP_LOOK_SECONDS = 0.2
+SILENT_WATCH_SECONDS = 30.0
+"""The driver asks the API server to end a watch after some time. If no byte comes for that time plus these seconds, the driver
+closes the connection."""
 
 
 class CutLine(bytes):
-    """The beginning of a line that is too long."""
+    """The beginning of a line that is too long, as `read_lines` yields it."""
 
 
 def read_lines(
@@ -38,14 +40,14 @@ def read_lines(
 ) -> Iterator[bytes]:
     """Whole lines until the stream ends, breaks (urllib3's HTTPError) or `stop` is set; closes the response.
 
-    Of a line that is longer than `largest_bytes` comes a CutLine.
+    Instead of a line that is longer than `largest_bytes`, it yields a CutLine.
     """
     done = Event()
     Thread(
         target=_break_on_stop, args=(response, stop, done), name="watch-stopper", daemon=True
     ).start()
     begun = bytearray()
-    size = 0  # of the line that has begun; its bytes are kept up to the limit
+    size = 0  # bytes of the current line so far; `begun` has fewer if the line is too long
     try:
         while piece := response.read1(PIECE_BYTES, decode_content=False):
             *ends, rest = piece.split(b"\n")
@@ -70,10 +72,10 @@ def read_lines(
         response.close()
 
 
-def read_event(call: Call, line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """An event's type and object; opaque content that cannot be read is None.
+def read_event(call: ApiCall, line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """The type and the object of an event; opaque content that cannot be read is None.
 
-    Raises Malformed for an object that cannot be read, DriverError for an ERROR event and for what is no event.
+    Raises Malformed for an object that cannot be read, and another DriverError for an ERROR event or a line that is no event.
     """
     if isinstance(line, CutLine):
         raise _malformed(call, line, f"the event is longer than {LARGEST_LINE_BYTES:,} bytes")
@@ -92,14 +94,14 @@ def read_event(call: Call, line: bytes) -> tuple[str, Mapping[str, Any]]:
     return str(kind), obj
 
 
-def _read(call: Call, line: bytes) -> Found:
+def _read(call: ApiCall, line: bytes) -> Found:
     try:
         return read_object(line)
     except Undecodable as error:
         raise garbage(call, line) from error
 
 
-def _malformed(call: Call, line: bytes, what: str) -> Malformed:
+def _malformed(call: ApiCall, line: bytes, what: str) -> Malformed:
     who = identity(line, b"object")
     return malformed(call, f"{who}: {what}", resource_version=who.resource_version)
 
@@ -110,5 +112,5 @@ def _break_on_stop(response: urllib3.BaseHTTPResponse, stop: Event, done: Event)
             try:
                 response.shutdown()
             except (OSError, RuntimeError, ValueError):
-                return  # the stream ended by itself in the meantime
+                return  # the stream ended in the meantime
             return

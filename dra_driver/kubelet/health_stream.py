@@ -31,7 +31,7 @@ SERVICES = {
 }
 
 
-class HealthFeed(Protocol):
+class HealthSource(Protocol):
     """The source of health data; see `services/watch_health.py`."""
 
     def snapshot(self) -> tuple[int, tuple[DeviceHealth, ...]]:
@@ -64,7 +64,7 @@ class HealthStream:
     """One version of the service. `name` is the name that the registration announces, a key of `SERVICES`."""
 
     def __init__(
-        self, name: str, feed: HealthFeed, *, resend_seconds: float = RESEND_SECONDS
+        self, name: str, feed: HealthSource, *, resend_seconds: float = RESEND_SECONDS
     ) -> None:
         self._name = name
         self._pb: Any = SERVICES[name]

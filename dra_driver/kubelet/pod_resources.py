@@ -18,7 +18,7 @@ from dra_driver.errors import DriverError
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
 from dra_driver.kubelet.sockets import text_of
 from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import PodDevice, Unknown
 
 METHOD = "/v1.PodResourcesLister/List"
 ALLOCATABLE_METHOD = "/v1.PodResourcesLister/GetAllocatableResources"
@@ -40,7 +40,7 @@ class PodResources:
         self._kubelet_version = kubelet_version
         self._has_listed = False
 
-    def __call__(self) -> frozenset[HeldDevice] | Unknown:
+    def __call__(self) -> frozenset[PodDevice] | Unknown:
         """Every device that a pod uses through a claim, of all drivers; or `Unknown` with the reason."""
         response = _call(
             self._socket, METHOD, pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse
@@ -112,9 +112,9 @@ def _lists_claims(version: str) -> bool:
     return match is not None and (int(match[1]), int(match[2])) >= FIRST_LISTING_VERSION
 
 
-def _held(response: pb.ListPodResourcesResponse) -> list[HeldDevice]:
+def _held(response: pb.ListPodResourcesResponse) -> list[PodDevice]:
     return [
-        HeldDevice(
+        PodDevice(
             namespace=claim.claim_namespace,
             claim_name=claim.claim_name,
             driver=DriverName(device.driver_name),

@@ -6,7 +6,7 @@ that GetInfo names. So the registration socket is made after the DRA socket, and
 """
 
 from pathlib import Path
-from threading import Condition
+from threading import Lock
 
 import grpc
 from structlog.typing import FilteringBoundLogger
@@ -42,7 +42,7 @@ class Registrar:
             supported_versions=SUPPORTED_VERSIONS,
         )
         self._log = log
-        self._changed = Condition()
+        self._mutex = Lock()
         self._reason = NOT_YET
         methods = {
             "GetInfo": unary(self.get_info, pb.InfoRequest),
@@ -60,13 +60,8 @@ class Registrar:
     @property
     def reason(self) -> str:
         """Why the driver is not registered; empty when it is."""
-        with self._changed:
+        with self._mutex:
             return self._reason
-
-    def wait_registered(self, seconds: float) -> bool:
-        """Wait at most `seconds` until the kubelet has registered the driver. Returns whether it has."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._reason, seconds)
 
     def start(self) -> None:
         """Make the socket and serve it."""
@@ -116,6 +111,5 @@ class Registrar:
         raise AssertionError("abort raises")
 
     def _note(self, reason: str) -> None:
-        with self._changed:
+        with self._mutex:
             self._reason = reason
-            self._changed.notify_all()

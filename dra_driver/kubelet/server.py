@@ -14,7 +14,7 @@ from dra_driver.kubelet.dra import DraPlugin, Prepare, Unprepare
 from dra_driver.kubelet.dra_v1beta1 import DraPluginV1beta1
 from dra_driver.kubelet.health_check import SERVICE as HEALTH_SERVICE
 from dra_driver.kubelet.health_check import Check, HealthCheck
-from dra_driver.kubelet.health_stream import SERVICES, STREAM_LIMIT, HealthFeed, HealthStream
+from dra_driver.kubelet.health_stream import SERVICES, STREAM_LIMIT, HealthSource, HealthStream
 from dra_driver.kubelet.pb import grpc_health_v1_pb2, pluginregistration_v1_pb2
 from dra_driver.kubelet.registration import Registrar
 from dra_driver.kubelet.sockets import SocketServer, text_of
@@ -46,7 +46,7 @@ class KubeletServer:
         *,
         driver: DriverName,
         calls: tuple[Prepare, Unprepare],
-        feed: HealthFeed,
+        feed: HealthSource,
         checks: Mapping[str, Check],
         log: FilteringBoundLogger,
     ) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nouns: frozen, validated values without behaviour beyond their own arithmetic."""
+"""The values that pass between rooms: frozen, validated, and without behaviour except their own arithmetic."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Container Device Interface document: what a container runtime changes for a claimed device.
+"""The Container Device Interface document: how a container runtime changes a container that has a device.
 
-Runtimes refuse a document whose `cdiVersion` they do not know *and* one whose version is too low for its fields, so
-the version is computed: always the lowest that the fields need. The JSON is canonical (sorted keys, newline at the
-end): the same claim gives the same bytes, which is how a damaged file is noticed.
+A runtime refuses a document if it does not know the `cdiVersion`, and also if this version is too low for a field. So the version
+is computed: the lowest that all fields need. The JSON is canonical (sorted keys, a newline at the end). So a claim always gives
+the same bytes, and other bytes mean that the file was damaged.
 Source: CNCF container-device-interface, SPEC.md and MinimumRequiredVersion.
 """
 
@@ -26,8 +26,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class DeviceNode:
     """A device file that the container gets.
 
-    With `major` and `minor` the file is described whole and need not exist on the host; without them the runtime looks
-    at the host's file of that path. `permissions` is a subset of "rwm", as the device cgroup takes it.
+    With `major` and `minor` the file need not exist on the host. Without them the runtime takes both from the host's file of
+    this path. `permissions` is a subset of "rwm", as for the device cgroup.
     """
 
     path: str
@@ -64,7 +64,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A bind mount of a host path; only backends name one, never a claim."""
+    """A bind mount of a host path. Only a backend chooses the path, never a claim: the author of a claim must not mount host files."""
 
     host_path: str
     container_path: str
@@ -99,7 +99,7 @@ class ContainerEdits:
                 )
 
     def merged(self, other: "ContainerEdits") -> "ContainerEdits":
-        """Both edits; `other` wins where both set a variable."""
+        """Both edits together. If both set a variable, the value of `other` counts."""
         return ContainerEdits(
             env={**self.env, **other.env},
             device_nodes=self.device_nodes + other.device_nodes,
@@ -118,7 +118,7 @@ class ContainerEdits:
 
 @dataclass(frozen=True, slots=True)
 class CdiDevice:
-    """One entry of a document; a runtime injects it by `kind=name`."""
+    """One device of a document; its full name is `kind=name`."""
 
     name: str
     edits: ContainerEdits
@@ -136,7 +136,7 @@ class CdiDevice:
 
 @dataclass(frozen=True, slots=True)
 class CdiSpec:
-    """A CDI document, `kind` being "vendor/class"."""
+    """A CDI document. `kind` is "vendor/class"."""
 
     kind: str
     devices: tuple[CdiDevice, ...]
@@ -150,12 +150,12 @@ class CdiSpec:
             raise ValueError(f"CDI document {self.kind}: at least one device is needed")
 
     def device_id(self, device: CdiDevice) -> str:
-        """The fully qualified name that the kubelet hands to the runtime."""
+        """The fully qualified name, which the kubelet passes to the runtime."""
         return f"{self.kind}={device.name}"
 
     @property
     def version(self) -> str:
-        """The lowest cdiVersion that every field of this document is known in."""
+        """The lowest cdiVersion that has all fields of this document."""
         if "." in self.kind.partition("/")[2]:
             return "0.6.0"
         digit_first = any(device.name[0].isdigit() for device in self.devices)
@@ -165,7 +165,7 @@ class CdiSpec:
         return "0.5.0" if digit_first or host_paths else "0.3.0"
 
     def to_json(self) -> str:
-        """Canonical text of the document."""
+        """The document as canonical JSON."""
         devices = [
             {"name": device.name, "containerEdits": device.edits.as_dict()}
             for device in self.devices

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ResourceClaims as far as a driver on a node looks at them."""
+"""The parts of a ResourceClaim that the driver on a node needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from dra_driver.model.ids import (
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimRef:
-    """Which claim, as the kubelet names it; a claim that was deleted and made anew has another `uid`."""
+    """The identity of a claim, as the kubelet sends it. A claim that was deleted and created again has another `uid`."""
 
     namespace: str
     name: str
@@ -31,22 +31,22 @@ class ClaimRef:
 
     @property
     def word(self) -> str:
-        """What commands take: `namespace/name`, or the UID of a claim whose name nobody knows any more."""
+        """The argument for commands: `namespace/name`, or the UID if the name is not known any more."""
         return f"{self.namespace}/{self.name}" if self.name else self.uid
 
 
 def key_of(result: DeviceRequestAllocationResult) -> DeviceKey:
-    """What the claim owns by this result (nothing, with admin access)."""
+    """The device or share that the claim owns by this result. With admin access it owns nothing; the caller checks that."""
     return DeviceKey(PoolName(result.pool), DeviceName(result.device), share_of(result))
 
 
 def share_of(result: DeviceRequestAllocationResult) -> ShareId:
-    """Which share of the device; NO_SHARE for a whole one."""
+    """The share of the device that was allocated; NO_SHARE for the whole device."""
     return ShareId(result.share_id or NO_SHARE)
 
 
 def base_request(result: DeviceRequestAllocationResult) -> str:
-    """The request's name as containers write it, without the chosen alternative ("main" of "main/sub")."""
+    """The name of the request as containers refer to it: "main" for the subrequest "main/sub"."""
     return result.request.partition("/")[0]
 
 
@@ -54,8 +54,8 @@ def base_request(result: DeviceRequestAllocationResult) -> str:
 class OpaqueConfig:
     """One entry of `status.allocation.devices.config`, not yet decoded.
 
-    `requests` empty means all requests; a main name covers its alternatives. `index` is its place in the list, for
-    messages.
+    If `requests` is empty, the entry applies to all requests. The name of a request includes its subrequests. `index` is the
+    entry's place in the list, for messages.
     """
 
     index: int
@@ -75,11 +75,11 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim and its allocation; `results` is None while the claim is not allocated.
+    """A claim and its allocation; `results` is None if the claim is not allocated.
 
-    `reserved_for` are the pods of `status.reservedFor`; `unnamed_users` says that it names something that is no pod and whose
-    pods are therefore not known. `sole_pod` is the pod that owns the claim as its controller: it was made of a template,
-    and nobody else may use it. `unusable` says why this driver's configuration cannot be read, if it was asked for and cannot.
+    `reserved_for` are the pods of `status.reservedFor`. `unnamed_users`: it also has an entry that is no pod, so some pods are not
+    known. `sole_pod` is set for a claim that was created from a template: only this pod may use it. `unusable` says why this
+    driver's configuration cannot be read; "" if it can, or if nobody tried. `resource_version` is the version of the object.
     """
 
     ref: ClaimRef
@@ -90,13 +90,14 @@ class Claim:
     unnamed_users: bool = False
     allocation_timestamp: str = ""
     unusable: str = ""
+    resource_version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceConfig:
-    """Decoded configuration of one device in one claim.
+    """The decoded configuration of one device in one claim.
 
-    `label` is text for the container; `sharing` is what the configuration kind of the example devices says.
+    `label` is a text that the container gets. `sharing` is from GpuConfig, the kind of configuration of dra-example-driver.
     """
 
     label: str = ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster looked like at one moment, as far as devices and scheduling are concerned, and the file that keeps it.
+"""The state of a cluster at one moment, as far as it matters for devices and scheduling; and its file format.
 
-The live reader and `dra-driver record` make a `ClusterState`; `dra-driver explain` reasons about one, wherever it came
-from. What could not be read is part of the value, so that an answer can say what it rests on.
+`kube/cluster.py` reads a `ClusterState` from a live cluster, and `dra-driver record` writes it to a file. `dra-driver explain` works
+with either. The value also lists what could not be read, so that an answer can name its gaps.
 
-No secrets: a pod is known only as far as `dra_driver.model.api.core` goes (no environment, no volumes, no images), and
-`without_secrets` takes out what may still hold some: annotations, the opaque parameters meant for drivers, and the messages of
-conditions, but for those that an explanation quotes.
+The file must not contain secrets. A pod has only the fields of `dra_driver.model.api.core`: no environment, no volumes, no images.
+`without_secrets` removes what may still contain a secret: annotations, opaque parameters, and messages of conditions that an
+explanation does not quote.
 """
 
 import re
@@ -35,7 +35,7 @@ POD_SCHEDULED = "PodScheduled"
 FORMAT = "dra-driver/record"
 FORMAT_VERSION = 1
 GATES_PATH = "/metrics"
-"""What cannot be read of it is noted under this name: the API server's own word on its feature gates."""
+"""The path where the API server shows its feature gates. If it cannot be read, this is the name of the gap."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM,)
 _MINOR = re.compile(r"[^.]*\.([0-9]{1,4})(?![0-9])")
@@ -45,10 +45,10 @@ NotReadReason = Literal["forbidden", "not_served", "malformed", "timeout", "fail
 
 
 class NotRead(ApiValue, frozen=True):
-    """Something that could not be read.
+    """A kind of object, or one object, that could not be read.
 
-    `resource` as RBAC names it ("pods"), `name` only where one object is meant ("namespace/name" or "name"), `message`
-    an operator's sentence.
+    `resource` is the name in RBAC ("pods"). `name` is "namespace/name" or "name" for one object, and empty for the whole kind.
+    `message` is for an operator.
     """
 
     resource: str
@@ -61,11 +61,11 @@ class NotRead(ApiValue, frozen=True):
 
 
 class ClusterState(ApiValue, frozen=True):
-    """One cluster at one moment. Objects are resource.k8s.io/v1, whatever the cluster serves.
+    """One cluster at one moment. The objects are of resource.k8s.io/v1, whatever version the cluster serves.
 
-    `kubernetes_version` as the server gives it ("v1.37.1"), empty when unknown. `feature_gates` holds only what is
-    known; the rest follows the release's defaults (`dra_driver.model.gates`). `served` lists the versions of
-    resource.k8s.io, the newest first. Of namespaces only name and labels are kept.
+    `kubernetes_version` is the API server's ("v1.37.1"), empty if unknown. `feature_gates` has only the gates whose state is
+    known; for the others the defaults of the release count (`dra_driver.model.gates`). `served` lists the versions of
+    resource.k8s.io, the newest first. Namespaces have only name and labels.
     """
 
     recorded_at: str = ""
@@ -84,19 +84,19 @@ class ClusterState(ApiValue, frozen=True):
 
     @property
     def minor(self) -> int | None:
-        """The 37 of "v1.37.1", or None when the version is unknown."""
+        """The minor version, 37 for "v1.37.1"; None if the version is unknown."""
         found = _MINOR.match(self.kubernetes_version)
         return int(found[1]) if found else None
 
     def unread(self, resource: str, name: str = "") -> NotRead | None:
-        """Why a whole kind of object is missing here, or the one of that name, if it is."""
+        """The gap of a whole kind, or of the object of this name; None if it was read."""
         return next(
             (gap for gap in self.not_read if gap.resource == resource and gap.name in ("", name)),
             None,
         )
 
     def gaps(self, resource: str) -> tuple[NotRead, ...]:
-        """All that is missing of a kind: single objects too."""
+        """All gaps of a kind: the whole kind, and single objects of it."""
         return tuple(gap for gap in self.not_read if gap.resource == resource)
 
 
@@ -112,16 +112,16 @@ class _Record(ApiValue, frozen=True):
 
 
 class NotARecord(Permanent):
-    """A file that is no record of a cluster, or one of another version, or a damaged one."""
+    """The file is no record of a cluster, or has another version, or is damaged."""
 
 
 def encode(state: ClusterState) -> bytes:
-    """The record file's content: one JSON document."""
+    """The content of a record file: one JSON document."""
     return msgspec.json.encode(_Record(format=FORMAT, format_version=FORMAT_VERSION, cluster=state))
 
 
 def decode(content: bytes, *, source: str) -> ClusterState:
-    """Read a record file; `source` names it in the message of NotARecord."""
+    """Read the content of a record file. Raises NotARecord; `source` is the file's name for the message."""
     try:
         record = msgspec.json.decode(content, type=_Record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -161,8 +161,10 @@ def _other_format(found: str, version: int, source: str) -> str:
 
 
 def without_secrets(state: ClusterState) -> ClusterState:
-    """The same cluster without annotations (but for the one that marks claims made for extended resources), opaque parameters, and
-    messages of conditions that nobody quotes."""
+    """The same cluster without annotations, opaque parameters, and messages of conditions that no explanation quotes.
+
+    One annotation stays: the one that marks a claim that the scheduler made for extended resources.
+    """
     return msgspec.structs.replace(
         state,
         nodes=tuple(_node(_plain(node)) for node in state.nodes),
@@ -222,7 +224,7 @@ def _pod(pod: Pod) -> Pod:
 def _quiet(
     conditions: Sequence[Condition] | None, quoted: Collection[str] = ()
 ) -> list[Condition] | None:
-    """Without messages, which anybody writes and which may quote anything, but for those of these types."""
+    """The conditions without messages, except for these types. Any controller may write a message, and it may quote anything."""
     return (
         None
         if conditions is None
@@ -280,7 +282,7 @@ def _claim(claim: ResourceClaim) -> ResourceClaim:
 
 
 def _reports(claim: ResourceClaim) -> list[AllocatedDeviceStatus] | None:
-    """What drivers and controllers say of the devices; why a binding failed is quoted."""
+    """The status of devices without driver data. The message of a failed binding condition stays: explain quotes it."""
     allocation = claim.status.allocation
     results = (allocation.devices.results or ()) if allocation else ()
     failures = {name for result in results for name in result.binding_failure_conditions or ()}

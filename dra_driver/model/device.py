@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device as a backend found it: what the API says of it, and what a container needs to use it."""
+"""A device as a backend finds it: its fields in the API, and what a container needs to use it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from dra_driver.model.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version attribute as the hardware reports it.
+    """A version attribute, with the text that the hardware reports.
 
-    The API takes strict semver only. Whether `text` is one is decided before publication
-    (`dra_driver.planning.slices`), where a bad one costs this attribute and nothing else.
+    The API accepts strict semantic versions only. `dra_driver.planning.slices` checks the text before publication: if it is wrong,
+    only this attribute is left out.
     """
 
     text: str
@@ -31,13 +31,13 @@ AttributeValue = bool | int | str | Version
 class AllocatableDevice:
     """One device of this node.
 
-    `api` is the device as the ResourceSlice shall hold it, with any field of the API. Its name is a DNS label, stable across
-    restarts and reboots: claims are allocated by it. Its attributes and capacity are what DeviceClasses and claims select by,
-    under bare names (the driver's own domain) or qualified ones ("resource.kubernetes.io/pcieRoot"); they are checked against
-    the API's limits when they are published.
+    `api` is the device as it shall be in the ResourceSlice, with any field of the API. Its name is a DNS label and must be the same
+    after a restart or a reboot, because claims refer to it. DeviceClasses and claims select by its attributes and capacity. Their
+    names are without domain (then the driver's own counts) or qualified ("resource.kubernetes.io/pcieRoot"). The limits of the
+    API are checked when the device is published.
 
-    The other fields are for this node alone. `uuid` identifies the hardware and is what containers see. `edits` is the
-    vendor's part of what a container gets.
+    The other fields are used on this node only. `uuid` identifies the hardware; containers see it. `edits` is what the vendor's
+    devices need in a container.
     """
 
     api: Device
@@ -47,12 +47,12 @@ class AllocatableDevice:
 
     @property
     def name(self) -> DeviceName:
-        """The name in the API, without the pool."""
+        """The name in the ResourceSlice, unique in the pool."""
         return DeviceName(self.api.name)
 
 
 def attribute(value: AttributeValue) -> DeviceAttribute:
-    """A plain value as the API writes it, with its type. What has another type is refused when it is published."""
+    """The value as an attribute of the API. A value of another type is kept as it is; publication refuses it."""
     match value:
         case bool():  # before int: a bool is one
             return DeviceAttribute(bool_value=value)
@@ -65,18 +65,18 @@ def attribute(value: AttributeValue) -> DeviceAttribute:
 
 
 def attributes(values: Mapping[str, AttributeValue]) -> dict[str, DeviceAttribute]:
-    """Plain values by name, as a device of the API has them."""
+    """Attributes for `Device.attributes`, from plain values by name."""
     return {name: attribute(value) for name, value in values.items()}
 
 
 def capacities(sizes: Mapping[str, Quantity]) -> dict[str, DeviceCapacity]:
-    """Sizes by name, as a device of the API has them."""
+    """Capacities for `Device.capacity`, from quantities by name."""
     return {name: DeviceCapacity(value=str(size)) for name, size in sizes.items()}
 
 
 def plain(
     value: DeviceAttribute | None,
 ) -> bool | int | str | list[bool] | list[int] | list[str] | None:
-    """What an attribute says, without its type; None where it says nothing."""
+    """The value of an attribute without its type; None if it has none."""
     found = () if value is None else structs.astuple(value)
     return next((each for each in found if each is not None), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened, as values: services tell it, logs and metrics hear it, `ignore` hears nothing."""
+"""Events of the driver, as values. Services report them to an observer; the log and the metrics are observers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dra_driver.model.slices import Problem
 
 @dataclass(frozen=True, slots=True)
 class ClaimPrepared:
-    """One claim of a NodePrepareResources call; `error` is empty when it succeeded."""
+    """The end of NodePrepareResources for one claim; `error` is empty if it succeeded."""
 
     claim: ClaimRef
     seconds: float
@@ -20,7 +20,7 @@ class ClaimPrepared:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUnprepared:
-    """One claim of a NodeUnprepareResources call; `error` is empty when it succeeded, also when its devices stay held."""
+    """The end of NodeUnprepareResources for one claim; `error` is empty if it succeeded. The devices may still be held."""
 
     claim: ClaimRef
     seconds: float
@@ -29,7 +29,7 @@ class ClaimUnprepared:
 
 @dataclass(frozen=True, slots=True)
 class WorkEnded:
-    """Work on a claim's devices that outlived its call came to its end; `error` is empty when it succeeded."""
+    """Work on a claim's devices ended after its call had been answered; `error` is empty if the work succeeded."""
 
     claim: ClaimRef
     error: str = ""
@@ -37,7 +37,7 @@ class WorkEnded:
 
 @dataclass(frozen=True, slots=True)
 class DevicesHeld:
-    """A claim is needed no more, and its devices go to nobody else yet; `reason` says why."""
+    """A claim is not needed any more, but its devices are held: no other claim gets them yet. `reason` says why."""
 
     claim: ClaimRef
     devices: str
@@ -46,7 +46,7 @@ class DevicesHeld:
 
 @dataclass(frozen=True, slots=True)
 class StillHeld:
-    """Devices have been held for so long that somebody should look."""
+    """Devices have been held so long that an admin should look at the node."""
 
     claim: ClaimRef
     devices: str
@@ -56,7 +56,7 @@ class StillHeld:
 
 @dataclass(frozen=True, slots=True)
 class DevicesFreed:
-    """A claim that nobody unprepares, or whose devices were held, gave its devices back; `held_since` is empty if they were not."""
+    """The devices of a claim became free outside an unprepare call. `held_since` is empty if they were not held before."""
 
     claim: ClaimRef
     devices: str
@@ -65,14 +65,14 @@ class DevicesFreed:
 
 @dataclass(frozen=True, slots=True)
 class HeldCounted:
-    """How many claims hold devices that nobody needs any more; told when it changes."""
+    """The number of claims whose devices are held; reported when it changes."""
 
     claims: int
 
 
 @dataclass(frozen=True, slots=True)
 class SecondOwnerRefused:
-    """A claim was allocated a device that another claim owns on this node, and did not get it."""
+    """A claim was refused: the scheduler allocated a device to it that another claim owns on this node."""
 
     claim: ClaimRef
     owner: ClaimRef
@@ -82,14 +82,14 @@ class SecondOwnerRefused:
 
 @dataclass(frozen=True, slots=True)
 class CgroupsNotFound:
-    """Nothing on this node can show that a pod has ended; devices stay held after their claims are released."""
+    """The driver cannot find the cgroups of pods. So it can never prove that a pod has ended, and devices stay held."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SliceWritten:
-    """One write of a ResourceSlice that the API server accepted."""
+    """The API server accepted one write of a ResourceSlice."""
 
     name: str
     action: Literal["create", "update", "delete"]
@@ -97,7 +97,7 @@ class SliceWritten:
 
 @dataclass(frozen=True, slots=True)
 class SliceLost:
-    """Somebody else deleted a slice of ours; it comes back after `delay_seconds`."""
+    """Somebody else deleted a slice of this driver. The driver writes it again after `delay_seconds`."""
 
     name: str
     delay_seconds: float
@@ -105,7 +105,7 @@ class SliceLost:
 
 @dataclass(frozen=True, slots=True)
 class PublishFailed:
-    """The slices could not be brought up to date; the next try comes after `delay_seconds`."""
+    """The slices could not be updated. The driver tries again after `delay_seconds`."""
 
     reason: str
     delay_seconds: float
@@ -113,7 +113,7 @@ class PublishFailed:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The API server holds what this node has: `devices` devices in `slices` slices."""
+    """The slices at the API server are up to date: `devices` devices in `slices` slices."""
 
     devices: int
     slices: int
@@ -128,7 +128,7 @@ class PublicationProblem:
 
 @dataclass(frozen=True, slots=True)
 class FieldsDropped:
-    """The API server stored something else than was written: it leaves out fields whose feature gate is off, for example."""
+    """The API server stored something else than the driver wrote. For example, it drops a field whose feature gate is off."""
 
     name: str
     fields: tuple[str, ...]
@@ -136,7 +136,7 @@ class FieldsDropped:
 
 @dataclass(frozen=True, slots=True)
 class NameEvaded:
-    """Somebody else has the name of a slice; `found` says who. Published is under `instead`."""
+    """An object of somebody else has the name of a slice; `found` describes it. The driver uses the name `instead`."""
 
     name: str
     found: str
@@ -145,7 +145,7 @@ class NameEvaded:
 
 @dataclass(frozen=True, slots=True)
 class DeviceVanished:
-    """A device is no longer found; `kept` says that a claim still owns it, so it stays in the slices, unhealthy."""
+    """The scan does not find a device any more. `kept`: a claim still owns it, so it stays in its slice, with a taint."""
 
     device: str
     kept: bool
@@ -153,7 +153,7 @@ class DeviceVanished:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """State, CDI files and the kubelet's view were brought to agree; counts of what was done."""
+    """The recovery made the state and the CDI files agree; the fields count what it did."""
 
     rewritten: int
     released: int
@@ -162,7 +162,7 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """This process publishes and sweeps for its node from now on, or stands by while the one in `leader` does."""
+    """This process became the leader, or it stands by and the process `leader` leads."""
 
     leads: bool
     leader: str = ""
@@ -170,7 +170,7 @@ class Leading:
 
 @dataclass(frozen=True, slots=True)
 class ObjectUnreadable:
-    """An object of the API server that cannot be read, as a whole or in part; told once for each object. `name` says which."""
+    """An object of the API server cannot be read, or only in part. Reported once for each object; `name` identifies it."""
 
     resource: str
     name: str
@@ -179,7 +179,7 @@ class ObjectUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class ThreadFailed:
-    """A long-lived thread met an error that nobody foresaw; it goes on after `delay_seconds`, or not at all where that is 0."""
+    """A long-lived thread failed with an unexpected error. It runs again after `delay_seconds`; 0 means that it does not."""
 
     thread: str
     error: str
@@ -214,4 +214,4 @@ Observer = Callable[[DriverEvent], None]
 
 
 def ignore(_event: DriverEvent) -> None:
-    """Hear nothing."""
+    """An observer that does nothing, for callers without log and metrics."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which features of device allocation are on in a cluster?
 
-Nobody can ask a scheduler for its feature gates, so what is not known follows the defaults of the release. A gate that a
-release does not have is off there.
+The feature gates of a scheduler cannot be read. So a gate whose state is not known has the default of the release. A gate that a
+release does not have is off.
 Source: k8s.io/kubernetes pkg/features/kube_features.go of 1.32 to 1.37; AllocatorFeatures in the scheduler's plugin.
 """
 
@@ -27,7 +27,7 @@ DEFAULTS: Mapping[str, Mapping[int, bool]] = {
     "DRAResourceClaimDeviceStatus": {32: OFF, 33: ON},
 }
 ALLOCATION = "DynamicResourceAllocation"
-"""The gate of it all. A cluster that shows claims has it on, also in 1.32 and 1.33, where nobody gets it unasked."""
+"""The main gate. A cluster that serves claims has it on, even if it is off by default (1.32 and 1.33)."""
 TAINT_RULES = "DRADeviceTaintRules"
 _ALLOCATOR = (
     "DRAAdminAccess",
@@ -43,13 +43,13 @@ _ALLOCATOR = (
 )
 _BINDING = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
 BINDING = "+".join(_BINDING)
-"""The allocator's name for what two gates together switch on."""
+"""The allocator's name of a feature that is on only if two gates are on."""
 _RULES_BEFORE = 35
-"""Before this release DeviceTaintRules followed the gate of the taints themselves."""
+"""Before this release DeviceTaintRules had no gate of their own; DRADeviceTaints enabled them too."""
 
 
 def is_on(gate: str, minor: int | None, known: Mapping[str, bool]) -> bool:
-    """Whether a gate is on in a cluster of 1.`minor` (the newest, when unknown), of which some gates are `known`."""
+    """Whether a gate is on in a cluster of release 1.`minor` (None: the newest). `known` are the gates whose state is known."""
     if gate in known:
         return known[gate]
     if gate == ALLOCATION:
@@ -62,7 +62,7 @@ def is_on(gate: str, minor: int | None, known: Mapping[str, bool]) -> bool:
 
 
 def allocator_features(minor: int | None, known: Mapping[str, bool]) -> frozenset[str]:
-    """The features that the scheduler hands to its allocator, by the names that upstream gives them."""
+    """The features that the scheduler enables in its allocator, by their names in the Kubernetes source."""
     features = {gate for gate in _ALLOCATOR if is_on(gate, minor, known)}
     if all(is_on(gate, minor, known) for gate in _BINDING):
         features.add(BINDING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health of a device, in the words of the kubelet's DRAResourceHealth service."""
+"""The health of a device, with the fields of the kubelet's DRAResourceHealth service."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ MESSAGE_LIMIT_BYTES = 1000  # the kubelet cuts at 1024 bytes, inside a character
 
 
 class HealthStatus(Enum):
-    """As on the wire; a device that nothing checks is UNKNOWN."""
+    """The values are those of the protobuf enum. A device whose health is not checked is UNKNOWN."""
 
     UNKNOWN = 0
     HEALTHY = 1
@@ -19,7 +19,7 @@ class HealthStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A status and one sentence for whoever reads the pod's status; too long a sentence is cut at a character."""
+    """A status, and a message that people see in the pod's status. A message that is too long is cut between two characters."""
 
     status: HealthStatus
     message: str = ""
@@ -35,7 +35,7 @@ HEALTHY = Health(HealthStatus.HEALTHY)
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """A device's health as the kubelet is told; `checked_at` is Unix seconds."""
+    """The health of a device as it is sent to the kubelet; `checked_at` is in Unix seconds."""
 
     pool: PoolName
     device: DeviceName

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that must not be mixed up, as the Kubernetes API calls them."""
+"""Types for names that must not be confused with each other; they are named as in the Kubernetes API."""
 
 from dataclasses import dataclass
 from typing import NewType
@@ -19,8 +19,8 @@ NO_SHARE = ShareId("")
 class DeviceKey:
     """What a claim owns: a device of a pool, or one share of it.
 
-    `share` is the share ID of a device that allows multiple allocations, else `NO_SHARE`. Two claims may hold
-    two shares of one device; nobody may hold the same key twice.
+    `share` is the share ID of a device that allows multiple allocations, else `NO_SHARE`. Two claims may own two shares of one
+    device, but each key has at most one owner.
     """
 
     pool: PoolName

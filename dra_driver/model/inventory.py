@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this node has, at one moment, from one backend."""
+"""The devices of this node at one moment, as one backend found them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,14 @@ from dra_driver.model.slices import Problem
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All devices of one scan, in the backend's order, which is the order the scheduler tries them in.
+    """All devices of one scan, in the backend's order. The scheduler tries the devices in this order.
 
-    `config_kinds` names opaque configuration kinds that this backend's devices understand besides the driver's own
-    DeviceConfig. Construction refuses two devices of one name: nobody could tell which one a claim means.
+    `config_kinds` are the kinds of opaque configuration that the devices accept besides the driver's own DeviceConfig. Two devices
+    of one name are an error: it would not be clear which one a claim has.
 
-    `scanned` is False as long as nobody has looked: then it says nothing about what is there, and nothing must be withdrawn,
-    refused for good or published by it. `left_out` names devices that the backend told in a form that nothing can be done with.
+    `scanned` is False before the first scan. Such an inventory is empty because nothing is known, so no decision may follow from
+    it: no slice is written, no device removed, and no claim refused for good. `left_out` are the names of devices that the backend
+    returned in a form that the driver cannot use.
     """
 
     devices: tuple[AllocatableDevice, ...] = ()

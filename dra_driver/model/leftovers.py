@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a driver would remain on a node when it is uninstalled."""
+"""What remains on a node after the driver was uninstalled, if nobody removes it."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
-    """What something is, in words for people; removed in this order.
+class LeftoverKind(Enum):
+    """The kind of a leftover, in words for people. They are removed in this order.
 
-    First what others would call, then what containers would be given, then what this node remembers: whoever stops
-    half-way can still see which claims are prepared.
+    First what the kubelet would call, then what containers would get, and last the state. So if the removal stops in the middle,
+    the state still shows which claims are prepared.
     """
 
     SOCKET = "socket"
@@ -22,9 +22,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing that would remain; `name` is a file's path or an object's name."""
+    """One thing that would remain; `name` is the path of a file or the name of an object."""
 
-    kind: Kind
+    kind: LeftoverKind
     name: str
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Files in a directory that the driver shares or that it did not write: they stay."""
+    """Files that stay, because the driver did not write them; they are in a directory that the driver uses too."""
 
     directory: str
     names: tuple[str, ...]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions about a claim, as values that `dra_driver.services.execute` carries out in order.
+"""Decisions about a claim, as values. `dra_driver.services.execute` carries out their steps in order.
 
-The order of the steps is the crash-safety argument. Prepare reserves before it acts and says Prepared last; unprepare
-takes the CDI file away first, touches a device only when it is shown that nothing uses it, and forgets last. A process that dies
-between two steps leaves a state that names everything that may exist on disk, so that the next start can finish or undo it.
+The order of the steps is why a crash does no harm. Prepare first reserves the devices, then works, and marks the claim Prepared at
+the end. Unprepare first removes the CDI file, resets a device only after a proof that nothing uses it, and deletes the row at the
+end. If the process dies between two steps, the state names everything that may exist on disk. So the next start can finish or
+undo it.
 """
 
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, PreparedDe
 
 @dataclass(frozen=True, slots=True)
 class MarkStarted:
-    """Reserve the claim's devices and remember what is about to be made. Commits."""
+    """Reserve the claim's devices, and store what the next steps will make. Commits."""
 
     claim: PreparedClaim
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigureDevice:
-    """Let the backend set the device, or one share of it, up for this claim. May take long; runs outside any transaction."""
+    """Let the backend configure the device, or one share of it, for this claim. It may take long and runs outside any transaction."""
 
     device: AllocatableDevice
     config: DeviceConfig
@@ -32,7 +33,7 @@ class ConfigureDevice:
 
 @dataclass(frozen=True, slots=True)
 class WriteCdiSpec:
-    """Write the claim's CDI document."""
+    """Write the CDI file of the claim."""
 
     claim_uid: ClaimUid
     text: str
@@ -40,23 +41,23 @@ class WriteCdiSpec:
 
 @dataclass(frozen=True, slots=True)
 class MarkPrepared:
-    """Everything is in place. Commits."""
+    """Mark the claim Prepared: all steps before succeeded. Commits."""
 
     claim_uid: ClaimUid
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveCdiSpec:
-    """Remove the claim's CDI document; a missing one is fine."""
+    """Remove the CDI file of the claim. A missing file is no error."""
 
     claim_uid: ClaimUid
 
 
 @dataclass(frozen=True, slots=True)
 class MarkHeld:
-    """The claim is needed no more: nobody is answered from its row, which keeps its devices. Commits.
+    """Mark the claim held: it is not needed any more, but its row still owns the devices. Commits.
 
-    `users` are pods that are known only now.
+    No prepare call is answered from a held row. `users` are pods of the claim that became known only now.
     """
 
     claim_uid: ClaimUid
@@ -66,14 +67,14 @@ class MarkHeld:
 
 @dataclass(frozen=True, slots=True)
 class ShowUnused:
-    """Show that no process of any pod that used the claim is left on this node; the plan ends here where that cannot be shown."""
+    """Prove that no pod that used the claim has a process left on this node. Without the proof the plan ends here."""
 
     claim: PreparedClaim
 
 
 @dataclass(frozen=True, slots=True)
 class ResetDevice:
-    """Let the backend undo what ConfigureDevice did; a device or share without any setting is fine."""
+    """Let the backend undo ConfigureDevice. A device or share that was never configured is no error."""
 
     device: DeviceName
     share_id: ShareId = NO_SHARE
@@ -81,14 +82,14 @@ class ResetDevice:
 
 @dataclass(frozen=True, slots=True)
 class MarkStartedAgain:
-    """Nothing of what was made for this claim exists any more (the node rebooted): back to Started. Commits."""
+    """Set the claim back to Started. Used after a reboot, when nothing exists any more that was made for the claim. Commits."""
 
     claim_uid: ClaimUid
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release the claim's devices and its row. Commits."""
+    """Delete the row of the claim, so that its devices are free. Commits."""
 
     claim_uid: ClaimUid
 
@@ -109,7 +110,7 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do for one claim, in this order; `devices` is what the kubelet is then answered."""
+    """The steps for one claim, in order. `devices` is the answer to the kubelet after the last step."""
 
     claim: ClaimRef
     steps: tuple[Step, ...]
@@ -118,18 +119,18 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a claim is not prepared: a sentence for the pod's events."""
+    """Why a claim is not prepared: a sentence for the Events of the pod."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """A device of the claim is owned by another one, which may or may not be gone; or by the claim's own earlier allocation."""
+class OwnerConflict:
+    """A device of the claim has another owner: another claim, which may have ended already, or an earlier allocation of this claim."""
 
     claim: ClaimRef
     owner: ClaimRef
     device: DeviceName
 
 
-Decision = Plan | Refusal | Conflict
+Decision = Plan | Refusal | OwnerConflict

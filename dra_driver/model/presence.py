@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a pod still has a process on this node, as a closed set of answers."""
+"""Does a pod still have a process on this node? The possible answers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Shown to have no process left. Never said for want of an answer."""
+    """It is proven that the pod has no process left. A missing answer is no proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Something of the pod still runs; `detail` says where that was seen."""
+    """A process of the pod still runs; `detail` says where it was found."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class CannotTell:
-    """Nobody could show it either way; `reason` says what was looked at."""
+    """It is not known whether the pod has a process; `reason` says why."""
 
     reason: str
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others, as it may stand in a terminal, a log or an Event."""
+"""How is text from outside made safe for a terminal, a log or an Event?"""
 
 CUT = "…"
 
 
 def printable(text: str, *, most: int = 0) -> str:
-    r"""The text with control characters and marks of writing direction spelled out, such as \x1b, cut behind `most` characters."""
+    r"""The text with control characters and direction marks replaced by escapes such as \x1b, cut after `most` characters."""
     if most and len(text) > most:
         text = text[:most] + CUT
     if text.isprintable():

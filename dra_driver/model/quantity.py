@@ -9,6 +9,7 @@ Source: k8s.io/apimachinery/pkg/api/resource/quantity.go.
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import total_ordering
 from typing import Literal, NamedTuple
@@ -31,10 +32,10 @@ _LARGEST = (2**63 - 1) * _NANO
 
 
 class Parts(NamedTuple):
-    """A quantity's text taken apart: its sign ("", "+", "-"), the digits before and after the point, and the suffix.
+    """The parts of a quantity's text: its sign ("", "+", "-"), the digits before and after the point, and the suffix.
 
-    Whether there are digits at all, how many may be there and whether Kubernetes knows the suffix is not judged yet: the
-    scheduler, CEL and the API server differ in it.
+    Three things are not checked here, because the scheduler, CEL and the API server differ in them: whether there is a digit, how
+    many there may be, and whether the suffix exists.
     """
 
     sign: str
@@ -44,13 +45,13 @@ class Parts(NamedTuple):
 
     @property
     def exponent(self) -> str | None:
-        """The power of ten of a suffix like "e3", as text, for it may have any length; None for another suffix."""
+        """The exponent of a suffix like "e3", as text because it may have any length; None for another suffix."""
         match = _EXPONENT.fullmatch(self.suffix)
         return match[1] if match else None
 
 
 def scan(text: str) -> Parts | None:
-    """Take a quantity's text apart; None where it has not the shape of one."""
+    """Split the text of a quantity into its parts; None if it does not have the form of one."""
     match = _SHAPE.fullmatch(text)
     return Parts(match[1], match[2], match[3] or "", match[4]) if match else None
 
@@ -58,21 +59,21 @@ def scan(text: str) -> Parts | None:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An exact quantity; equal to every other quantity of the same value, whatever its suffix."""
+    """An exact quantity. Two quantities are equal if their values are, whatever their suffixes."""
 
     nanos: int
     format: Format = field(default="DecimalSI", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """Read the API's form, for example "80Gi", "1500m", "1e3"; ValueError says what is wrong."""
+        """Read a quantity of the API, for example "80Gi", "1500m", "1e3". Raises ValueError, which says what is wrong."""
         parts = scan(text)
         if parts is None or not (parts.whole or parts.fraction):
             raise ValueError(f"{text!r} is no quantity; write for example 80Gi, 500m or 1e3")
         scale, form = _scale(text, parts)
         number = Fraction(f"{parts.sign}{parts.whole or 0}.{parts.fraction or 0}")
         exact = number * scale * _NANO
-        # Kubernetes rounds away from zero what is finer than a billionth, and cuts binary ones at 2^63-1.
+        # Kubernetes rounds digits below a billionth away from zero, and limits a value with a binary suffix to 2^63-1.
         nanos = -(-exact.numerator // exact.denominator) if exact >= 0 else exact.__floor__()
         if form == "BinarySI":
             nanos = max(-_LARGEST, min(_LARGEST, nanos))
@@ -110,11 +111,16 @@ def _scale(text: str, parts: Parts) -> tuple[Fraction, Format]:
     )
 
 
+def _digits(number: int) -> str:
+    """The number as text. str(number) raises ValueError for more than 4,300 digits."""
+    return str(Decimal(number))
+
+
 def _canonical_binary(value: int) -> str:
     for suffix, power in reversed(BINARY_SUFFIXES.items()):
         if value % 2**power == 0:
-            return f"{value // 2**power}{suffix}"
-    return str(value)
+            return f"{_digits(value // 2**power)}{suffix}"
+    return _digits(value)
 
 
 def _canonical_decimal(nanos: int, *, exponent_form: bool) -> str:
@@ -128,7 +134,7 @@ def _canonical_decimal(nanos: int, *, exponent_form: bool) -> str:
     )
     number = nanos // 10 ** (power + 9)
     if not exponent_form:
-        return f"{number}{suffix}"
+        return f"{_digits(number)}{suffix}"
     while number % 1000 == 0:
         number, power = number // 1000, power + 3
-    return f"{number}e{power}" if power else str(number)
+    return f"{_digits(number)}e{power}" if power else _digits(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ResourceSlices: what the cluster is told about this node's devices."""
+"""ResourceSlices of this node: as they shall be, as they are stored, and the writes between the two."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +13,10 @@ Devices = tuple[Device, ...]
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """A slice as the API server holds it. `uid` and `resource_version` make writes conditional.
+    """A slice as the API server stores it. `uid` and `resource_version` make writes conditional.
 
-    `labels` and `annotations` are other people's and survive our writes. `unlike` is everything else that this driver would
-    not have written: fields that `spec` cannot hold, and those of the slice beside its pool and its devices. By path, what is
-    found, as JSON text.
+    `labels` and `annotations` may be from others, and the driver's writes keep them. `unlike` has all other parts of the object,
+    outside pool and devices, that the driver would not write: by path, the value that was found, as JSON text.
     """
 
     name: str
@@ -30,13 +29,13 @@ class StoredSlice:
 
     @property
     def devices(self) -> Devices:
-        """What the slice offers."""
+        """The devices of the slice."""
         return tuple(self.spec.devices or ())
 
 
 @dataclass(frozen=True, slots=True)
 class SliceHolder:
-    """The slice that a name belongs to, whoever made it."""
+    """The identity of any slice, perhaps of another driver or node."""
 
     name: str
     uid: str
@@ -52,7 +51,7 @@ class SliceHolder:
 
 @dataclass(frozen=True, slots=True)
 class CreateSlice:
-    """POST under this name."""
+    """Create a slice of this name (POST)."""
 
     name: str
     spec: ResourceSliceSpec
@@ -60,7 +59,7 @@ class CreateSlice:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSlice:
-    """PUT, if nobody changed it since."""
+    """Replace the slice (PUT), if nobody changed it in the meantime."""
 
     present: StoredSlice
     spec: ResourceSliceSpec
@@ -68,7 +67,7 @@ class UpdateSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSlice:
-    """DELETE, if nobody changed it since."""
+    """Delete the slice (DELETE), if nobody changed it in the meantime."""
 
     present: StoredSlice
 
@@ -78,9 +77,9 @@ SliceChange = CreateSlice | UpdateSlice | DeleteSlice
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something of a device that could not be published as found; everything else was.
+    """A part of a device that is not valid in the API, so that it was left out of the slice; the rest was published.
 
-    `subject` is the device and field, `found` the offending text, `action` what was done and what a person can do.
+    `subject` is the device and the field, `found` the invalid text, `action` what was done and what a person can do.
     """
 
     device: DeviceName

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this node remembers: which claims are prepared, and who owns which device."""
+"""The content of the state file: which claims are prepared on this node, and which claim owns which device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from dra_driver.model.ids import (
 
 
 class Phase(Enum):
-    """Started: the devices are reserved and work may be half done. Prepared: everything is in place."""
+    """How far a claim is. Started: its devices are reserved, and the work may be half done. Prepared: everything is done."""
 
     STARTED = "Started"
     PREPARED = "Prepared"
@@ -27,9 +27,9 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """One device of a prepared claim, as the kubelet is answered.
+    """One device of a prepared claim, as the answer to the kubelet has it.
 
-    `request_names` are base names. `uuid` is the device's, for messages and checks; it does not go to the kubelet.
+    `request_names` are names without subrequests. `uuid` is for messages and checks; the kubelet does not get it.
     """
 
     request_names: tuple[str, ...]
@@ -42,16 +42,16 @@ class PreparedDevice:
 
     @property
     def key(self) -> DeviceKey:
-        """What this entry owns, unless it has admin access."""
+        """The device, or the share of it. The claim owns it, unless the claim has admin access."""
         return DeviceKey(self.pool, self.device, self.share_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The kubelet, or the cluster, needs the claim no more, and its devices are not shown to be unused yet.
+    """The claim is not needed any more, but there is no proof yet that its devices are unused.
 
-    `since` is a time in UTC for people. `unasked` says that the API server has not yet said which pods used the claim; `by_admin`
-    that a person vouches for it that none does.
+    `since` is a time in UTC for people. `unasked`: the API server has not yet been asked which pods used the claim. `by_admin`: an
+    admin has confirmed that no process uses the devices.
     """
 
     reason: str
@@ -62,10 +62,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """Every pod that ever could use the claim on this node, as far as `pods` are known; None: not known at all.
+    """The pods that may have used the claim on this node. `pods` is None if they are not known at all.
 
-    `sole` says that no other pod may ever use it: the claim was made for one pod. `unnamed` says that somebody used it whose pods
-    have no names here.
+    `sole`: the claim was created for one pod, so no other pod may ever use it. `unnamed`: the claim was also reserved for something
+    that is no pod, so some of its pods are not known.
     """
 
     pods: tuple[PodUid, ...] | None = None
@@ -73,7 +73,7 @@ class Users:
     unnamed: bool = False
 
     def joined(self, other: "Users") -> "Users":
-        """Those of both, each once, in the order in which they came."""
+        """The users of both, each pod once, in the order in which they came."""
         if other.pods is None:
             return self
         known = self.pods or ()
@@ -89,9 +89,9 @@ NOBODY_KNOWN = Users()
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A row of the state: the claim, how far it is, in which boot, its answer and its CDI document's text.
+    """A row of the state: the claim, its phase, the boot ID, the answer to the kubelet, and the text of its CDI file.
 
-    `held` rows are Started: nobody is answered from them, and they keep their devices until these are shown to be unused.
+    A row with `held` is Started. No prepare call is answered from it. It owns its devices until they are proven to be unused.
     """
 
     ref: ClaimRef
@@ -104,16 +104,16 @@ class PreparedClaim:
 
     @property
     def owned(self) -> tuple[DeviceKey, ...]:
-        """The keys that this claim alone may hold."""
+        """The keys that this claim owns; admin access owns nothing."""
         return tuple(device.key for device in self.devices if not device.admin_access)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The part of the state that a decision needs: some claims, and who stands in the way of some keys.
+    """The part of the state that a decision needs: some claims, and the owners that conflict with some keys.
 
-    In the way of a whole device are all owners of its shares, in the way of a share is who has the device whole. Of several, one
-    is named that is none of `claims`.
+    A whole device conflicts with each owner of one of its shares, and a share with the owner of the whole device. If there are
+    several owners, the one that is named is not among `claims`, if possible.
     """
 
     boot_id: str
@@ -122,10 +122,10 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldDevice:
-    """A device that a pod on this node holds through a claim, as the kubelet's pod-resources say.
+class PodDevice:
+    """A device that a pod on this node uses through a claim, as the kubelet's pod-resources API lists it.
 
-    They name claims without UID; `cdi_ids` are the answers of the prepare call that the kubelet remembers.
+    This API has the name of the claim but not its UID. `cdi_ids` are from the driver's answer to the prepare call.
     """
 
     namespace: str
@@ -138,12 +138,12 @@ class HeldDevice:
 
     @property
     def key(self) -> DeviceKey:
-        """What the claim owns by it, unless it has admin access."""
+        """The device, or the share of it. The claim owns it, unless the claim has admin access."""
         return DeviceKey(self.pool, self.device, self.share_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The kubelet could not be asked, or does not list claims; `reason` says which."""
+    """The kubelet did not answer, or it does not list claims; `reason` says which."""
 
     reason: str

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This machine's files: state, CDI specs, locks, boot id."""
+"""The files of this machine: state, CDI files, locks, boot ID, cgroups."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which boot this is: device numbers and everything else made for containers end with it."""
+"""Read the ID of this boot. Device numbers, and everything made for containers, are valid for one boot only."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from dra_driver.errors import Fatal
 
 
 def read_boot_id(path: Path) -> str:
-    """The text that the kernel makes anew at each boot."""
+    """Return the text that the kernel makes at each boot. Raises Fatal."""
     try:
         boot_id = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

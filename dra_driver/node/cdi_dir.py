@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our files in the CDI directory: one for each claim, named by its UID. Files of others are not looked at."""
+"""Read and write the driver's files in the CDI directory: one for each claim, named by the claim's UID. Other files are ignored."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ _SUFFIX = ".json"
 
 
 class CdiDirectory:
-    """The CDI documents of this driver's claims below `path`, for documents of `kind` ("vendor/class")."""
+    """The CDI files of this driver's claims below `path`, for CDI specs of `kind` ("vendor/class")."""
 
     def __init__(self, path: Path, kind: str, *, point: Callable[[str], None] = never) -> None:
         self._path = path
@@ -20,7 +20,7 @@ class CdiDirectory:
         self._point = point
 
     def prepare(self) -> None:
-        """Make the directory, and remove what a killed process left half written."""
+        """Make the directory, and remove half-written files of a killed process."""
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             for leftover in self._path.glob(f".{self._prefix}*{TEMPORARY_SUFFIX}"):
@@ -29,16 +29,16 @@ class CdiDirectory:
             raise translated(error, f"cannot use CDI directory {self._path}") from error
 
     def file(self, uid: ClaimUid) -> Path:
-        """Where the claim's document is."""
+        """Return the path of the claim's file."""
         return self._path / f"{self._prefix}{uid}{_SUFFIX}"
 
     def write(self, uid: ClaimUid, text: str) -> None:
-        """Write the claim's document, unless it stands there already."""
+        """Write the claim's file, unless it has this text already."""
         if self.read(uid) != text:
             write_atomic(self.file(uid), text, point=self._point)
 
     def read(self, uid: ClaimUid) -> str | None:
-        """The claim's document; None when there is none, empty when there is one that cannot be read as text."""
+        """Return the text of the claim's file; None if the file does not exist, empty if it cannot be read as text."""
         try:
             return self.file(uid).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -47,11 +47,11 @@ class CdiDirectory:
             return ""
 
     def remove(self, uid: ClaimUid) -> None:
-        """Remove the claim's document; a missing one is fine."""
+        """Remove the claim's file, if it exists."""
         remove(self.file(uid))
 
     def entries(self) -> Mapping[ClaimUid, tuple[int, int, int]]:
-        """What changes whenever one of this driver's documents does: inode, size and time of each. Nothing is read."""
+        """Return inode, size and time of each of this driver's files, without reading it. They change whenever the file changes."""
         try:
             with os.scandir(self._path) as found:
                 return {uid: _entry(entry) for entry in found if (uid := self._uid(entry.name))}
@@ -59,7 +59,7 @@ class CdiDirectory:
             raise translated(error, f"cannot list CDI directory {self._path}") from error
 
     def documents(self) -> Mapping[ClaimUid, str]:
-        """All of this driver's documents by claim UID; one that cannot be read as text is empty here."""
+        """Return the text of all of this driver's files by claim UID; empty for a file that cannot be read as text."""
         try:
             names = sorted(path.name for path in self._path.iterdir())
         except OSError as error:
@@ -67,7 +67,7 @@ class CdiDirectory:
         return {uid: self.read(uid) or "" for name in names if (uid := self._uid(name))}
 
     def _uid(self, name: str) -> ClaimUid | None:
-        """Whose document this is; None when it is none of ours."""
+        """Return the UID of the claim that the file belongs to; None if another program made the file."""
         if not (name.startswith(self._prefix) and name.endswith(_SUFFIX)):
             return None
         return ClaimUid(name.removeprefix(self._prefix).removesuffix(_SUFFIX))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a pod still have a process on this node? Its cgroup says so.
+"""Does a pod still have a process on this node? The driver reads this from the pod's cgroup.
 
-Nobody tells a driver that a container has ended, and the kubelet forgets pods that run on. It removes a pod's cgroup only when
-no process is left in it, and the kernel knows at any time whether one is. So a pod is gone when its cgroup is empty, or absent
-below the kubelet's own cgroup (`kubepods`), which must have been found: a folder that was never looked at proves nothing.
+A driver gets no message when a container ends, and the kubelet forgets pods whose containers still run. But the kubelet removes a
+pod's cgroup only when no process is left in it, and the kernel always knows whether a cgroup has processes. So a pod has ended if
+its cgroup is empty or missing. A missing folder proves this only below the kubelet's own cgroup (`kubepods`): if the driver did
+not find that cgroup, a missing folder proves nothing.
 
 | | folder of a pod |
 | --- | --- |
@@ -12,9 +13,9 @@ below the kubelet's own cgroup (`kubepods`), which must have been found: a folde
 | guaranteed pods | the same without `burstable` |
 | below another cgroup (the kubelet's `--cgroup-root`, kind) | `kubelet.slice/kubelet-kubepods.slice/…`, `kubelet/kubepods/…` |
 
-Version 2 has one tree; its `cgroup.events` speak for a folder and all below. Version 1 has a tree for each controller, and that
-of `pids` counts the same way (`pids.current`). `cgroup.procs` is no witness there: it leaves out every process that the reader's
-pid namespace does not have, so to a driver in a pod it shows nobody.
+cgroup v2 has one tree; the line `populated` in a folder's `cgroup.events` is 1 if the folder or one below it has a process.
+cgroup v1 has a tree for each controller; in the tree of `pids`, `pids.current` is the number of tasks in a folder and below. In
+both versions `cgroup.procs` is useless here: it shows only processes of the reader's PID namespace, so a driver in a pod sees none.
 """
 
 import errno
@@ -28,9 +29,9 @@ from pathlib import Path
 from dra_driver.model.ids import PodUid
 from dra_driver.model.presence import Alive, CannotTell, Gone, Presence
 
-HIERARCHIES = ("pids", "unified")  # of version 1, and of both side by side
+HIERARCHIES = ("pids", "unified")  # cgroup v1; both versions in parallel
 QUALITIES = ("", "burstable", "besteffort")
-DEEPEST = 5  # folders above the kubelet's own: it is one or two deep where nobody chose otherwise
+DEEPEST = 5  # levels to search for kubepods; usually it is on the first or second
 MOST_FOLDERS = 4096
 WITNESSES = ("cgroup.events", "pids.current")
 FILE_BYTES = 4096
@@ -41,14 +42,14 @@ _VANISHED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENODEV))  # ENODEV: re
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """One kubelet's cgroup in one hierarchy."""
+    """The cgroup `kubepods` of one kubelet in one hierarchy."""
 
     folder: str
-    prefix: str  # of its slices' names under systemd; "" with the driver cgroupfs
-    witness: str  # the file that tells of a folder and all below
+    prefix: str  # of the slices' names with the cgroup driver systemd; empty with cgroupfs
+    witness: str  # the file that shows whether a folder, or one below it, has processes
 
     def folders_of(self, pod: PodUid) -> Iterator[str]:
-        """Where the pod's cgroup may be: its quality of service is not known here."""
+        """Yield the possible folders of the pod, one for each QoS class, because the pod's QoS class is not known here."""
         for quality in QUALITIES:
             if not self.prefix:
                 yield "/".join(filter(None, (self.folder, quality, f"pod{pod}")))
@@ -58,7 +59,7 @@ class _Tree:
             yield f"{above}/{stem}-pod{pod.replace('-', '_')}.slice"
 
     def is_populated(self, folder: str) -> bool | None:
-        """Whether a process is in a cgroup of this tree or below; None where there is no such cgroup."""
+        """Whether this cgroup, or one below it, has a process; None if the cgroup does not exist."""
         if not _is_there(folder):
             return None
         text = _content(f"{folder}/{self.witness}")
@@ -70,10 +71,10 @@ class _Tree:
 
 
 class PodCgroups:
-    """Looks for pods below `root`, the node's /sys/fs/cgroup; safe to use from several threads.
+    """Looks for pods below `root`, the node's /sys/fs/cgroup. Safe to use from several threads.
 
-    `own_pod` is the driver's own, where it runs in one: the kubelet's cgroup is only believed to have been found when it is there.
-    A kubelet that was told to use another cgroup leaves the old, empty one behind.
+    `own_pod` is the driver's own pod, if it runs in one. A kubelet's cgroup is accepted only if this pod is in it, because a
+    kubelet that changed to another cgroup leaves the old one behind, empty.
     """
 
     def __init__(self, root: Path, *, own_pod: PodUid | None = None) -> None:
@@ -82,12 +83,13 @@ class PodCgroups:
         self._trees: tuple[_Tree, ...] = ()
 
     def presence(self, pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
-        """What is known of each pod now."""
+        """Find out for each pod whether it has processes now."""
         known = self._trees
         answers = {pod: _look(known, pod) for pod in pods}
         absent = [pod for pod, answer in answers.items() if answer is None]
         if absent:
-            # Nowhere where pods were so far. Before that counts as a proof, the kubelet's cgroup is looked for again.
+            # The pod is in no known tree. The kubelet's cgroup may have moved, so search for it again: only then the missing folder is
+            # a proof.
             trees = self._find()
             for pod in absent:
                 answers[pod] = (
@@ -96,7 +98,7 @@ class PodCgroups:
         return {pod: answer for pod, answer in answers.items() if answer is not None}
 
     def blind(self) -> str:
-        """Why no pod can be shown to be gone on this node; "" where it can."""
+        """Return why cgroups cannot prove on this node that a pod has ended; empty if they can."""
         found = self._find()
         return found.reason if isinstance(found, CannotTell) else ""
 
@@ -126,7 +128,7 @@ class PodCgroups:
 
 
 def _look(trees: tuple[_Tree, ...], pod: PodUid) -> Presence | None:
-    """What the trees say; None when the pod is in none of them."""
+    """Find the pod in these trees, and whether it has processes; None if the pod is in none of them."""
     if not _UID.fullmatch(pod):
         return CannotTell(f"{pod!r} is no pod's UID, so there is no cgroup of that name")
     answer: Presence | None = None
@@ -142,12 +144,15 @@ def _look(trees: tuple[_Tree, ...], pod: PodUid) -> Presence | None:
                 return Alive(f"its cgroup {folder} has processes")
             if populated is not None:
                 answer = Gone()
-                break  # a pod has one quality of service
+                break  # a pod is in one of the folders only
     return answer
 
 
 def _is_populated(text: bytes) -> bool:
-    """Of `cgroup.events` ("populated 1", and other lines) or `pids.current` (a number)."""
+    """Whether this is the text of a cgroup with a process: `cgroup.events` has the line "populated 1", or `pids.current` is not 0.
+
+    Raises ValueError for another text.
+    """
     words = text.split()
     if b"populated" in words[:-1]:
         return words[words.index(b"populated") + 1] != b"0"
@@ -157,7 +162,7 @@ def _is_populated(text: bytes) -> bool:
 
 
 def _trees(root: Path) -> tuple[_Tree, ...]:
-    """The kubelet's cgroups, in each hierarchy that counts; none where the first has none. Raises OSError where it cannot be read."""
+    """Find the kubelet's cgroups in each hierarchy; empty if the first hierarchy has none. Raises OSError if a folder is unreadable."""
     root.stat()
     found = [tuple(_trees_below(start)) for start in _starts(root)]
     return tuple(chain.from_iterable(found)) if found[0] else ()
@@ -165,7 +170,9 @@ def _trees(root: Path) -> tuple[_Tree, ...]:
 
 def _trees_below(start: str) -> Iterator[_Tree]:
     waiting = [(start, 0)]
-    for seen, (folder, depth) in enumerate(waiting):  # grows while it is read: breadth first
+    for seen, (folder, depth) in enumerate(
+        waiting
+    ):  # breadth first: the list grows during the loop
         if seen == MOST_FOLDERS:
             raise OSError(f"more than {MOST_FOLDERS} folders below {start}")
         for below, name in _folders(folder):
@@ -176,7 +183,7 @@ def _trees_below(start: str) -> Iterator[_Tree]:
 
 
 def _starts(root: Path) -> list[str]:
-    """The hierarchies to look at: the folder itself where it is one."""
+    """Return the folders to search: `root` itself if it is cgroup v2, otherwise its hierarchies."""
     if (root / "cgroup.controllers").exists():
         return [str(root)]
     named = [root / name for name in HIERARCHIES]
@@ -191,7 +198,7 @@ def _tree(folder: str, name: str) -> Iterator[_Tree]:
 
 def _is_there(folder: str) -> bool:
     try:
-        os.stat(folder)  # noqa: PTH116  asked several times for each pod, and a Path would be most of the time
+        os.stat(folder)  # noqa: PTH116  called several times for each pod; a Path would take most of the time
     except OSError as error:
         if error.errno in _VANISHED:
             return False
@@ -200,7 +207,7 @@ def _is_there(folder: str) -> bool:
 
 
 def _folders(folder: str) -> list[tuple[str, str]]:
-    """The folders in one, with their names; none where it has vanished."""
+    """List the folders in this folder, with their names; empty if this folder does not exist any more."""
     try:
         with os.scandir(folder) as entries:
             return [(e.path, e.name) for e in entries if e.is_dir(follow_symlinks=False)]
@@ -211,7 +218,7 @@ def _folders(folder: str) -> list[tuple[str, str]]:
 
 
 def _content(path: str) -> bytes | None:
-    """A file of a cgroup; None where the cgroup has vanished, even while it was read."""
+    """Read a cgroup's file. None if the cgroup does not exist any more, also if it vanished during the read."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

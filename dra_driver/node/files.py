@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write and remove files; the only place with a rename.
+"""Write and remove files.
 
-A file appears whole or not at all: readers never see half of it. It is *not* forced to the disk. Durability lives in
-the state alone, from which every file can be written again.
+A file appears as a whole or not at all, so no reader sees half of a file. The driver does *not* force these files to the disk
+(fsync): only the state has to survive a power cut, and the driver can write every file again from the state.
 """
 
 import errno
@@ -17,9 +17,8 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 
 TEMPORARY_SUFFIX = ".tmp"  # not .json or .yaml: no CDI reader looks at it
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_OURS = secrets.token_hex(
-    4
-)  # no other process's; a process number is one only in its own namespace
+# Different in each process. Process numbers may be equal, because each container has its own PID namespace.
+_OURS = secrets.token_hex(4)
 _numbers = count()
 FAILPOINTS = ("rename.file.before", "rename.file.after")
 
@@ -38,11 +37,11 @@ _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE)
 
 
 def never(_point: str) -> None:
-    """The failpoint that nobody armed."""
+    """A failpoint that does nothing."""
 
 
 def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never) -> None:
-    """Put `text` at `path` in one step. On an error the old content stands and no temporary file is left."""
+    """Write `text` to `path` in one step. After an error the file still has its old content, and no temporary file is left."""
     temporary: Path | None = None
     try:
         beside = path.with_name(f".{path.name}.{_OURS}-{next(_numbers)}{TEMPORARY_SUFFIX}")
@@ -61,7 +60,7 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
         if temporary is not None:
             with suppress(
                 OSError
-            ):  # a filesystem that became read-only keeps it until the next start
+            ):  # on a filesystem that became read-only the file stays until the next start
                 temporary.unlink(missing_ok=True)
 
 
@@ -69,14 +68,14 @@ def _rename(temporary: Path, path: Path) -> None:
     try:
         temporary.replace(path)
     except FileNotFoundError as error:
-        # A driver that starts clears away what a killed one left, and can meet the file of a running one.
+        # A driver removes temporary files when it starts. Another driver process may have removed the file of this process.
         raise Temporary(
             f"cannot write {path}: somebody removed {temporary.name} meanwhile; it is tried again"
         ) from error
 
 
 def remove(path: Path) -> None:
-    """Remove a file; a missing one is fine."""
+    """Remove a file, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -84,12 +83,12 @@ def remove(path: Path) -> None:
 
 
 def refused_link(tried: str) -> DriverError:
-    """The error for a link where a file of the driver's own belongs."""
+    """Return the error for a symbolic link in the place of the driver's own file."""
     return translated(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), tried)
 
 
 def translated(error: OSError, tried: str) -> DriverError:
-    """An operating system's error as an operator's next step."""
+    """Make a DriverError from an OSError, with the operator's next step."""
     code = error.errno or 0
     message = f"{tried}: {_NEXT_STEPS.get(code, os.strerror(code))}"
     return Temporary(message) if code in _PASSING else Permanent(message)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of one driver lies on this node's disk, who is at work there, and what there belongs to others.
+"""What did one driver leave on this node's disk, which of its processes run, and which files did other programs make?
 
-Only names that this driver gives are its own. Everything else in the same directories is told, and stays.
+A file is the driver's own if its name has the form of the driver's names. All other files in the same directories are listed, and
+stay.
 """
 
 import errno
@@ -16,24 +17,22 @@ from pathlib import Path
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DriverName
-from dra_driver.model.leftovers import Kind, Leftover, Others
+from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
 from dra_driver.node.lock import try_lock
 from dra_driver.node.peers import Peers
 from dra_driver.node.state import guard_of, read_claims
 
-# What stands for a pod in the names of its sockets: its UID, or a digest of it where that would be too long.
+# The part of a socket's name that identifies a pod: its UID, or a digest if the UID would be too long.
 _POD = r"[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?"
-_BOUND_SOCKET = (
-    r"\.[0-9a-f]{4}"  # the name under which a socket listens before it moves to its place
-)
+_BOUND_SOCKET = r"\.[0-9a-f]{4}"  # the temporary name of a socket, before it is renamed
 _CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """One driver's places on this node. `cdi_kind` is "vendor/class" of its CDI documents."""
+    """The paths of one driver on this node. `cdi_kind` is "vendor/class" of its CDI specs."""
 
     driver: DriverName
     cdi_kind: str
@@ -45,22 +44,25 @@ class NodeFiles:
     registry_dir: Path
 
     def claims(self) -> tuple[PreparedClaim, ...]:
-        """The claims that the state remembers. Raises DriverError when it cannot be read."""
+        """Return the claims in the state file. Raises DriverError if the file cannot be read."""
         return read_claims(self.state_file)
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """What this driver left, in the order in which it is to be removed."""
+        """Return the files that this driver left, in the order of removal."""
         found = [
-            *(Leftover(Kind.SOCKET, str(path)) for path in self._sockets()),
-            *(Leftover(Kind.CDI_FILE, str(path)) for path in self._cdi_files()),
-            *(Leftover(Kind.STATE, str(path)) for path in self._state_files()),
-            *(Leftover(Kind.LOCK, str(path)) for path in self._lock_files()),
+            *(Leftover(LeftoverKind.SOCKET, str(path)) for path in self._sockets()),
+            *(Leftover(LeftoverKind.CDI_FILE, str(path)) for path in self._cdi_files()),
+            *(Leftover(LeftoverKind.STATE, str(path)) for path in self._state_files()),
+            *(Leftover(LeftoverKind.LOCK, str(path)) for path in self._lock_files()),
         ]
         ours = {Path(leftover.name) for leftover in found}
-        return (*found, *(Leftover(Kind.DIRECTORY, str(path)) for path in self._emptied(ours)))
+        return (
+            *found,
+            *(Leftover(LeftoverKind.DIRECTORY, str(path)) for path in self._emptied(ours)),
+        )
 
     def others(self) -> tuple[Others, ...]:
-        """What else lies in those directories."""
+        """Return the files of other programs in the driver's directories."""
         ours = {Path(leftover.name) for leftover in self.leftovers()}
         found = []
         for directory in sorted(
@@ -72,9 +74,9 @@ class NodeFiles:
         return tuple(found)
 
     def remove(self, leftover: Leftover) -> str:
-        """Remove it; a missing one is fine. Answers why it stays where that harms nobody. Raises DriverError."""
+        """Remove the file or directory, if it exists. If a directory stays and that does no harm, returns why. Raises DriverError."""
         path = Path(leftover.name)
-        if leftover.kind is not Kind.DIRECTORY:
+        if leftover.kind is not LeftoverKind.DIRECTORY:
             remove(path)
             return ""
         try:
@@ -90,7 +92,7 @@ class NodeFiles:
         return ""
 
     def at_work(self) -> tuple[str, ...]:
-        """Processes that serve, lead or remember under this driver's name, one sentence each."""
+        """Describe the processes of this driver that listen on a socket, have a lock or have the state open, one sentence each."""
         listening = [
             f"{listener} listens on {path}"
             for path in self._sockets()
@@ -100,7 +102,7 @@ class NodeFiles:
             f"driver process {peer.process}, version {peer.version}, serves {peer.endpoint}"
             for peer in Peers(self.peer_dir).alive()
         ]
-        # Whoever is none of the peers: an older driver, or one that has only just started or not quite ended.
+        # A process without a peer file: an older driver, or one that starts or ends right now.
         holding = [
             f"{holder} holds {path}"
             for path in (*_matching(self.lock_dir, r".+\.lock"), guard_of(self.state_file))
@@ -110,12 +112,12 @@ class NodeFiles:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody opens the state meanwhile. Raises Permanent when somebody has it open."""
+        """Keep other processes from opening the state, during a `with` block. Raises Permanent if a process has it open."""
         guard = guard_of(self.state_file)
         try:
             handle = os.open(guard, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            yield  # a driver makes this file before anything else: none has run, or all is removed
+            yield  # a driver makes this file first, so none has run here, or everything is removed
             return
         except OSError as error:
             raise translated(error, f"cannot open {guard}") from error
@@ -141,7 +143,7 @@ class NodeFiles:
         return _matching(self.cdi_dir, rf"{prefix}_.+\.json|{half_written}")
 
     def _state_files(self) -> list[Path]:
-        # The file before its -wal: what a commit wrote there must not vanish from under it.
+        # Remove the file before its -wal. The -wal may have commits that the file lacks, so the file alone would be an older state.
         name = re.escape(self.state_file.name)
         companion = r"(?:-wal|-shm|-journal)?"
         return _matching(
@@ -157,7 +159,7 @@ class NodeFiles:
         ]
 
     def _emptied(self, ours: set[Path]) -> Iterator[Path]:
-        """Directories of this driver alone that hold nothing else."""
+        """Yield the directories of this driver that are empty after the removal of `ours`."""
         gone = set(ours)
         for directory in (self.lock_dir, self.peer_dir, self.plugin_dir):
             if directory.is_dir() and gone.issuperset(_entries(directory)):
@@ -179,7 +181,7 @@ def _matching(directory: Path, pattern: str) -> list[Path]:
 
 
 def _listener(path: Path) -> str:
-    """Who answers on a socket; empty when nobody does."""
+    """Name the process that listens on a socket; empty if no process listens."""
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(str(path))
@@ -191,7 +193,7 @@ def _listener(path: Path) -> str:
 
 
 def _holder(path: Path) -> str:
-    """What the process that has a lock on the file says of itself; empty when nobody has, or there is no file."""
+    """Return the text that the process with the file's lock wrote into the file; empty if no process has the lock, or without file."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

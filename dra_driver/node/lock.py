@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that hold between threads and between processes, by flock on a file for each name.
+"""Lock between threads and between processes, by flock on one file for each name.
 
-During a rolling update two driver processes serve one node. A lock dies with its holder, so no crash leaves one behind.
-The file's text names the holder for whoever waits in vain. The holder removes the file before it lets go; a waiter that
-then got a lock on the removed file notices that the path leads elsewhere and tries again.
+During a rolling update two driver processes serve one node. When a process ends, the kernel releases its locks, so a crash leaves
+no lock behind. The file's text names the lock's owner, for the error message of another process. The owner removes the file before
+it releases the lock. If another process then gets the lock of the removed file, it sees that the path has a different file or
+none, and tries again.
 """
 
 import fcntl
@@ -36,10 +37,11 @@ class Locks:
         self._sleep = sleep
 
     @contextmanager
-    def held(self, names: Iterable[str], *, until: float, purpose: str) -> Iterator[None]:
-        """Hold all locks of these names, taken in order of name so that two callers never wait for each other.
+    def locked(self, names: Iterable[str], *, until: float, purpose: str) -> Iterator[None]:
+        """Take the locks of all these names, in the order of the names, so that two callers never wait for each other.
 
-        `until` is a time of `clock`. Raises Temporary, naming the holder, when one is not free by then; none is held then.
+        `until` is a time of `clock`. If one lock is not free by `until`, releases the others and raises Temporary, with the name of
+        the lock's owner.
         """
         taken: list[tuple[Path, int]] = []
         try:
@@ -55,13 +57,13 @@ class Locks:
                 os.close(handle)
 
     def clear_leftovers(self) -> None:
-        """Remove the files of killed holders; what somebody holds stays."""
+        """Remove the lock files of killed processes. The files of locks that a process has stay."""
         if self._directory.is_dir():
-            close_directory(self._directory)  # an older driver left it open
+            close_directory(self._directory)  # an older driver made it readable for others
         for path in self._directory.glob("*.lock"):
             taken = take(path)
             if isinstance(taken, int):
-                # Under the lock: a waiter that gets it next sees that the path leads elsewhere.
+                # Remove the file before the lock is released: the next process with this lock sees that the path lost the file.
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                 os.close(taken)
@@ -80,7 +82,7 @@ class Locks:
 
 
 class Locked(Temporary):
-    """Somebody else holds the lock; `holder` is what it says of itself."""
+    """Another thread or process has the lock; `holder` is the text in its file."""
 
     def __init__(self, name: str, holder: str) -> None:
         super().__init__(
@@ -90,20 +92,22 @@ class Locked(Temporary):
 
 
 def _name_holder(handle: int, purpose: str) -> None:
-    """Write into the file who holds it. It is a courtesy: on a full disk the lock holds without it.
+    """Write the owner into the file. The text is only for error messages: on a full disk the lock works without it.
 
-    The file is never cut to nothing first: ext4 forces a file that was to the disk when it is closed, which costs as much as a
-    commit.
+    The file is not truncated to zero before the write: ext4 writes such a file to the disk when it is closed, which takes as long
+    as a commit.
     """
     text = f"process {os.getpid()}, {purpose}".encode()
     with suppress(OSError):
         os.pwrite(handle, text, 0)
-        if os.fstat(handle).st_size > len(text):  # a killed holder's name was longer
+        if os.fstat(handle).st_size > len(text):  # the text of a killed owner was longer
             os.ftruncate(handle, len(text))
 
 
 def open_lock(path: Path) -> int:
-    """A handle of the lock's file, made with its directory if it is missing. Raises DriverError when that cannot be, also for a link."""
+    """Open the lock's file, and make file and directory if they are missing. Returns a file descriptor. Raises DriverError, also if
+    the path is a symbolic link.
+    """
     try:
         with suppress(FileNotFoundError):
             return open_private(path)
@@ -114,7 +118,7 @@ def open_lock(path: Path) -> int:
 
 
 def take(path: Path, opened: Callable[[Path], int] = open_lock) -> int | str:
-    """One try for the lock: a handle that holds it until it is closed, or what the holder says of itself."""
+    """Try once to take the lock. Returns a file descriptor that has the lock until it is closed, or the text of the lock's owner."""
     handle = opened(path)
     if try_lock(handle) and leads_to(path, handle):
         return handle
@@ -124,7 +128,7 @@ def take(path: Path, opened: Callable[[Path], int] = open_lock) -> int | str:
 
 
 def try_lock(handle: int) -> bool:
-    """Take the lock alone, if nobody has it; a failed try loses the shared lock that the handle may have."""
+    """Try to take the exclusive lock. If this fails, a shared lock of this file descriptor may be lost. Returns whether it succeeded."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -133,6 +137,7 @@ def try_lock(handle: int) -> bool:
 
 
 def leads_to(path: Path, handle: int) -> bool:
+    """Whether the file at `path` is still the file of this file descriptor."""
     try:
         there = path.stat()
     except FileNotFoundError:

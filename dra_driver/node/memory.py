@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pool's slices held when they were last written, kept in the state file."""
+"""Keep a record of the devices that this driver published last, in the state file."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from dra_driver.node.state import StateStore
 
 
 class PublishedMemory:
-    """The memory of one pool; errors are the store's."""
+    """The record of one pool. Raises the errors of the state store."""
 
     def __init__(self, store: StateStore, pool: PoolName) -> None:
         self._store = store
         self._pool = pool
 
     def read(self) -> tuple[Device, ...]:
-        """What was written last."""
+        """Return the devices that were published last."""
         with self._store.reading() as state:
             return state.published(self._pool)
 
     def write(self, devices: Sequence[Device], /) -> None:
-        """Remember this instead, on disk when it returns."""
+        """Replace the record by these devices. The record is on disk when this returns."""
         with self._store.transaction("published") as transaction:
             transaction.set_published(self._pool, devices)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which driver processes serve this node: one as a rule, two while an update rolls, and the remains of killed ones.
+"""Which driver processes serve this node? Usually one; two during a rolling update. Killed processes leave files behind.
 
-Each process holds a lock on a file of its own for as long as it lives, named after the socket that it serves. The lock
-says "this socket is ours" to the other process, whatever process numbers mean in its namespace, and dies with its holder. The
-file's text says which sockets to clear away then: to a kubelet, a socket without a process is a driver that does not answer.
+Each process has a file, named after the socket that it serves, and has a lock on the file as long as it lives. The lock shows
+another process that the socket is in use. A process number would not show it, because each container has its own PID namespace.
+The kernel releases the lock when the process ends. The file's text names the sockets that must then be removed: the kubelet takes
+a socket without a process for a driver that does not answer.
 """
 
 import json
@@ -20,13 +21,13 @@ from dra_driver.node.files import translated
 from dra_driver.node.lock import take
 from dra_driver.node.private import close_directory
 
-WAIT_SECONDS = 3.0  # the process before us under the same name may be ending
+WAIT_SECONDS = 3.0  # an earlier process with the same socket may be ending
 _PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One driver process. `process` is its number in its own namespace."""
+    """One driver process. `process` is its number in its own PID namespace."""
 
     process: int
     version: str
@@ -35,7 +36,7 @@ class Peer:
 
 
 class Peers:
-    """The processes' files below a directory. `clock` is monotonic seconds, `sleep` waits between two tries."""
+    """The files of all driver processes, in a directory. `clock` is monotonic seconds, `sleep` waits between two tries."""
 
     def __init__(
         self,
@@ -47,10 +48,10 @@ class Peers:
         self._directory = directory
         self._clock = clock
         self._sleep = sleep
-        self._held: tuple[Path, int] | None = None
+        self._own: tuple[Path, int] | None = None
 
     def join(self, peer: Peer) -> None:
-        """Be one of them until `leave`. Raises Fatal, naming the process, when another one serves this very socket."""
+        """Register this process until `leave`. If another process serves the same socket, raises Fatal, which names that process."""
         path = self._file(Path(peer.endpoint))
         close_directory(self._directory)
         until = self._clock() + WAIT_SECONDS
@@ -61,7 +62,7 @@ class Peers:
                     f"or give each process a --pod-uid of its own"
                 )
             self._sleep(_PAUSE_SECONDS)
-        self._held = path, taken
+        self._own = path, taken
         text = json.dumps(asdict(peer)).encode()
         try:
             os.ftruncate(taken, 0)
@@ -70,21 +71,21 @@ class Peers:
             raise translated(error, f"cannot write {path}") from error
 
     def leave(self) -> None:
-        """Let go, when the sockets are gone."""
-        if self._held is not None:
-            (path, handle), self._held = self._held, None
+        """Remove this process's file and release its lock. Call this after its sockets are removed."""
+        if self._own is not None:
+            (path, handle), self._own = self._own, None
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             os.close(handle)
 
     def serves(self, endpoint: Path) -> bool:
-        """Whether a living process of this driver serves that socket."""
+        """Whether a living process of this driver serves the socket `endpoint`."""
         path = self._file(endpoint)
         try:
             if not path.exists():
                 return False
         except OSError:
-            return False  # a stranger's endpoint may be too long for a file's name
+            return False  # the endpoint of a foreign plugin may be too long for the name of a file
         taken = take(path)
         if isinstance(taken, str):
             return True
@@ -92,7 +93,7 @@ class Peers:
         return False
 
     def alive(self) -> tuple[Peer, ...]:
-        """Every living process, this one among them."""
+        """Return every living process of this driver, also this one."""
         return tuple(
             peer
             for path in self._files()
@@ -100,7 +101,7 @@ class Peers:
         )
 
     def bury(self) -> tuple[Peer, ...]:
-        """Clear away what killed processes left: their sockets, then their files; answers who they were."""
+        """Remove the sockets of killed processes, then their files. Returns these processes."""
         return tuple(peer for path in self._files() if (peer := _buried(path)) is not None)
 
     def _file(self, endpoint: Path) -> Path:
@@ -115,7 +116,7 @@ def _buried(path: Path) -> Peer | None:
     if isinstance(taken, str):
         return None
     try:
-        # Under its lock: a process that starts under this name waits until the old sockets are gone.
+        # This process has the lock now, so a new process with the same socket waits until the old sockets are removed.
         dead = _parsed(path)
         for socket in (dead.registration, dead.endpoint) if dead else ():
             _remove_socket(Path(socket))
@@ -136,7 +137,7 @@ def _remove_socket(path: Path) -> None:
 
 
 def _parsed(path: Path) -> Peer | None:
-    """What the file says; None when it is gone, empty or damaged, as after a power cut, and for a link."""
+    """Read the file; None if it does not exist, is empty or damaged (as after a power cut), or is a symbolic link."""
     try:
         with open(path, opener=_unfollowed) as file:
             return _peer(file.read())

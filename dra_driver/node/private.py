@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who else on this node reaches what the driver remembers? Nobody: files have mode 0600, their directory 0700.
+"""Make files that only root can use: files have mode 0600, their directory 0700.
 
-Whoever opens a file may lock it, for reading is enough to do so: one shared lock on a byte of the -shm, and every prepare waits in
-vain. Earlier drivers left the modes to the umask, so what is found open is closed at each start; who has a file open already
-keeps it until they end. Links are neither made nor followed: behind one could be anybody's file.
+A user who may read a file may also lock it. One shared lock on a byte of the -shm would block every prepare call. Earlier drivers
+used the modes of the umask, so the driver corrects the modes at each start. A process that already has the file open keeps it open
+until the process ends. The driver neither makes nor follows symbolic links, because they may lead to another program's file.
 """
 
 import os
@@ -18,14 +18,15 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = 0o077
 _COMPANIONS = ("-wal", "-shm", "-journal")
-# What a driver puts beside its state: its sockets, and the directories of its locks and its peers.
+# What a driver puts into the directory of its state: sockets, and the directories of locks and peers.
 _OURS = re.compile(r"dra(-.+)?\.sock|\.[0-9a-f]{4}|locks|peers")
 
 
 def close_directory(directory: Path, state_name: str = "") -> None:
-    """Make the directory, or close it to others. Raises DriverError.
+    """Make the directory, or take the rights of other users away. Raises DriverError.
 
-    With the name of a state file: one that holds more than a driver puts there is used by others too, and stays open.
+    `state_name` is the name of a state file in the directory. If the directory also has files that no driver makes, other programs
+    use the directory too, and its mode stays.
     """
     try:
         directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -37,7 +38,9 @@ def close_directory(directory: Path, state_name: str = "") -> None:
 
 
 def open_private(path: Path) -> int:
-    """A handle of a lock's file, which is made or closed to others. Raises OSError, also for a link."""
+    """Open a file, make it if it is missing, and take the rights of other users away. Returns its file descriptor. Raises OSError,
+    also if the path is a symbolic link.
+    """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
     with ExitStack() as unless_closed_to_others:
         unless_closed_to_others.callback(os.close, handle)
@@ -48,10 +51,11 @@ def open_private(path: Path) -> int:
 
 
 def close_files(state_file: Path) -> None:
-    """Make the state file, or close it and its companions to others. Raises DriverError.
+    """Make the state file if it is missing. Take away the rights of other users to the file, to its -wal, -shm and -journal, and to
+    files that were set aside. Raises DriverError.
 
-    SQLite gives the companions that it makes the mode of the file. Nothing is opened that exists: to close a handle would let go
-    the locks that another connection of this process has on it.
+    SQLite makes a new -wal and -shm with the mode of the state file. Existing files are not opened here: closing their file
+    descriptors would release all locks that another connection of this process has on them.
     """
     try:
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # this refuses links too
@@ -73,7 +77,7 @@ def _close_file(path: Path) -> None:
         if stat.S_IMODE(mode) & _OTHERS:
             path.chmod(FILE_MODE)
     except FileNotFoundError:
-        return  # most companions, and any whose process has just ended
+        return  # most companions do not exist, and SQLite removes them when a process ends
 
 
 def _is_shared(directory: Path, state_name: str) -> bool:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is a published device written into the state? As the API writes it, so that every field of the API is remembered.
+"""How is a published device written into the state? As the API writes it, with every field of the API.
 
-Up to version 0.1 drivers wrote attributes, capacities and taints in a form of their own, and read nothing else. What they
-know is written in that form too: after a rollback they find the devices that they must go on publishing. What a newer driver
-writes and this one does not know is passed over.
+Drivers up to version 0.1 used a form of their own, and can read nothing else. This driver also writes that form, so that an older
+driver finds, after a rollback, the devices that must stay published. This driver ignores unknown fields of a newer driver.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,23 +16,28 @@ from dra_driver.model.device import Version, attribute, plain
 from dra_driver.model.ids import DeviceName
 
 _WHOLE = "device"
-"""The key under which the whole device stands."""
+"""The JSON key under which the device stands as the API writes it."""
 
 
 def dump_published(device: Device) -> str:
-    """The device as the API writes it, and beside it what older drivers read."""
+    """Return the text of the device as the API writes it, and also in the form that older drivers read."""
     return msgspec.json.encode({**_in_older_form(device), _WHOLE: device}).decode()
 
 
 def load_published(name: DeviceName, text: str) -> Device | None:
-    """What `dump_published` wrote, or an older or newer driver; None for a text that cannot be understood."""
+    """Return the device that `dump_published` of this driver, an older or a newer one wrote; None if the text cannot be read.
+
+    A newer driver may give a field another type. Then the older form is read, which has only some of the fields.
+    """
+    device = _loaded(text, lambda content: content[_WHOLE]) or _loaded(text, _from_older_form)
+    return None if device is None else msgspec.structs.replace(device, name=name)
+
+
+def _loaded(text: str, choose: Callable[[Mapping[str, Any]], object]) -> Device | None:
     try:
-        content = json.loads(text)
-        found = content[_WHOLE] if _WHOLE in content else _from_older_form(content)
-        device = msgspec.convert(found, type=Device)
+        return msgspec.convert(choose(json.loads(text)), type=Device)
     except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         return None
-    return msgspec.structs.replace(device, name=name)
 
 
 def _in_older_form(device: Device) -> Mapping[str, Any]:
@@ -61,7 +65,7 @@ def _old(value: DeviceAttribute) -> object:
 
 
 def _from_older_form(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As the API writes it, as far as this driver knows it."""
+    """Return the fields of the older form, as the API writes them. Values of unknown types are left out."""
     attributes = {name: _new(value) for name, value in content["attributes"].items()}
     return {
         "attributes": {name: value for name, value in attributes.items() if value is not None}
@@ -78,13 +82,13 @@ def _new(entry: object) -> Mapping[str, Any] | None:
         case {"version": str(text)}:
             found = attribute(Version(text))
         case _:
-            return None  # of a type that this driver does not know
+            return None  # a type that this driver does not know
     as_written: Mapping[str, Any] = msgspec.to_builtins(found)
     return as_written
 
 
 def _taints(entries: object) -> Iterator[Mapping[str, str]]:
-    """Those that this driver knows how to write."""
+    """Yield the taints of the older form that this driver can read."""
     for entry in entries if isinstance(entries, list) else ():
         match entry:
             case {
@@ -95,4 +99,4 @@ def _taints(entries: object) -> Iterator[Mapping[str, str]]:
             }:
                 yield {"key": key, "value": value, "effect": effect, "timeAdded": added}
             case _:
-                pass  # of a newer driver
+                pass  # a taint of a newer driver

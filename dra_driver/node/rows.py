@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is a claim written into the state, and is what stands there what was written?
+"""How is a claim written into the state, and how does the driver notice a changed row?
 
-SQLite notices a damaged page, not a changed byte inside a text. A bit that turned over in a claim's row would hand a container
-another device, so each row carries a digest of all that never changes in it; the phase, which does, is one of two words.
-The digest stands beside each device, where drivers that do not know it pass over it; their rows have none and are not compared.
-Who used the claim, and why it is held, change later: each of these texts carries a digest of its own, and is NULL where drivers
-that know nothing of it wrote the row.
+SQLite notices a damaged page, but not a changed byte in a text. A flipped bit in a claim's row could give a container another
+device. So each row has a digest of all columns that never change. The digest is stored with each device, where older drivers
+ignore it. Rows of older drivers have no digest and are not checked.
+
+The columns `phase`, `users` and `held` do change. The phase has no digest: it must be one of two words. The texts in `users` and
+`held` each have their own digest. Drivers that do not know these two columns leave them NULL.
 """
 
 import json
@@ -21,12 +22,12 @@ from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, Pre
 Row = tuple[str, str, str, str, str, str, str, str | None, str | None]
 COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held"
 OLDER_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, NULL, NULL"
-"""Of a file of a schema below 3."""
+"""The columns of a file with a schema below 3."""
 _DIGEST_BYTES = 16
 
 
 def dump_claim(claim: PreparedClaim) -> Row:
-    """A claim's row, in the order of COLUMNS."""
+    """Return a claim's row, in the order of COLUMNS."""
     ref = claim.ref
     entries = [_entry(device) for device in claim.devices]
     digest = _digest(ref, claim.boot_id, entries, claim.cdi_spec)
@@ -45,14 +46,14 @@ def dump_claim(claim: PreparedClaim) -> Row:
 
 
 def dump_users(uid: ClaimUid, users: Users) -> str | None:
-    """The text of the column `users`; NULL when nobody is known."""
+    """Return the text of the column `users`; NULL if no user is known."""
     if users == NOBODY_KNOWN:
         return None
     return _sealed(uid, {"pods": users.pods, "sole": users.sole, "unnamed": users.unnamed})
 
 
 def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
-    """The text of the column `held`; NULL for a claim that is not."""
+    """Return the text of the column `held`; NULL for a claim that is not held."""
     if held is None:
         return None
     entry = {"reason": held.reason, "since": held.since}
@@ -60,7 +61,7 @@ def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
 
 
 def load_claim(row: Row) -> PreparedClaim:
-    """The claim of a row. Raises DamagedRow, as SQLite would for a damaged page, when it is not what was written."""
+    """Return the claim of a row. Raises DamagedRow if the row is not as it was written."""
     uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
@@ -76,7 +77,7 @@ def load_claim(row: Row) -> PreparedClaim:
             NOBODY_KNOWN if users is None else _users(_opened(ref.uid, users)),
             None if held is None else _held(_opened(ref.uid, held)),
         )
-        # Over the entries as they stand: a newer driver may have written more into them.
+        # The digest covers the entries as they are stored: a newer driver may have written more fields.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedRow(f"the row of claim {uid!a} cannot be read: {error}") from error
@@ -86,13 +87,13 @@ def load_claim(row: Row) -> PreparedClaim:
 
 
 class DamagedRow(sqlite3.DatabaseError):
-    """A row is not as it was written; the others may be."""
+    """One row is not as it was written. Other rows may be good."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 def damaged(what: str) -> sqlite3.DatabaseError:
-    """The error with which SQLite itself would tell."""
+    """Return an error for damage that this driver found: the same error that SQLite raises for a damaged page."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error

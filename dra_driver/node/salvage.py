@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Held rows of a state file that was set aside for one damaged row.
+"""Read the held rows of a state file that was set aside because of one damaged row.
 
-Prepared claims are known to others too: their CDI files stand, the kubelet names them, and the API server has them. Of a held
-device only its row may know: its pod is forgotten everywhere, and its containers run on. So rows of which every byte is as it was
-written are carried over. A file whose pages or log are damaged is believed in nothing: what it says may be of yesterday.
+The driver can find Prepared claims without the row: they have CDI files, the kubelet lists them, and the API server has them. But
+only the row shows that a device is held: the API server and the kubelet have forgotten its pod, whose containers may still run. So
+the driver copies the held rows with a correct digest into the new file. If pages or the log of the file are damaged, it copies no
+row, because the content may be out of date.
 """
 
 import sqlite3
@@ -15,7 +16,7 @@ from dra_driver.node.rows import COLUMNS, DamagedRow, load_claim
 
 
 def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
-    """What can be believed of the file; nothing of one that an older driver wrote, for it held nothing."""
+    """Return the held rows that are as they were written. Empty for a file of an older driver, which has no held rows."""
     found: list[PreparedClaim] = []
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:

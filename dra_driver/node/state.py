@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this node remembers about claims, in SQLite: crash-safe, shared by two processes during an update.
+"""Keep the state of this node in SQLite: claims, owners of devices, and published devices. The state survives crashes, and two
+processes share it during an update.
 
-Rules that this file keeps:
+Rules of this file:
 
-* A commit is the only moment at which anything counts; it is on disk when it returns (synchronous=FULL).
-* The table `owners` has one row for each (pool, device, share): SQLite itself refuses a second owner, and an owner of a share beside
-  one of the whole device.
-* Costs of a call do not depend on how many claims are prepared: everything is read by key.
-* Migrations only add: tables, columns that may be NULL, indices, triggers. `user_version` is the newest schema that wrote
-  the file, `min_reader` the oldest driver schema that may still read it, so that a rolled-back driver goes on working.
-  A driver reads and writes by the names that it knows; what a newer one added stays as it is. `min_reader` rises, at the
-  earliest, one minor version after the schema that needs it: until then both run side by side during an update. What
-  today's names mean, the words for phases among them, does not change without that.
-* A file that SQLite cannot read is set aside together with its -wal and -shm, never deleted; the caller learns it.
+* Only committed transactions change the file. When a commit returns, it is on disk (synchronous=FULL).
+* The table `owners` has one row for each (pool, device, share). SQLite itself refuses a second owner, and an owner of a share
+  beside an owner of the whole device.
+* A kubelet's call takes the same time for one prepared claim and for 1000, because it reads all rows by key.
+* Migrations only add: tables, columns that may be NULL, indices, triggers. `user_version` is the newest schema that wrote the
+  file. A driver may read the file only if its own schema is at least `min_reader`. So an older driver goes on working after a
+  rollback. A driver reads and writes the tables and columns that it knows, and leaves all others as they are.
+* A release that needs a higher `min_reader` may raise it only in the next minor version or later. Before that, the driver of the
+  previous version can run beside the new one during an update, and must still be able to read the file. The meaning of today's
+  tables and columns, and of the words for phases, changes only in the same way.
+* A damaged file is set aside together with its -wal and -shm, and never deleted. `StateStore.quarantined` is its new path.
 """
 
 import fcntl
@@ -21,12 +23,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PodUid, PoolName
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.files import never, translated
 from dra_driver.node.lock import leads_to, try_lock
@@ -47,7 +50,8 @@ from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
 SCHEMA = 3
 _SCHEMA_OF_USERS = 3
-BUSY_SECONDS = 4  # with the 35 s of a call less than 40 s; a transaction takes milliseconds
+# Together with the 35 s of a call this is less than 40 s; a transaction takes milliseconds.
+BUSY_SECONDS = 4
 COMMITS = (
     "started",
     "prepared",
@@ -78,14 +82,14 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID""",
         "CREATE INDEX owners_by_claim ON owners (claim_uid)",
     ),
-    # What stood in the slices: a device that vanished while nobody looked can be published again as it was.
+    # The published devices. If a device vanished while the driver was down, the driver can publish it again as it was.
     (
         """CREATE TABLE published (
             pool TEXT NOT NULL, position INTEGER NOT NULL, device TEXT NOT NULL, content TEXT NOT NULL,
             PRIMARY KEY (pool, position)
         ) WITHOUT ROWID""",
     ),
-    # Who used a claim, and that its devices are held until nobody does. A whole device and its shares exclude each other.
+    # The users of a claim, and whether it is held. A device is owned as a whole or by shares, never both.
     (
         "ALTER TABLE claims ADD COLUMN users TEXT",
         "ALTER TABLE claims ADD COLUMN held TEXT",
@@ -96,7 +100,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             BEGIN SELECT RAISE(ABORT, 'a whole device and its shares exclude each other'); END""",
     ),
 )
-# What SQLite's result codes mean for whoever must act.
+# SQLite's result codes, by who must act.
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
@@ -104,7 +108,7 @@ _PASSING = (*_LOCKED, *_DISK, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT)
 
 
 class StateTransaction:
-    """One transaction: what is decided inside it holds until it commits."""
+    """One transaction. The rows that it has read do not change until it commits."""
 
     def __init__(
         self, connection: sqlite3.Connection, boot_id: str, *, columns: str = COLUMNS
@@ -114,13 +118,19 @@ class StateTransaction:
         self._columns = columns
 
     def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
-        """These claims and who stands in the way of these keys, as far as there are any."""
+        """Return the rows of these claims, and the owners of these devices or shares."""
         claims = {uid: claim for uid in uids if (claim := self._claim(uid)) is not None}
         owners = {key: owner for key in keys if (owner := self._owner(key, claims)) is not None}
         return NodeState(self._boot_id, claims, owners)
 
     def start(self, claim: PreparedClaim) -> None:
-        """Reserve the claim's devices and write its row; Permanent when another claim owns one of them."""
+        """Reserve the claim's devices and write its row. Raises Permanent if another claim owns one of them.
+
+        Pods that the row has from this boot stay in it: another thread may have added them since the caller read the row.
+        """
+        before = self._claim(claim.ref.uid)
+        if before is not None and before.boot_id == claim.boot_id:
+            claim = replace(claim, users=before.users.joined(claim.users))
         self.forget(claim.ref.uid)
         for key in claim.owned:
             try:
@@ -133,18 +143,20 @@ class StateTransaction:
                 raise Permanent(
                     f"device {key} of claim {claim.ref} is owned by claim {owner}"
                 ) from error
-        # Columns by name: a newer driver may have added others.
+        # Name the columns: a newer driver may have added others.
         self._db.execute(
             f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             dump_claim(claim),
         )
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
-        """Move a claim between Started and Prepared; an unknown one is left unknown."""
+        """Change a claim's phase. An unknown claim is ignored."""
         self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
 
     def hold(self, uid: ClaimUid, held: Held, users: Users = NOBODY_KNOWN) -> None:
-        """Nobody is answered from the claim any more, and it keeps its devices; an unknown one is left unknown."""
+        """Mark the claim as held: the driver answers no call from its row, and the claim keeps its devices. An unknown claim is
+        ignored.
+        """
         self.add_users(uid, users)
         self._db.execute(
             "UPDATE claims SET phase = ?, held = ? WHERE uid = ?",
@@ -152,7 +164,7 @@ class StateTransaction:
         )
 
     def add_users(self, uid: ClaimUid, users: Users) -> None:
-        """Remember who may use the claim, besides those that are known; an unknown claim is left unknown."""
+        """Add pods that may use the claim. An unknown claim is ignored."""
         if users == NOBODY_KNOWN:
             return
         row = self._claim(uid)
@@ -161,36 +173,30 @@ class StateTransaction:
                 "UPDATE claims SET users = ? WHERE uid = ?", (dump_users(uid, joined), uid)
             )
 
-    def add_pods(self, uid: ClaimUid, pods: Iterable[PodUid], *, unnamed: bool = False) -> None:
-        """Remember pods that may use the claim by now, and whether somebody may whose pods have no names."""
-        row = self._claim(uid)
-        if row is not None:
-            self.add_users(uid, Users(tuple(pods), row.users.sole, unnamed))
-
     def held_claims(self) -> tuple[PreparedClaim, ...]:
-        """Every claim whose devices are held, by UID."""
+        """Return every held claim, by UID."""
         rows = self._db.execute(
             f"SELECT {COLUMNS} FROM claims WHERE held IS NOT NULL ORDER BY uid"  # noqa: S608  a constant
         )
         return tuple(load_claim(row) for row in rows)
 
     def forget(self, uid: ClaimUid) -> None:
-        """Release the claim's devices and drop its row; an unknown claim is fine."""
+        """Release the claim's devices and remove its row. An unknown claim is ignored."""
         self._db.execute("DELETE FROM owners WHERE claim_uid = ?", (uid,))
         self._db.execute("DELETE FROM claims WHERE uid = ?", (uid,))
 
     def all_claims(self) -> tuple[PreparedClaim, ...]:
-        """Every claim, by UID; for the start and for tools, never for a kubelet's call."""
+        """Return every claim, by UID. The start, background tasks and tools use this; a kubelet's call reads by key."""
         rows = self._db.execute(f"SELECT {self._columns} FROM claims ORDER BY uid")  # noqa: S608  a constant
         return tuple(load_claim(row) for row in rows)
 
     def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
-        """Devices of the pool that some claim owns, wholly or by a share."""
+        """Return the devices of the pool that a claim owns, as a whole or by a share."""
         rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
         return frozenset(DeviceName(device) for (device,) in rows)
 
     def published(self, pool: PoolName) -> tuple[Device, ...]:
-        """What the pool's slices held when they were last written, in their order."""
+        """Return the devices that were published last, in their order."""
         rows = self._db.execute(
             "SELECT device, content FROM published WHERE pool = ? ORDER BY position", (pool,)
         )
@@ -198,7 +204,7 @@ class StateTransaction:
         return tuple(device for device in devices if device is not None)
 
     def set_published(self, pool: PoolName, devices: Sequence[Device]) -> None:
-        """Remember what the pool's slices hold, instead of what was remembered."""
+        """Replace the record of published devices by these devices."""
         self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
         self._db.executemany(
             "INSERT INTO published (pool, position, device, content) VALUES (?, ?, ?, ?)",
@@ -216,7 +222,7 @@ class StateTransaction:
         return load_claim(row) if row else None
 
     def _owner(self, key: DeviceKey, asking: Container[ClaimUid] = ()) -> ClaimRef | None:
-        # The devices of one node have few owners each, so that no index but the primary key is needed.
+        # A device has few owners, so no index besides the primary key is needed.
         rows = self._db.execute(
             """SELECT namespace, name, uid FROM owners JOIN claims ON uid = claim_uid
             WHERE pool = ? AND device = ? AND (share = ? OR share = '' OR ? = '') ORDER BY share""",
@@ -228,7 +234,11 @@ class StateTransaction:
 
 
 class StateStore:
-    """The open state file. Threads may share it; one transaction runs at a time."""
+    """The open state file. Threads may share it; one transaction runs at a time.
+
+    Besides SQLite's own locks each process has a lock on the guard file. A process may rename a damaged file only while no other
+    process has it open, and SQLite's locks do not show which processes have it open.
+    """
 
     def __init__(
         self,
@@ -244,7 +254,7 @@ class StateStore:
         self._point = point
         self._busy_seconds = busy_seconds
         self._mutex = threading.Lock()
-        # Every process that has the file open holds this lock shared; setting the file aside takes it alone.
+        # Every process that has the file open has a shared lock on the guard. To set the file aside, it needs the exclusive lock.
         self._guard, alone = _open_guard(path)
         try:
             self._db = self._open(alone=alone)
@@ -255,7 +265,7 @@ class StateStore:
 
     @contextmanager
     def transaction(self, commit: str) -> Iterator[StateTransaction]:
-        """Run the body in one transaction that commits under this name (one of COMMITS); an exception undoes it all."""
+        """Run the body in one transaction that commits under this name (one of COMMITS). An exception undoes everything."""
         with self._mutex, self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -270,12 +280,12 @@ class StateStore:
 
     @contextmanager
     def reading(self) -> Iterator[StateTransaction]:
-        """Read only: nothing is reserved by it."""
+        """Read without a transaction. The body must not write."""
         with self._mutex, self._translated():
             yield StateTransaction(self._db, self.boot_id)
 
     def close(self) -> None:
-        """Close the file; the store is of no use afterwards."""
+        """Close the file. The store cannot be used afterwards."""
         with self._mutex:
             self._db.close()
             os.close(self._guard)
@@ -303,14 +313,14 @@ class StateStore:
 
     def _connect(self, *, alone: bool) -> sqlite3.Connection:
         close_files(self.path)
-        # Alone, it can be told whether the log is whole; a second process meets what the first has taken up.
+        # Only the first process can check whether the log is whole. A later process finds the log that the first one has accepted.
         seen = look_at_log(self.path) if alone else None
         db = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
             _check_reader(db, self.path)
-            # Where the filesystem cannot do WAL, SQLite answers the mode that it keeps: the rollback journal.
+            # On a filesystem without WAL, SQLite keeps the rollback journal and returns that mode.
             db.execute("PRAGMA journal_mode = WAL").fetchone()
             db.execute("PRAGMA synchronous = FULL")
             if seen is not None:
@@ -324,14 +334,14 @@ class StateStore:
 
 
 def guard_of(path: Path) -> Path:
-    """The file on which every process that has the state open holds a shared lock."""
+    """Return the path of the guard file. Every process that has the state open has a shared lock on the guard file."""
     return path.with_name(f"{path.name}.guard")
 
 
 def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
-    """The claims of a state file, which stays as it is, whatever its schema; none where there is no file.
+    """Read the claims of a state file of any schema, without changing the file; empty if the file does not exist.
 
-    Raises DriverError when it cannot be read, also for a file that only newer drivers may read.
+    Raises DriverError if the file cannot be read, also if only newer drivers may read it.
     """
     try:
         if not path.exists():
@@ -341,7 +351,7 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
             f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
         ) from error
     try:
-        # "rw" makes no file, and may take up what a killed process left in the -wal.
+        # "rw" makes no new file, but allows writes: SQLite needs them for commits that a killed process left in the -wal.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
             _check_reader(db, path)
             _check(db)
@@ -351,13 +361,14 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
 
 
 def _open_guard(path: Path) -> tuple[int, bool]:
-    """The lock that says that this process has the file open, and whether it is the only one for now.
+    """Take a lock on the guard file. Returns its file descriptor, and whether the lock is exclusive.
 
-    Shared with other processes that have it open; if there is none, exclusive until the file is opened.
+    If another process already has the state file open, the lock is shared. If not, this process takes an exclusive lock, and the
+    caller makes it shared after it has opened the state file.
     """
     guard = guard_of(path)
     while True:
-        # A cleanup may remove file and directory while we wait for it.
+        # While this process waits, a cleanup may remove the guard file and its directory.
         close_directory(path.parent, path.name)
         try:
             handle = open_private(guard)
@@ -372,7 +383,7 @@ def _open_guard(path: Path) -> tuple[int, bool]:
 
 
 def _check(db: sqlite3.Connection) -> None:
-    """Whether everything stands there as it was written; raises sqlite3.DatabaseError if not."""
+    """Raise sqlite3.DatabaseError if the content is not as it was written."""
     found = db.execute("PRAGMA quick_check").fetchone()
     if found != ("ok",):
         raise damaged(f"quick_check: {found}")
@@ -385,18 +396,18 @@ def _check(db: sqlite3.Connection) -> None:
     owed = {
         (key.pool, key.device, key.share, claim.ref.uid) for claim in claims for key in claim.owned
     }
-    if owners != owed and _version(db) <= SCHEMA:  # a newer driver's claims may own more
+    if owners != owed and _version(db) <= SCHEMA:  # claims of a newer driver may own more
         raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
 
 
 def _every_claim(db: sqlite3.Connection) -> tuple[PreparedClaim, ...]:
-    """Of a file of any schema, before it is migrated."""
+    """Read the claims of a file of any schema, before the file is migrated."""
     columns = OLDER_COLUMNS if _version(db) < _SCHEMA_OF_USERS else COLUMNS
     return StateTransaction(db, "", columns=columns).all_claims()
 
 
 def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:
-    # How many frames are valid is told by the attempt to write them into the main file; -1: there is no log.
+    # A checkpoint copies the valid frames into the main file, and returns their number; -1 if the database has no log.
     _, taken, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     page_bytes = db.execute("PRAGMA page_size").fetchone()[0]
     check_log(path, seen, taken=max(taken, 0), page_bytes=page_bytes)
@@ -419,7 +430,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _check_reader(db: sqlite3.Connection, path: Path) -> None:
-    """Whether this driver may use a newer driver's file; looks before anything is written."""
+    """Raise Fatal if a newer driver wrote the file and this driver may not read it. Nothing is written."""
     version = _version(db)
     if version <= SCHEMA:
         return
@@ -427,7 +438,7 @@ def _check_reader(db: sqlite3.Connection, path: Path) -> None:
         row = db.execute("SELECT value FROM meta WHERE key = 'min_reader'").fetchone()
         needed = int(row[0])
     except (sqlite3.OperationalError, TypeError, ValueError):
-        needed = version  # a newer driver that says nothing about older ones
+        needed = version  # the file does not say which older drivers may read it
     if needed > SCHEMA:
         raise Fatal(
             f"state file {path} needs a driver that reads schema {needed}, this one reads {SCHEMA}; nothing was changed: "
@@ -436,7 +447,7 @@ def _check_reader(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> Path:
-    """Rename the damaged file and its companions; answers the new name."""
+    """Rename the damaged file and its companions. Returns the new name."""
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -460,16 +471,16 @@ def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> 
 
 
 def _is_damage(error: sqlite3.Error, path: Path) -> bool:
-    """Whether a file that cannot be opened is to blame itself: neither its neighbours nor its directory."""
+    """Whether the file itself is damaged. If not, another process, the disk or the directory is the reason of the error."""
     if _code(error) in _REFUSED:
-        # Its header may say that it is for newer libraries, which SQLite then only reads.
+        # A damaged header may say that only newer SQLite libraries may write. Then SQLite opens the file read-only.
         plainly = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY
         return plainly and os.access(path, os.W_OK)
     return _code(error) not in _PASSING
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 where the module itself complains."""
+    """Return SQLite's primary result code; 0 for an error of the Python module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

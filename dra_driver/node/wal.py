@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did SQLite take up every transaction that was committed to the write-ahead log?
+"""Has SQLite accepted every transaction that was committed to the write-ahead log?
 
-After a crash SQLite reads the -wal up to the first frame whose checksum is wrong and silently forgets the rest: that is right for
-a transaction that was never finished, and wrong for a log that somebody cut, removed or damaged. The state would then be
-that of some earlier moment, perhaps of an earlier boot, and recovery would take the devices of running pods apart. Two
-witnesses tell the cases apart:
+After a crash SQLite reads the -wal up to the first frame with a wrong checksum, and silently ignores the rest. That is right if
+the rest is an unfinished transaction. It is wrong if the log was truncated, removed or damaged: then SQLite reads an earlier
+state, perhaps of an earlier boot, and recovery would undo the devices of running pods. Committed transactions are lost in these
+two cases:
 
-* a commit frame of this log (its salts say so) that stands behind the last one that SQLite took up;
-* the index beside the log (-shm) as the last process left it, which counts the frames.
+* After the last frame that SQLite accepted, the log has another commit frame with the log's salts.
+* The index of the log (-shm), as the last process left it, has frames that are not yet in the main file; and it has more frames
+  than SQLite accepted, or other salts than the log.
 
-A process that is killed in the middle of a commit leaves neither. A power cut may leave both, but then it is another boot, and
-everything is prepared anew anyway. Layout: SQLite, "WAL-mode File Format".
+If a process is killed during a commit, neither case happens. After a power cut both may happen, but then the boot is a new one,
+and every claim is prepared again anyway. Layout: SQLite, "WAL-mode File Format".
 """
 
 import struct
@@ -24,13 +25,15 @@ _LOG_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _INDEX_HEADER_BYTES = 48
 _INDEX = struct.Struct("=16xI12x8s8x")  # each of the two copies of its header: frames and salts
-_BACKFILLED = struct.Struct("=I")  # behind both: frames that stand in the main file already
+# After both copies: the number of frames that are already in the main file.
+_BACKFILLED = struct.Struct("=I")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSeen:
-    """What is known of the -wal before SQLite looks at it: by the -shm its frames, those of them that stand in the main file
-    already, and its salts; and the salts that it has."""
+    """The log before SQLite opened it. `frames` (number of frames), `backfilled` (how many of them are already in the main file) and
+    `salts` come from the -shm. `found` are the salts in the -wal itself.
+    """
 
     frames: int = 0
     backfilled: int = 0
@@ -39,9 +42,9 @@ class LogSeen:
 
 
 def look_at_log(path: Path) -> LogSeen:
-    """Look at the log of the database at `path`.
+    """Read the headers of the log of the database at `path`.
 
-    No connection of this process may have the database open: to close the -shm would let go the locks of all of them.
+    No connection of this process may have the database open: closing the -shm here would release the locks of all connections.
     """
     found = _bytes(path, "-wal", _LOG_HEADER_BYTES)[16:24]
     content = _bytes(path, "-shm", 2 * _INDEX_HEADER_BYTES + _BACKFILLED.size)
@@ -56,7 +59,7 @@ def look_at_log(path: Path) -> LogSeen:
 def check_log(path: Path, seen: LogSeen, *, taken: int, page_bytes: int) -> None:
     """Raise sqlite3.DatabaseError, as for a damaged page, if committed transactions are lost.
 
-    `taken` is how many frames SQLite took up. Nobody may be writing now.
+    `taken` is the number of frames that SQLite accepted. No process may write during this check.
     """
     if seen.frames > seen.backfilled and (seen.salts != seen.found or seen.frames > taken):
         raise damaged(
@@ -74,7 +77,7 @@ def check_log(path: Path, seen: LogSeen, *, taken: int, page_bytes: int) -> None
 
 
 def _bytes(path: Path, suffix: str, count: int) -> bytes:
-    """So many bytes of a companion's beginning; none when it is shorter or not there."""
+    """Read the first `count` bytes of the file with this suffix; empty if the file is shorter or missing."""
     try:
         with path.with_name(path.name + suffix).open("rb") as file:
             content = file.read(count)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs on nouns: pure decisions, values in and values out."""
+"""Decide about claims and slices on this node. These functions have no side effects."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim that a pod holds and the state lost: what its row must have been, by what stands on this node alone.
+"""Make a new row for a claim whose row was lost, from the files of this node and the kubelet's answer.
 
-The kubelet's pod-resources name the claim and its devices, the CDI document holds what its containers got. That is a whole row
-but for the names of the requests; an answer without any belongs to all requests. Nothing is configured: the devices are
-in use. The API server need not know the claim, and may be wrong about it: it may have been restored to yesterday.
+The kubelet's pod-resources list the claim and its devices. The CDI file has the settings of the claim's containers. From both the
+driver can make a whole row, except the names of the requests; a device without them belongs to all requests. The driver configures
+no device, because the devices are in use. It does not need the API server, whose data may have been restored from an older backup.
 """
 
 import json
@@ -13,15 +13,23 @@ from dataclasses import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, ClaimRef, base_request, key_of, share_of
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PoolName, ShareId
+from dra_driver.model.ids import (
+    NO_SHARE,
+    ClaimUid,
+    DeviceKey,
+    DeviceName,
+    DriverName,
+    PoolName,
+    ShareId,
+)
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.state import (
     NOBODY_KNOWN,
     Held,
-    HeldDevice,
     NodeState,
     Phase,
+    PodDevice,
     PreparedClaim,
     PreparedDevice,
 )
@@ -32,17 +40,19 @@ from dra_driver.planning.allocation import (
     own_results,
 )
 from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
-from dra_driver.planning.prepare import NodePlace, users_of
+from dra_driver.planning.prepare import NodePlace, users_for, users_of
 
-_SHARE = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_SHARE = re.compile(r"(.+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def plan_adoption(
-    ref: ClaimRef, held: Collection[HeldDevice], text: str, *, boot_id: str
+    ref: ClaimRef, pod_devices: Collection[PodDevice], text: str, *, boot_id: str
 ) -> Plan | Refusal:
-    """The row, as a plan of two marks, from all that pods hold of the claim and its CDI document; or why it cannot be told."""
+    """Plan two marks that write the claim's row, from its CDI file `text` and from the devices that the kubelet lists for it; or
+    return why that is impossible.
+    """
     variables = _variables_by_device(text)
-    named = sorted({name for device in held for name in device.cdi_ids})
+    named = sorted({name for device in pod_devices for name in device.cdi_ids})
     if named != sorted(variables):
         return Refusal(
             f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, the kubelet names "
@@ -54,17 +64,17 @@ def plan_adoption(
             uuid=_value(variables, device.cdi_ids, device_variable(device.device, device.share_id)),
             admin_access=_value(variables, device.cdi_ids, ADMIN_VARIABLE) == "true",
         )
-        for device in _named_devices(held)
+        for device in _named_devices(pod_devices)
     )
     claim = PreparedClaim(ref, Phase.STARTED, boot_id, devices, text)
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
 
 
 def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str) -> Plan | Refusal:
-    """The row, as a plan of two marks, from an allocated claim and the CDI document that stands on this node.
+    """Plan two marks that write the claim's row, from the allocated claim and its CDI file; or return why that is impossible.
 
-    The document is the last thing that a preparation makes: all that it describes was set up, and may be in use. So it counts as it
-    stands, if it describes just the devices that the claim is allocated.
+    A preparation writes the CDI file last. So every device in the file was set up, and may be in use. The file is accepted if it
+    describes exactly the devices of the claim's current allocation.
     """
     variables = _variables_by_device(text)
     results = own_results(claim, place.driver)
@@ -86,31 +96,54 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
 
 def plan_reservation(
     ref: ClaimRef,
-    held: Collection[HeldDevice],
+    pod_devices: Collection[PodDevice],
     claim: Claim | None,
     *,
     driver: DriverName,
     state: NodeState,
 ) -> Plan | None:
-    """The row of a claim whose document is lost and cannot be made anew: of the devices that the kubelet names, those that are nobody's.
+    """Plan for a claim whose CDI file is lost and cannot be rebuilt: reserve the devices that the kubelet lists for this claim, except
+    devices that another claim owns.
 
-    The kubelet tells neither of admin access nor of pods: `claim` does, if the API server knows it. `state` has the owners of the
-    devices' keys. None where nothing is left for the claim.
+    The kubelet lists neither admin access nor the claim's pods; `claim` has both, if the API server has the claim. A device with
+    admin access is also taken if another claim owns it. `state` has the owners of the devices. None if no device is left.
     """
     results = own_results(claim, driver) if claim is not None else ()
-    is_same = {key_of(result) for result in results}.issuperset(device.key for device in held)
+    is_same = {key_of(result) for result in results}.issuperset(
+        device.key for device in pod_devices
+    )
     admin = {key_of(result) for result in results if result.admin_access and is_same}
     devices = tuple(
         replace(device, admin_access=device.key in admin)
-        for device in _named_devices(held)
+        for device in _named_devices(pod_devices)
         if device.key in admin or state.owners.get(device.key, ref) == ref
     )
     if not devices:
         return None
-    # Who was there before it was allocated anew has no name any more.
+    # If the claim was allocated again since, its status.reservedFor does not have the earlier pods any more.
     users = NOBODY_KNOWN if claim is None else replace(users_of(claim), unnamed=not is_same)
     row = PreparedClaim(ref, Phase.STARTED, state.boot_id, devices, "", users)
     return Plan(ref, (MarkStarted(row),), devices)
+
+
+def plan_reservation_of(claim: Claim, *, place: NodePlace, state: NodeState) -> Plan | None:
+    """Plan for a claim with a CDI file that cannot be read, and that the kubelet does not list: reserve the devices of its allocation,
+    except devices that another claim owns.
+
+    The file shows that the claim was prepared here, so its containers may run. None if no device is left.
+    """
+    results = [one for one in own_results(claim, place.driver) if one.pool == place.pool]
+    allocation = allocation_digest(claim, place.driver)
+    names = [f"{place.cdi_kind}={cdi_name(claim.ref.uid, allocation, one)}" for one in results]
+    devices = tuple(
+        device
+        for device in _devices_of(results, names, {})
+        if device.admin_access or state.owners.get(device.key, claim.ref) == claim.ref
+    )
+    if not devices:
+        return None
+    row = PreparedClaim(claim.ref, Phase.STARTED, state.boot_id, devices, "", users_of(claim))
+    return Plan(claim.ref, (MarkStarted(row),), devices)
 
 
 def plan_described(
@@ -122,10 +155,12 @@ def plan_described(
     inventory: Inventory,
     state: NodeState,
 ) -> Plan | None:
-    """The row of a claim of which a CDI document is all that is left: its containers may run on. None where it describes nothing.
+    """Plan to reserve the devices of a claim of which only the CDI file is left, because its containers may still run. None if no
+    device is left to reserve.
 
-    Its devices are reserved, but those that `state` gives an owner, and `held` once it is known that the claim is gone: kubelet and
-    API server forget a pod whose containers still run. Nobody knows the claim's name any more.
+    Devices that have an owner in `state` are left out. If the claim is gone, the caller passes `held`, and the row becomes held,
+    because the kubelet and the API server forget a pod whose containers still run. The row has no claim name, because the CDI file
+    does not contain the name.
     """
     ref = ClaimRef("", "", uid)
     devices = tuple(
@@ -142,10 +177,20 @@ def plan_described(
     return Plan(ref, steps, devices)
 
 
+def plan_name(row: PreparedClaim, claim: Claim, *, place: NodePlace) -> Plan:
+    """Plan to write the claim's name and pods, from the API server, into a row of `plan_described`.
+
+    From then on the row is like any other: the driver watches the claim, and releases its devices when the claim is not needed any
+    more.
+    """
+    named = replace(row, ref=claim.ref, users=users_for(row, claim, place))
+    return Plan(claim.ref, (MarkStarted(named),), row.devices)
+
+
 def described_keys(
     uid: ClaimUid, text: str, *, place: NodePlace, inventory: Inventory
 ) -> list[DeviceKey]:
-    """What a claim's CDI document describes."""
+    """Return the devices and shares that a claim's CDI file describes."""
     return [
         DeviceKey(place.pool, device, share)
         for name in _variables_by_device(text)
@@ -156,20 +201,27 @@ def described_keys(
 def _described(
     uid: ClaimUid, name: str, inventory: Inventory
 ) -> Iterator[tuple[DeviceName, ShareId]]:
-    """Device and share of a full CDI name. The hardware tells where the device's name ends, if it is known; else share IDs are UUIDs."""
+    """Split a full CDI name into device and share; yield nothing for a name of another form.
+
+    A share ID is a UUID, and the name of a device may end in a UUID too. If the inventory does not show which of them the text
+    ends in, both readings are yielded: no other claim may get the device or the share.
+    """
     found = re.fullmatch(rf"[^=]+={re.escape(uid)}(?:-[0-9a-f]{{8}})?-(.+)", name)
-    if found:
-        rest = found[1]
-        names = [one for one in inventory.by_name if f"{rest}-".startswith(f"{one}-")]
-        device = max(names, key=len, default=_SHARE.sub("", rest))
-        yield DeviceName(device), ShareId(rest.removeprefix(device).removeprefix("-"))
+    if not found:
+        return
+    whole, split = DeviceName(found[1]), _SHARE.fullmatch(found[1])
+    is_share = split is not None and DeviceName(split[1]) in inventory.by_name
+    if whole in inventory.by_name or not is_share:
+        yield whole, NO_SHARE
+    if split is not None and whole not in inventory.by_name:
+        yield DeviceName(split[1]), ShareId(split[2])
 
 
-def _named_devices(held: Collection[HeldDevice]) -> tuple[PreparedDevice, ...]:
-    """As the kubelet names them; it does not know their requests."""
+def _named_devices(pod_devices: Collection[PodDevice]) -> tuple[PreparedDevice, ...]:
+    """Return the devices as the kubelet lists them, without the names of requests, which the kubelet does not list."""
     return tuple(
         PreparedDevice((), one.pool, one.device, own_cdi_ids(one), uuid="", share_id=one.share_id)
-        for one in sorted(set(held), key=lambda one: (one.device, one.share_id))
+        for one in sorted(set(pod_devices), key=lambda one: (one.device, one.share_id))
     )
 
 
@@ -200,7 +252,7 @@ def _value(variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str],
 
 
 def _variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
-    """The document's devices by their full names, and the variables of each; none if it cannot be read."""
+    """Return the environment variables of each device of the CDI file, by the device's full CDI name; empty if the file is damaged."""
     try:
         document = json.loads(text)
         return {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which allocation of a claim does a row belong to, and what are its devices called in CDI?
+"""Which allocation of a claim does a row belong to, and which CDI names do its devices have?
 
-A claim keeps its UID while it is deallocated and allocated again, perhaps elsewhere, and the kubelet goes on with the CDI names that
-it was answered first. So a name tells the allocation: no container can get a device of one allocation under the name of
-another. The same allocation makes the same names again, in every process.
+A claim keeps its UID when it is deallocated and allocated again, perhaps with other devices. The kubelet may then still use the
+CDI names of the first allocation. So each name contains a digest of the allocation: a container cannot get a device of one
+allocation under a name of another allocation. The same allocation gets the same names in every process.
 """
 
 import json
@@ -14,7 +14,7 @@ from hashlib import blake2b
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, key_of, share_of
 from dra_driver.model.ids import ClaimUid, DeviceKey, DriverName
-from dra_driver.model.state import HeldDevice, PreparedClaim
+from dra_driver.model.state import PodDevice, PreparedClaim
 
 _DIGEST_BYTES = 4
 
@@ -22,12 +22,12 @@ Entry = tuple[DeviceKey, bool, tuple[str, ...]]
 
 
 def own_results(claim: Claim, driver: DriverName) -> tuple[DeviceRequestAllocationResult, ...]:
-    """This driver's results; none of a claim that is not allocated."""
+    """Return the allocation results of this driver; empty for a claim that is not allocated."""
     return tuple(result for result in claim.results or () if result.driver == driver)
 
 
 def allocation_digest(claim: Claim, driver: DriverName) -> str:
-    """Eight hexadecimal digits of what this driver is allocated, with which configuration, and when."""
+    """Return eight hexadecimal digits, made from this driver's allocation results, their configuration and allocationTimestamp."""
     results = [
         [
             result.request,
@@ -48,18 +48,18 @@ def allocation_digest(claim: Claim, driver: DriverName) -> str:
 
 
 def cdi_name(uid: ClaimUid, allocation: str, result: DeviceRequestAllocationResult) -> str:
-    """The device's name in the claim's CDI document; older documents have no `allocation` in it."""
+    """Return the device's name in the claim's CDI file. Files of older drivers have no `allocation` in the name."""
     parts = (uid, allocation, result.device, share_of(result))
     return "-".join(part for part in parts if part)
 
 
-def claim_uid_of(held: HeldDevice) -> ClaimUid | None:
-    """Whose device it is, by the names that `cdi_name` made; None where the kubelet lists no such name beside it.
+def claim_uid_of(device: PodDevice) -> ClaimUid | None:
+    """Return the UID of the device's claim, from a name that `cdi_name` made; None if the kubelet lists no such name.
 
-    The kubelet lists beside a device also the names of the claim's devices before it.
+    With each device the kubelet also lists the CDI names of the claim's earlier devices in the list.
     """
-    own = "-".join(part for part in (held.device, held.share_id) if part)
-    names = [name.partition("=")[2] for name in held.cdi_ids]
+    own = "-".join(part for part in (device.device, device.share_id) if part)
+    names = [name.partition("=")[2] for name in device.cdi_ids]
     for name in names:
         found = re.fullmatch(rf"(.+?)(-[0-9a-f]{{{2 * _DIGEST_BYTES}}})?-{re.escape(own)}", name)
         if found and all(other.startswith(f"{found[1]}-") for other in names):
@@ -67,15 +67,21 @@ def claim_uid_of(held: HeldDevice) -> ClaimUid | None:
     return None
 
 
-def own_cdi_ids(held: HeldDevice) -> tuple[str, ...]:
-    """Of the names that the kubelet lists beside a device, its own; all of them where none was made here."""
-    uid = claim_uid_of(held)
-    alone = (name for name in held.cdi_ids if claim_uid_of(replace(held, cdi_ids=(name,))) == uid)
-    return tuple(alone) if uid is not None else held.cdi_ids
+def own_cdi_ids(device: PodDevice) -> tuple[str, ...]:
+    """Return the CDI names that belong to this device, from the names that the kubelet lists with it; all of them if the claim's UID
+    cannot be found in them.
+    """
+    uid = claim_uid_of(device)
+    alone = (
+        name for name in device.cdi_ids if claim_uid_of(replace(device, cdi_ids=(name,))) == uid
+    )
+    return tuple(alone) if uid is not None else device.cdi_ids
 
 
 def is_allocation_of(row: PreparedClaim, claim: Claim, driver: DriverName, cdi_kind: str) -> bool:
-    """Whether the row is what the claim is allocated now. Of older rows, whose names do not tell, the devices are compared."""
+    """Whether the row has the current allocation of the claim. CDI names of older drivers have no digest; then only the devices are
+    compared.
+    """
     found = sorted((device.key, device.admin_access, device.cdi_ids) for device in row.devices)
     return any(
         found == _entries(claim, driver, cdi_kind, allocation)

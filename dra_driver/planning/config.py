@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opaque configuration of a claim, decoded strictly: what is not known is refused, by the path of its field.
+"""Decode the opaque configuration of a claim. An unknown field is refused, with its path.
 
 The driver's own kind:
 
@@ -7,8 +7,9 @@ The driver's own kind:
     kind: DeviceConfig
     label: text            # optional, printable ASCII, at most 63 bytes
 
-Devices of the profile `example` also understand the GpuConfig of the Kubernetes project's example driver.
-Class entries stand before claim entries in an allocation; for one device the last entry that covers its request counts.
+Devices of the profile `example` also accept the GpuConfig of the Kubernetes project's example driver. In an allocation, the
+entries of the class come before the entries of the claim. If several entries cover the request of a device, the driver uses the
+last one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +35,7 @@ _EXAMPLE_DEFAULT = DeviceConfig(
 
 @dataclass(frozen=True, slots=True)
 class BadConfig:
-    """A field that is refused: where it is, and what it must be."""
+    """The path of a refused field, and what is wrong with it."""
 
     path: str
     found: str
@@ -49,9 +50,10 @@ class _RefusedError(Exception):
 def config_for(
     request: str, configs: Iterable[OpaqueConfig], config_kinds: frozenset[str]
 ) -> DeviceConfig | BadConfig:
-    """The configuration of a result's request ("main" or "main/sub"); every given entry must decode.
+    """Return the configuration for a result's request ("main" or "main/sub"), or the bad field. Entries for other requests must be
+    valid too.
 
-    `configs` are the entries of this driver; `config_kinds` the kinds that the devices know besides DeviceConfig.
+    `configs` are the entries of this driver; `config_kinds` are the kinds that the devices accept besides DeviceConfig.
     """
     chosen = _EXAMPLE_DEFAULT if EXAMPLE_KIND in config_kinds else DeviceConfig()
     try:
@@ -150,5 +152,5 @@ def _only(fields: Mapping[str, object], known: set[str], path: str) -> None:
 
 
 def _shown(value: object) -> str:
-    """A claim author's value as it may stand in a message: escaped and cut."""
+    """Return a value that the claim's author wrote, escaped and shortened so that it can stand in an error message."""
     return f"{value!a}"[:_SHOWN_CHARACTERS]

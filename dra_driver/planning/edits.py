@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container gets for one allocated device.
+"""Which device nodes, mounts and environment variables does a container get for one allocated device?
 
-Names of variables are made of the driver's own device names (DNS labels, so that upper case with `_` for `-` is a
-one-to-one rename) and of share IDs, which the scheduler makes. What a claim's author writes is only ever a *value*.
+The names of variables contain the driver's own device names and share IDs, which the scheduler makes. Device names are DNS labels,
+so two of them stay different in upper case and with `_` for `-`. Text that the claim's author wrote is used only in values.
 """
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -19,7 +19,7 @@ ADMIN_VARIABLE = "DRA_ADMIN_ACCESS"
 def container_edits(
     device: AllocatableDevice, result: DeviceRequestAllocationResult, config: DeviceConfig
 ) -> ContainerEdits:
-    """The vendor's edits and ours: which device this is, the label, and whether access is administrative."""
+    """Return the vendor's edits with the driver's variables: UUID of the device, label, sharing, and whether it is admin access."""
     suffix = _suffix(device.name, share_of(result))
     env = {DEVICE_VARIABLE + suffix: device.uuid}
     if config.label:
@@ -33,7 +33,7 @@ def container_edits(
 
 
 def device_variable(device: DeviceName, share: ShareId) -> str:
-    """The variable that holds the device's uuid."""
+    """Return the name of the variable that has the device's UUID."""
     return DEVICE_VARIABLE + _suffix(device, share)
 
 

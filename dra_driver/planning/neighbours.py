@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which device plugins on this node may hand out the devices that this driver offers?
+"""Which device plugins on this node may offer the same devices as this driver?
 
-A device plugin and a DRA driver do not know of each other, and neither do the two halves of the scheduler: both can give
-the same GPU to different pods. Device plugins are known by the extended resources that they offer to the kubelet.
+A device plugin and a DRA driver do not know each other, and the scheduler allocates their devices separately: it can give the same
+GPU to two pods. The driver recognizes device plugins by the extended resources that the kubelet lists.
 """
 
 import re
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from dra_driver.model.device import plain
 from dra_driver.model.inventory import Inventory
 
-# Extended resources of accelerators, by the vendor whose devices they are (as in the attribute `vendor`). Domains alone would
-# not do: NICs and appliances are offered under them as well.
+# Extended resources of accelerators, by vendor (as in the attribute `vendor`). The domain alone is not enough: network cards and
+# other devices have the same domains.
 RESOURCES: Mapping[str, tuple[str, ...]] = {
     "nvidia": (
         r"nvidia\.com/gpu(\.shared)?",
@@ -29,7 +29,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One extended resource of a device plugin; `overlaps` when this driver offers devices of that vendor too."""
+    """One extended resource of a device plugin. `overlaps`: this driver offers devices of the same vendor."""
 
     resource: str
     count: int
@@ -41,10 +41,10 @@ class Neighbour:
 
 
 def find_neighbours(resources: Mapping[str, int], inventory: Inventory) -> tuple[Neighbour, ...]:
-    """The accelerators among the extended resources (name → devices), by name."""
+    """Return the accelerators among the extended resources (name → number of devices), sorted by name."""
     vendors = {plain((device.api.attributes or {}).get("vendor")) for device in inventory.devices}
     return tuple(
-        # A device that does not say its vendor may be anybody's.
+        # A device without the attribute `vendor` may be of any vendor.
         Neighbour(name, count, vendor, overlaps=bool(vendors & {vendor, None}))
         for name, count in sorted(resources.items())
         if (vendor := _vendor(name))

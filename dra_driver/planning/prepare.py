@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim, this node's devices and its state: what to do, or why not.
+"""Plan the preparation of a claim from the claim, this node's devices and its state; or find why the claim is refused.
 
-The steps reserve first (MarkStarted), act (ConfigureDevice, WriteCdiSpec) and say Prepared last. Whoever crashes after
-MarkStarted leaves a row that names the devices and the CDI document, so that the next start knows what may exist.
+The steps first reserve the devices (MarkStarted), then set them up (ConfigureDevice, WriteCdiSpec), and last mark the claim as
+Prepared. If the process dies after MarkStarted, the row has the devices and the text of the CDI file. So at the next start the
+driver knows which devices and files it may have to undo.
 
-Only this driver's results are looked at. A device has one owner, or one for each of its shares; admin access neither owns nor
-conflicts. A row of another allocation of the claim is taken back before the claim is planned anew.
+The plan uses only this driver's results. A device has one owner, or one owner for each share. A claim with admin access owns no
+device and causes no conflict. If the row was made for another allocation of the claim, the driver first releases what it
+prepared for that allocation, and then plans the claim again.
 """
 
 import re
@@ -26,10 +28,10 @@ from dra_driver.model.ids import DeviceKey, DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import (
     ConfigureDevice,
-    Conflict,
     Decision,
     MarkPrepared,
     MarkStarted,
+    OwnerConflict,
     Plan,
     Refusal,
     WriteCdiSpec,
@@ -50,38 +52,39 @@ _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Where decisions apply: the driver's name and this node's pool."""
+    """The driver's name and this node's pool."""
 
     driver: DriverName
     pool: PoolName
 
     @property
     def cdi_kind(self) -> str:
-        """Vendor and class of this driver's CDI documents."""
+        """Vendor and class of this driver's CDI files."""
         return f"k8s.{self.driver}/claim"
 
 
 def is_safe_uid(uid: str) -> bool:
-    """Whether a claim's UID, or a share ID, can stand in names of files and variables."""
+    """Whether a claim's UID, or a share ID, may be part of the names of files and variables."""
     return _UID.fullmatch(uid) is not None
 
 
 def own_keys(claim: Claim, place: NodePlace) -> tuple[DeviceKey, ...]:
-    """The keys whose owners `plan_prepare` has to know."""
+    """Return the devices and shares whose owners `plan_prepare` needs."""
     return tuple(key_of(result) for result in own_results(claim, place.driver))
 
 
 def users_of(claim: Claim) -> Users:
-    """The pods that the claim names. The pod that it was made for is among them, whatever becomes of its reservation."""
+    """Return the pods in the claim's status.reservedFor, and the pod for which it was made from a template, even if not reserved."""
     sole = claim.sole_pod
     pods = claim.reserved_for if sole is None else (sole, *claim.reserved_for)
     return Users(tuple(dict.fromkeys(pods)), sole is not None, claim.unnamed_users)
 
 
 def users_for(row: PreparedClaim, claim: Claim, place: NodePlace) -> Users:
-    """The pods that the claim names, for its row. Where a lost state left the row without any, the claim may not name them any more.
+    """Return the claim's pods for its row. `unnamed` is set if the row has no pods, because the state was lost, and the claim may not
+    name all pods that used it.
 
-    It has forgotten whoever used it before it was allocated anew, or its last reservation ended.
+    A claim loses its pods' names when its status.reservedFor becomes empty, and when it is allocated again.
     """
     users = users_of(claim)
     if row.users.pods is not None or users.sole:
@@ -93,10 +96,10 @@ def users_for(row: PreparedClaim, claim: Claim, place: NodePlace) -> Users:
 def plan_prepare(
     requested: ClaimRef, claim: Claim, *, place: NodePlace, inventory: Inventory, state: NodeState
 ) -> Decision:
-    """The plan for `claim`, the refusal that the pod's events will show, or the conflict to look into.
+    """Return a plan for `claim`, a refusal that the pod's events will show, or a conflict with the device's owner.
 
-    `requested` is what the kubelet asked for, `claim` what the API server has under that name; `state` holds the claim's
-    row, if there is one, and the owners of `own_keys`. A claim that is Prepared in this boot is the caller's to answer.
+    `requested` is the claim that the kubelet named, `claim` is the claim that the API server has under that name. `state` has the
+    claim's row, if it exists, and the owners of `own_keys`. The caller itself answers claims that are Prepared in this boot.
     """
     found = _own_results(requested, claim, place) or _missing_device(claim, place, inventory)
     if isinstance(found, Refusal):
@@ -109,11 +112,11 @@ def plan_prepare(
         return configured
     row = state.claims.get(requested.uid)
     if row is not None and not is_allocation_of(row, claim, place.driver, place.cdi_kind):
-        return Conflict(requested, row.ref, row.devices[0].device)
+        return OwnerConflict(requested, row.ref, row.devices[0].device)
     for result in results:
         owner = state.owners.get(key_of(result))
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
-            return Conflict(requested, owner, DeviceName(result.device))
+            return OwnerConflict(requested, owner, DeviceName(result.device))
     return _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
@@ -137,7 +140,7 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
         drivers = ", ".join(sorted({result.driver for result in claim.results})) or "none"
         return Refusal(f"{asked} has no device of driver {place.driver}, only of: {drivers}")
     if not claim.unnamed_users and not users_of(claim).pods:
-        # The kubelet looked before it called. Nobody could show later that this pod has ended.
+        # The kubelet checks this before it calls. Without pods the driver could not prove later that the claim's pods have ended.
         return Refusal(
             f"{asked} is reserved for no pod (any more); delete the pod if it stays so, its successor is scheduled anew"
         )
@@ -150,7 +153,7 @@ def _unusable(asked: str, own: Sequence[DeviceRequestAllocationResult]) -> Refus
     for key in keys:
         if key.share and not is_safe_uid(key.share):
             return Refusal(
-                f"{asked}: share ID {key.share[:80]!a} of device {key.device} is none of the scheduler's; "
+                f"{asked}: share ID {key.share[:80]!a} of device {key.device} is no share ID that the scheduler makes; "
                 f"delete and create the claim again"
             )
         if keys.count(key) > 1 or (key.share and (key.pool, key.device) in whole):
@@ -241,6 +244,6 @@ def _steps(
 
 
 def _known_users(ref: ClaimRef, state: NodeState) -> Users:
-    """Who used the same allocation before: containers of theirs may still run, unless the node was booted since."""
+    """Return the pods that used the same allocation before in this boot: their containers may still run."""
     row = state.claims.get(ref.uid)
     return Users() if row is None or row.boot_id != state.boot_id else row.users

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted slices and present slices: the writes that make one the other.
+"""Which writes turn the slices at the API server into the wanted slices?
 
-Consumers use a pool only when all its slices of the newest generation are there. So as long as one single slice changes, its
-generation stays and readers always see a whole pool; as soon as a slice is added or two change, the generation goes up
-and every slice is written: readers see the pool as incomplete for a moment, never half old and half new.
+The scheduler uses a pool only if all its slices of the newest generation exist. If only one slice changes, the generation stays,
+so the pool is always complete. If a slice is added or two slices change, the driver raises the generation and writes every slice:
+for a moment the pool is incomplete, but the scheduler never sees a mix of old and new slices.
 
-Obsolete slices are deleted first, then present ones updated, then new ones created. So there is one single change
-with which readers do not see a whole pool: from two slices to one, the second is gone, and until the first is written it says that it
-is one of two. The controller that Kubernetes has for drivers in Go does the same.
+The driver first deletes obsolete slices, then updates existing slices, then creates new ones. In one case the pool is incomplete
+for a moment although the generation stays: when two slices become one, the first slice has `resourceSliceCount` 2 until it is
+written. Kubernetes' own controller for drivers in Go does the same.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ NAME_LIMIT = 253
 _DIGEST_LENGTH = 16
 _LAST_GENERATION = 2**63 - 1  # int64
 NAME_VARIANTS = 16
-"""Names that a slice can have. The admission policy of the chart lets pass these and no others."""
+"""The number of names that a slice can have. The admission policy of the chart allows these names and no others."""
 
 
 def slice_name(index: int, driver: DriverName, node: NodeName, *, variant: int = 0) -> str:
-    """A name that is the same after every restart; the scheduler visits slices in the order of their names.
+    """Return a slice's name, the same after every restart. The scheduler visits slices in the order of their names.
 
-    Another `variant`, for when the first name is taken, stands between index and driver: at the end it could be the name of
-    another node's slice, and the order of the indices would be lost.
+    If another object has the name, the driver uses another `variant`, a number between index and driver. At the end of the name
+    the number could make the name of another node's slice, and would change the order.
     """
     name = f"{index:05x}{f'.{variant:x}' if variant else ''}-{driver}-{node}"
     if len(name) <= NAME_LIMIT:
@@ -60,11 +60,11 @@ def plan_changes(
     names: Sequence[str],
     accepted: Mapping[str, Mapping[str, str]] = _NOTHING_ACCEPTED,
 ) -> tuple[SliceChange, ...]:
-    """The writes, in order; none when everything is as wanted. `names[i]` is the name of slice i.
+    """Return the writes, in order; none if the slices are as wanted. `names[i]` is the name of slice i.
 
-    `head` is what all slices have in common: the driver, the node and the pool's name. Whatever stands in a slice that is not
-    of our making (`StoredSlice.unlike`) is a change too, unless the API server makes it so whatever we write: `accepted`, by
-    the slice's name.
+    `head` has the common fields of all slices: driver, node and name of the pool. A field value that this driver would not write
+    (`StoredSlice.unlike`) is a difference too, unless `accepted` has the same values under the slice's name: the API server stores
+    these values whatever the driver writes.
     """
     count = len(wanted)
     newest = max((stored.spec.pool.generation for stored in present), default=0)
@@ -90,7 +90,7 @@ def plan_changes(
             *deletions,
             *(UpdateSlice(good[index], _spec(head, pool, wanted[index])) for index in changed),
         )
-    # Whoever wrote the last generation there is into a slice must not end publication: it begins anew.
+    # Somebody may have written the highest possible generation into a slice. Then the driver starts again with 1.
     generation = newest + 1 if newest < _LAST_GENERATION else 1
     pool = ResourcePool(name=head.pool.name, generation=generation, resource_slice_count=count)
     specs = [_spec(head, pool, devices) for devices in wanted]
@@ -115,12 +115,12 @@ def _same(stored: StoredSlice, devices: Devices, count: int) -> bool:
 
 
 def same_devices(some: Devices, others: Devices) -> bool:
-    """Whether both are the same devices in the same order, in every field of the API. Quantities compare by value."""
+    """Whether both have the same devices in the same order, equal in every field of the API. Quantities are compared by value."""
     return len(some) == len(others) and all(map(same, some, others))
 
 
 def dropped_fields(written: Devices, stored: Devices) -> tuple[str, ...]:
-    """What the API server did not store as it was written, as paths; it drops fields whose feature gate is off."""
+    """Return the paths of the fields that the API server did not store as written. It drops fields whose feature gate is off."""
     present = {device.name: device for device in stored}
     dropped: list[str] = []
     for device in written:

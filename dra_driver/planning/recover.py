@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State and CDI files after a start: which steps make them agree.
+"""Which steps make the state and the CDI files agree after a start?
 
-Three things can have happened while nobody looked:
+These things may have happened while the driver was down:
 
-* a reboot (another boot id): device numbers, partitions and daemons of the old boot are gone, /var/run/cdi usually
-  too. The claim goes back to Started, its file is dropped; it keeps its devices, and the kubelet's next prepare runs
-  the whole plan. A row that was reserved for a CDI file alone goes: nobody can name its claim any more.
-* a crash in the middle of a call (Started in this boot). The CDI file is the last thing that a prepare makes and the
-  first that an unprepare takes away: where it stands whole, nothing else is missing, and the claim is Prepared. (It may even
-  be in use: the write that said so can be lost with a damaged -wal.) Else no container can be started with the claim; what may be
-  half done is undone if none runs from before, and it keeps its devices until the kubelet prepares or unprepares it.
-* an unprepare took place, or began (held): the file goes, and the devices stay held until they are shown to be unused
+* A reboot (the boot ID differs): device numbers, partitions and daemons of the old boot are gone, and usually /var/run/cdi too.
+  The claim goes back to Started and keeps its devices, and its CDI file is removed. The kubelet's next prepare call runs the whole
+  plan. A row without a claim name, which was reserved only because of a CDI file, is removed.
+* A crash during a call (Started in this boot). A preparation writes the CDI file last, and an unpreparation removes it first. So
+  if the file is whole, all other steps are done, and the claim becomes Prepared. It may even be in use, because a damaged -wal can
+  lose the commit. If the file is not whole, no container can start with the claim. Then the driver undoes half-done work if no pod
+  of the claim runs, and the claim keeps its devices until the kubelet calls again.
+* An unpreparation began (held): the CDI file is removed. The devices stay held until it is proved that no process uses them
   (`dra_driver.services.held`).
-* somebody edited or removed a file of a Prepared claim: it is written again, byte for byte, from the state.
+* Another program changed or removed the CDI file of a Prepared claim: the driver writes the same text again, from the state.
 
-A file that no row knows is not decided here: whose claim it was has to be asked (`dra_driver.services.recover`).
+For a CDI file without a row this module makes no plan: `dra_driver.services.adopt` finds out about its claim.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ from dra_driver.planning.unprepare import resets
 def plan_recovery(
     claims: Iterable[PreparedClaim], files: Mapping[ClaimUid, str], *, boot_id: str
 ) -> tuple[Plan, ...]:
-    """One plan for each claim that needs one, in the order given. `files` maps claim UIDs to their CDI files' text."""
+    """Return one plan for each claim that needs one, in the given order. `files` has the text of the CDI files by claim UID."""
     plans = [
         Plan(claim.ref, _steps(claim, files.get(claim.ref.uid), boot_id), claim.devices)
         for claim in claims
@@ -52,7 +52,7 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
     if claim.boot_id != boot_id:
         return _steps_after_boot(claim, file)
     if not claim.cdi_spec:
-        return ()  # only reserved (`dra_driver.planning.adopt.plan_reservation`): its devices may be in use
+        return ()  # only reserved (dra_driver.planning.adopt): its devices may be in use
     if claim.phase is Phase.STARTED and file == claim.cdi_spec:
         return (MarkPrepared(uid),)
     if claim.phase is Phase.STARTED:
@@ -64,7 +64,7 @@ def _steps_after_boot(claim: PreparedClaim, file: str | None) -> tuple[Step, ...
     uid = claim.ref.uid
     drop: tuple[Step, ...] = (RemoveCdiSpec(uid),) if file is not None else ()
     if not claim.ref.name:
-        # Only reserved, for its CDI file alone. No container outlives a boot, and the kubelet, which knows the claim's name,
-        # prepares anew. Without the file nobody would ever ask about this row, and its devices would be refused for ever.
+        # This row was reserved only because of a CDI file. No container survives a reboot, and the kubelet prepares the claim again.
+        # Without this step the row would stay, and no other claim would ever get its devices.
         return (*drop, Forget(uid))
     return (*drop, MarkStartedAgain(uid)) if claim.phase is Phase.PREPARED else drop

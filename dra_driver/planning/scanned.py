@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is what a backend's scan answers what it should be? Backends are other people's code, and Python checks no types.
+"""Does a backend's scan return values of the right types? Backends are other people's code, and Python checks no types.
 
-The fields of the API, and each attribute and capacity, are judged for themselves when they are published (`dra_driver.planning.slices`). What is judged here would end
-a call for every claim, or the tool that shows the devices: that device is left out, by name, as if it were not there.
+Most fields of the API are checked before they are published (`dra_driver.planning.slices`). The fields that are checked here are
+used by every prepare call and by `dra-driver devices`: one wrong type would make all of them fail. So a device with a wrong type is
+left out, and the driver reports its name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,9 @@ _ACTION = "the device was left out, all others are published; correct it in the 
 
 
 def as_scanned(found: object) -> Inventory:
-    """The inventory without the devices that nothing can be done with, each noted in it. Raises TypeError for what is none."""
+    """Return the inventory without unusable devices; its `left_out` names them. Raises TypeError if `found` is no Inventory."""
     if not isinstance(found, Inventory):
-        raise TypeError(f"scan() must answer an Inventory; it answered a {type(found).__name__}")
+        raise TypeError(f"scan() must return an Inventory; it returned a {type(found).__name__}")
     problems = {
         index: Problem(DeviceName(str(device.name)), *wrong, _ACTION)
         for index, device in enumerate(found.devices)
@@ -35,7 +36,7 @@ def as_scanned(found: object) -> Inventory:
 
 
 def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
-    """What of a device has a wrong type: the field, and what stands there."""
+    """Yield the fields of a device that have a wrong type, with their values."""
     yield from _unlike("device", device, AllocatableDevice)
     yield from _unlike("api", device.api, Device)
     yield from _unlike("name", device.name, str)
@@ -83,7 +84,9 @@ def _named(
 
 
 def _unlike(field: str, value: object, kind: type | tuple[type, ...]) -> Iterator[tuple[str, str]]:
-    """The caller asks for the first of these only, so what comes after may rely on the type."""
+    """Yield the field if its value has a wrong type. The caller uses only the first result, so the code after a check may rely on
+    the type.
+    """
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         expected = " or ".join(one.__name__ for one in kinds)

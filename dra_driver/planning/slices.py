@@ -1,35 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An inventory as slices within the API's limits.
+"""Divide an inventory into slices within the API's limits.
 
-The API server refuses a slice as a whole for one bad character in one attribute, and with it every device in it. So the
-limits are applied here: what cannot be published costs itself only, and is told as a Problem.
+For one bad character in one attribute the API server refuses a whole slice, with every device in it. So the driver checks the
+limits itself, leaves out bad values, and reports each of them as a Problem. If an attribute or a capacity is bad, only that value
+is left out. Any other field may restrict who gets the device (a taint, a condition), so a device with such a bad field is left out
+as a whole.
+
 Source of the limits: k8s.io/api/resource/v1, pkg/apis/resource/validation of Kubernetes 1.37.
 """
 
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
-from dra_driver.model.ids import DeviceName, DriverName
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import Devices, Problem
+from dra_driver.planning.field_rules import wrong_field, wrong_policy
+from dra_driver.planning.taints import TaintId, dated
 
-# The API allows 128, but 64 as soon as one device has taints, counters or a list; a pool must not be cut anew for a taint.
+# The API allows 128 devices, but only 64 if one of them has taints, counters or a list. With 64 always, a new taint moves no device
+# to another slice.
 DEVICES_PER_SLICE = 64
 ATTRIBUTES_AND_CAPACITIES = 32
 ATTRIBUTE_VALUES = 48
 VALUE_BYTES = 64
 NAME_LENGTH = 32
 DOMAIN_LENGTH = 63
-VANISHED_TAINT = "vanished"
-VANISHED_REASON = "not-found-on-node"
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -47,11 +51,12 @@ _OTHER_FIELDS = tuple(
 )
 _KINDS = tuple(field.encode_name for field in msgspec.structs.fields(DeviceAttribute))
 _LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
+_DEVICE_LEFT_OUT = "the device was left out, all others are published; correct it in the backend"
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """The devices of each slice, and what could not be published."""
+    """The devices of each slice, and a problem for each value or device that is not published."""
 
     slices: tuple[Devices, ...]
     problems: tuple[Problem, ...]
@@ -63,20 +68,15 @@ class PoolPlan:
 
 
 def plan_pool(inventory: Inventory, *, kept: Sequence[Device]) -> PoolPlan:
-    """Slices for all devices of the inventory, in its order, then those that vanished but must stay (`kept`).
+    """Divide all devices of the inventory, in its order, and then the vanished devices that must stay (`kept`), into slices.
 
-    A node without devices has one empty slice: "no devices" is said, not left open.
+    A node without devices gets one empty slice, which shows the cluster that the node has no devices.
     """
     problems = list(inventory.left_out)
-    devices = [
-        published
-        for device in inventory.devices
-        if (published := _published(device.api, problems.append))
-    ]
+    found = (_published(device.api, problems.append) for device in inventory.devices)
+    devices = [device for device in found if device]
     names = {device.name for device in devices}
-    # A newer driver may have remembered what this one cannot write; nobody can correct that.
-    known = (_published(device, _tell_nobody) for device in kept if device.name not in names)
-    devices += [device for device in known if device]
+    devices += [_still_published(device) for device in kept if device.name not in names]
     starts = range(0, max(len(devices), 1), DEVICES_PER_SLICE)
     return PoolPlan(
         tuple(tuple(devices[start : start + DEVICES_PER_SLICE]) for start in starts),
@@ -84,21 +84,14 @@ def plan_pool(inventory: Inventory, *, kept: Sequence[Device]) -> PoolPlan:
     )
 
 
-def tainted(device: Device, driver: DriverName, now: str) -> Device:
-    """A device that vanished but must stay: no new claim may get it. A time that it carries already is kept."""
-    # The domain is the driver's own name, as its attributes' is; the value says why.
-    key = f"{driver}/{VANISHED_TAINT}"
-    since = next((taint.time_added for taint in device.taints or () if taint.key == key), "") or now
-    taint = DeviceTaint(key=key, value=VANISHED_REASON, effect="NoSchedule", time_added=since)
-    return msgspec.structs.replace(device, taints=[taint])
-
-
-def _tell_nobody(_problem: Problem) -> None:
-    pass
+def with_times(plan: PoolPlan, times: Mapping[TaintId, str], now: str) -> PoolPlan:
+    """Return the plan with a time in each taint. `times` has the times of known taints; a new taint gets `now`."""
+    slices = (tuple(dated(device, times, now) for device in devices) for devices in plan.slices)
+    return replace(plan, slices=tuple(slices))
 
 
 def _published(device: Device, report: Callable[[Problem], None]) -> Device | None:
-    """The device with every field that the API server will take."""
+    """Return the device as the API server accepts it; None if the device has to be left out."""
     name = DeviceName(device.name)
     if not _LABEL.fullmatch(name):
         report(Problem(name, "name", "no DNS label of at most 63 characters", _LEFT_OUT))
@@ -107,30 +100,60 @@ def _published(device: Device, report: Callable[[Problem], None]) -> Device | No
     def problem(subject: str, found: str) -> None:
         report(Problem(name, subject, found, _LEFT_OUT))
 
-    # Capacity first: it is what claims select by, so it is the last to fall victim to the common limit.
-    capacity = dict(_good_capacity(device.capacity or {}, problem))
+    good, wrong = _checked(device, problem)
+    for field, found in wrong.items():
+        report(Problem(name, field, found, _DEVICE_LEFT_OUT))
+    return None if wrong else good
+
+
+def _still_published(device: Device) -> Device:
+    """Return a vanished device that stays, without the fields that the API server would refuse.
+
+    A newer driver may have written these fields, and no backend can correct them any more. The device needs no restricting field,
+    because the taint of a vanished device keeps new pods away.
+    """
+    while True:
+        device, wrong = _checked(device, lambda _subject, _found: None)
+        # A field that was left out may make another one wrong: binding conditions come in pairs.
+        if not wrong.keys() - {"capacity"}:
+            return device
+
+
+def _checked(
+    device: Device, problem: Callable[[str, str], None]
+) -> tuple[Device, Mapping[str, str]]:
+    """Return the device with its good values only; and the reason for each bad field other than attributes and single capacities."""
+    wrong: dict[str, str] = {}
+    # Capacity first: attributes and capacities have a common limit, and claims need the capacities more.
+    capacity = dict(_good_capacity(device, problem))
+    if device.allow_multiple_allocations and len(capacity) < len(device.capacity or {}):
+        # Each share takes a part of each capacity. Without one of them the number of shares has no limit.
+        wrong["capacity"] = "a device with allowMultipleAllocations needs all of its capacities"
     room = ATTRIBUTES_AND_CAPACITIES - len(capacity)
-    return Device(
-        **_good_fields(device, problem),
-        attributes=_good_attributes(device.attributes or {}, room, problem) or None,
-        capacity=capacity or None,
-    )
+    attributes = _good_attributes(device.attributes or {}, room, problem)
+    good = _good_fields(device, capacity, wrong)
+    return Device(**good, attributes=attributes or None, capacity=capacity or None), wrong
 
 
-def _good_fields(device: Device, problem: Callable[[str, str], None]) -> dict[str, Any]:
-    """All other fields, whatever the API has: each of its own type, or left out."""
+def _good_fields(
+    device: Device, capacities: Mapping[str, DeviceCapacity], wrong: dict[str, str]
+) -> dict[str, Any]:
+    """Return the good values of all other fields of the API. Adds the bad fields to `wrong`, by their names in the API."""
     good: dict[str, Any] = {}
     for field in _OTHER_FIELDS:
-        value, wrong = _typed(getattr(device, field.name), field.type)
-        if wrong:
-            problem(field.encode_name, wrong)
-        else:
-            good[field.name] = value
+        good[field.name], why = _typed(getattr(device, field.name), field.type)
+        if why:
+            wrong[field.encode_name] = why
+    typed = Device(**good)
+    for field in _OTHER_FIELDS:
+        if why := wrong_field(field.name, typed, capacities):
+            wrong[field.encode_name] = why
+            good[field.name] = None
     return good
 
 
 def _typed(value: object, kind: Any) -> tuple[Any, str]:
-    """A copy of the value, or why it is none of this type: what the type checker forbids may come all the same."""
+    """Return a copy of the value, or why it has a wrong type. A backend is other people's code, so the value may be of any type."""
     if value is None:
         return None, ""
     if kind is str and isinstance(value, str):
@@ -144,7 +167,7 @@ def _typed(value: object, kind: Any) -> tuple[Any, str]:
 def _good_attributes(
     attributes: Mapping[str, DeviceAttribute], room: int, problem: Callable[[str, str], None]
 ) -> dict[str, DeviceAttribute]:
-    """At most `room` of them, the first ones."""
+    """Return the good attributes, at most `room` of them."""
     good: dict[str, DeviceAttribute] = {}
     left = ATTRIBUTE_VALUES
     for name, attribute in attributes.items():
@@ -163,12 +186,13 @@ def _good_attributes(
 
 
 def _good_capacity(
-    capacity: Mapping[str, DeviceCapacity], problem: Callable[[str, str], None]
+    device: Device, problem: Callable[[str, str], None]
 ) -> Iterator[tuple[str, DeviceCapacity]]:
     room = ATTRIBUTES_AND_CAPACITIES
-    for name, size in capacity.items():
+    shared = device.allow_multiple_allocations is True
+    for name, size in (device.capacity or {}).items():
         good, wrong = _capacity(size)
-        wrong = _wrong_name(name) or wrong
+        wrong = _wrong_name(name) or wrong or wrong_policy(good, shared=shared)
         if not wrong and not room:
             wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} capacities"
         if wrong:
@@ -179,7 +203,7 @@ def _good_capacity(
 
 
 def _capacity(size: object) -> tuple[DeviceCapacity, str]:
-    """With its value in canonical text, as the API server stores it."""
+    """Return the capacity with its value in canonical text, as the API server stores it; or what is wrong with it."""
     if not isinstance(size, DeviceCapacity):
         return DeviceCapacity(), f"a {type(size).__name__} is no DeviceCapacity"
     typed, wrong = _typed(size, DeviceCapacity)
@@ -207,9 +231,9 @@ def _wrong_name(name: str) -> str:
 
 
 def _judged(attribute: object) -> tuple[str, int]:
-    """What is wrong with it, and how many values it has: a list has several.
+    """Return what is wrong with the attribute, and how many values it has (a list may have several).
 
-    Backends are other people's code: what the type checker forbids may come all the same.
+    A backend is other people's code, so the attribute may be of any type.
     """
     if not isinstance(attribute, DeviceAttribute):
         return f"a {type(attribute).__name__} is no DeviceAttribute", 0
@@ -228,7 +252,7 @@ def _judged(attribute: object) -> tuple[str, int]:
 
 
 def _exactly(attribute: DeviceAttribute) -> DeviceAttribute:
-    """The attribute without subclasses of str and int (numpy's, an IntEnum's): msgspec refuses to write those."""
+    """Return the attribute without subclasses of str and int (from numpy, or an IntEnum), which msgspec refuses to write."""
     changed = {
         field: exact
         for field in attribute.__struct_fields__
@@ -256,7 +280,7 @@ def _wrong_value(kind: str, value: object) -> str:
         case ("bool", bool()):
             return ""
         case ("int", int()) if not isinstance(value, bool):
-            # Compared, not looked up in a range: a range is searched number by number for a subclass of int.
+            # No `in range(...)`: for a subclass of int, Python would search the range number by number.
             fits = -(2**63) <= value < 2**63
             return "" if fits else f"{value} does not fit into 64 bits"
         case ("version", str(text)):

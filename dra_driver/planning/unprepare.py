@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim that is needed no more: when its devices may go to others, and in which steps.
+"""When may the devices of a claim that is not needed any more go to other claims, and in which steps?
 
-Nobody tells a driver that a container has ended. NodeUnprepareResources says that the kubelet forgets the claim; the kubelet
-calls it within a minute after a pod was removed from the API, and lets the containers run on for their grace period, which has no
-upper bound. So a device is let go only when it is shown that no pod that ever used the claim has a process left.
+A driver gets no message when a container ends. NodeUnprepareResources only means that the kubelet forgets the claim: the kubelet
+calls within a minute after a pod was removed from the API, and lets the containers run until their grace period ends, which has no
+upper limit. So a device is released only if it is proved that none of the pods that ever used the claim has a process left.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,16 @@ from dra_driver.model.plan import (
 from dra_driver.model.presence import Alive, CannotTell, Presence
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, Users
 
-UNASKED = "the API server could not say yet which pods used it"
+UNASKED = "the API server has not said yet which pods used it"
 
 
 def plan_unprepare(claim: PreparedClaim, held: Held, users: Users = NOBODY_KNOWN) -> Plan:
-    """First the row stops saying Prepared, then the file goes, the row last. Needs nothing but the state; the claim may be gone.
+    """Plan to release a claim, in this order: mark its row as held, remove its CDI file, check that no process uses its devices,
+    reset the devices, delete the row. The plan needs only the state, so it also works if the claim does not exist any more.
 
-    After a crash in between, the row still says what is to be undone, and nobody is answered from it: a device that was
-    reset would reach a container without its configuration. The file goes before anything is looked at: no container that is
-    started from now on gets the device.
+    After a crash between two steps, the row still has the devices to reset, and the driver answers no call from the row: otherwise
+    a container could get a device that is reset already. The CDI file is removed before the check for processes, so that no new
+    container gets the device.
     """
     uid = claim.ref.uid
     return Plan(
@@ -44,15 +45,16 @@ def plan_unprepare(claim: PreparedClaim, held: Held, users: Users = NOBODY_KNOWN
 
 
 def resets(claim: PreparedClaim) -> tuple[ResetDevice, ...]:
-    """What undoes the claim's settings: of each device and share that it owns."""
+    """Return the steps that undo the claim's settings, for each device and share that it owns."""
     return tuple(ResetDevice(key.device, key.share) for key in claim.owned)
 
 
 def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boot_id: str) -> str:
-    """Why the claim's devices cannot be given to others; empty when it is shown that nothing uses them.
+    """Return why the claim's devices cannot be released; empty if it is proved that no process uses them.
 
-    `presence` answers for each of the claim's pods. Who has admin access owns nothing, another boot left nothing running, and what
-    an admin vouches for is believed.
+    `presence` has the presence of each of the claim's pods. Without it the result is empty in three cases: the claim owns no device
+    (admin access), the row is of an earlier boot, because no process survives a reboot, or an admin confirmed that nothing uses the
+    devices.
     """
     held = claim.held
     if not claim.owned or claim.boot_id != boot_id or (held is not None and held.by_admin):
@@ -61,12 +63,12 @@ def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boo
         return UNASKED
     users = claim.users
     if users.pods is None:
-        return "nobody can say any more which pods used it"
+        return "which pods used it is not known any more"
     alive = [_alive(pod, found) for pod in users.pods if isinstance(found := presence[pod], Alive)]
     if alive:
         return "; ".join(alive)
     doubtful = [
-        f"whether pod {pod} has ended cannot be told: {found.reason}"
+        f"whether pod {pod} has ended is not known: {found.reason}"
         for pod in users.pods
         if isinstance(found := presence[pod], CannotTell)
     ]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use cases: in which order things happen."""
+"""The tasks of the driver: which steps each task needs, in which order."""

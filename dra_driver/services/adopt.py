@@ -1,63 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of running pods that the state lost: reserved again by what this node knows, before anybody else gets their devices.
+"""Adopt claims of running pods that the state file does not know: reserve their devices again before another claim gets them.
 
-No API server is needed: it may be away, or restored to yesterday and giving the devices to others. What only it knows, the names
-of the requests, is filled in when it knows the claim.
+This works without the API server, from the CDI files and the kubelet's pod-resources. The API server may not answer. Or its data
+was restored from an older backup, and the scheduler gives the devices to other claims. Only the API server knows the names of the
+claims' requests; the driver fills them in later.
 """
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import ClaimUid, DriverName
 from dra_driver.model.plan import (
-    Conflict,
+    ConfigureDevice,
+    MarkHeld,
     MarkPrepared,
     MarkStarted,
+    OwnerConflict,
     Plan,
     Refusal,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Held, HeldDevice, PreparedClaim, Unknown
+from dra_driver.model.state import Held, PodDevice, PreparedClaim, Unknown, Users
 from dra_driver.planning.adopt import (
     described_keys,
     plan_adoption,
     plan_adoption_of,
     plan_described,
+    plan_name,
     plan_reservation,
+    plan_reservation_of,
 )
 from dra_driver.planning.allocation import claim_uid_of, is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
+from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
-from dra_driver.services.parts import NodeParts
+from dra_driver.services.parts import NodeParts, Transaction
 from dra_driver.services.recover import Documents, WholeStore
-from dra_driver.services.release import HeldClaims, is_of
+from dra_driver.services.release import AskPodDevices, is_of
+from dra_driver.services.take_back import end_late
 
-FORGOTTEN = "a lost state forgot it, and its claim is gone"
+_MARKS = (MarkStarted, MarkPrepared)
+FORGOTTEN = "its row was lost with an earlier state file, and its claim is gone"
 
 
-def take_up_held(
+def take_up_pod_claims(
     parts: NodeParts,
     store: WholeStore,
     documents: Documents,
-    held: HeldClaims,
+    pod_devices: AskPodDevices,
     *,
     at_start: bool = False,
 ) -> Mapping[ClaimUid, str]:
-    """Take up the claims of CDI files that no row knows and a pod holds; answers what failed, claim by claim.
+    """Adopt the claims of CDI files without a row, if the kubelet lists a pod with them. Returns a message for each failure.
 
-    A start reserves what such files describe, whoever they may belong to, before it asks. One that finds no row, or held ones alone,
-    also reserves what the kubelet names and no file describes; later the kubelet may just not have written down yet that it
-    unprepared it. The kubelet is asked only if there is something to take up.
+    At a start (`at_start`) the driver first reserves all devices that such files describe, and asks the kubelet afterwards. If
+    the state has no row, or only held rows, it was lost: then a start also reserves devices that the kubelet lists and no file
+    describes. After the start that would be wrong, because the kubelet may still list a claim that it has just unprepared. The
+    driver asks the kubelet only if a claim may have to be adopted.
     """
-    # Files before rows: whoever writes a file has committed its row before.
+    # List files before rows: a row is committed before its file is written, so a new file is never without a row here.
     files = documents()
     with store.reading() as state:
         rows = {claim.ref.uid: claim for claim in state.all_claims()}
     orphans = files.keys() - rows.keys()
     is_lost = at_start and all(row.held is not None for row in rows.values())
-    devices = held() if orphans or is_lost else frozenset()
+    devices = pod_devices() if orphans or is_lost else frozenset()
     if at_start:
         _reserve_all_described(parts, orphans)
     if isinstance(devices, Unknown):
@@ -65,7 +75,7 @@ def take_up_held(
     driver = parts.place.driver
     failures: dict[ClaimUid, str] = {}
     named = _named(devices, driver) - orphans if is_lost else set()
-    # Files first: they tell who owns a device, which the kubelet's word for admin access looks like too.
+    # Claims with a file first: only the file shows whether a claim owns a device or has admin access. The kubelet lists both alike.
     for uid in (*sorted(orphans), *sorted(named)):
         mine = [device for device in devices if is_of(device, ClaimRef("", "", uid), driver)]
         if mine:
@@ -80,21 +90,21 @@ def take_up_held(
 
 
 def _reserve_all_described(parts: NodeParts, orphans: Collection[ClaimUid]) -> None:
-    """Nobody gets what these files describe before it is known whose they are."""
+    """Reserve the devices that these files describe, so that no other claim gets them before their claims are known."""
     for uid in sorted(orphans):
         until = parts.clock() + CALL_SECONDS
-        # What cannot be reserved now is looked at again by the first sweep, which says what is wrong.
+        # If this fails, the first sweep tries again and reports the reason.
         with suppress(DriverError), parts.lock([f"claim-{uid}"], until, "reserving its devices"):
             _reserve_described(parts, uid, None)
 
 
-def _named(devices: Collection[HeldDevice], driver: DriverName) -> set[ClaimUid]:
+def _named(devices: Collection[PodDevice], driver: DriverName) -> set[ClaimUid]:
     found = (claim_uid_of(device) for device in devices if device.driver == driver)
     return {uid for uid in found if uid is not None}
 
 
 def _take_up(
-    parts: NodeParts, ref: ClaimRef, held: Collection[HeldDevice], *, reserve: bool
+    parts: NodeParts, ref: ClaimRef, pod_devices: Collection[PodDevice], *, reserve: bool
 ) -> str:
     until = parts.clock() + CALL_SECONDS
     with (
@@ -102,32 +112,33 @@ def _take_up(
         parts.store.transaction("recovered") as transaction,
     ):
         text = parts.cdi.read(ref.uid)
-        state = transaction.read(uids=[ref.uid], keys=[device.key for device in held])
+        state = transaction.read(uids=[ref.uid], keys=[device.key for device in pod_devices])
         row = state.claims.get(ref.uid)
         if (row is not None and not is_nameless(row)) or (text is None and not reserve):
-            return ""  # the kubelet unprepared it, or prepared it, meanwhile
+            return ""  # the kubelet has unprepared or prepared the claim in the meantime
         plan: Plan | Refusal | None = (
             Refusal("its CDI file is gone; it is written again when the API server knows the claim")
             if text is None
-            else plan_adoption(ref, held, text, boot_id=state.boot_id)
+            else plan_adoption(ref, pod_devices, text, boot_id=state.boot_id)
         )
         reason = plan.reason if isinstance(plan, Refusal) else ""
         if reason and reserve:
-            plan = plan_reservation(ref, held, None, driver=parts.place.driver, state=state)
+            plan = plan_reservation(ref, pod_devices, None, driver=parts.place.driver, state=state)
         if isinstance(plan, Plan):
             parts.executor.mark(transaction, plan.steps)
     return reason
 
 
 def hold_described(parts: NodeParts, uid: ClaimUid) -> bool:
-    """Take the CDI file of a claim away that no row, no pod and no API server knows; its devices are held. False where a row knows it.
+    """Remove a CDI file that has no row, no pod and no claim, and hold its devices: containers may still use them. Returns False
+    if the claim was prepared in the meantime.
 
-    Raises DriverError.
+    The file may be gone already, if the driver reserved its devices at a start. Raises DriverError.
     """
     until = parts.clock() + CALL_SECONDS
     with parts.lock([f"claim-{uid}"], until, "removing its CDI file"):
         if not _reserve_described(parts, uid, Held(FORGOTTEN, parts.now())):
-            return False  # the kubelet prepared it meanwhile
+            return False  # the kubelet has prepared the claim in the meantime
         parts.cdi.remove(uid)
     return True
 
@@ -144,26 +155,31 @@ def _reserve_described(parts: NodeParts, uid: ClaimUid, held: Held | None) -> bo
         plan = plan_described(uid, text, held, place=place, inventory=inventory, state=state)
         if plan is not None:
             parts.executor.mark(transaction, plan.steps)
+        elif row is not None and held is not None:
+            # Somebody removed the file since the start. The row still names the devices that it described.
+            parts.executor.mark(transaction, [MarkHeld(uid, held)])
     return True
 
 
 def is_nameless(claim: PreparedClaim) -> bool:
-    """Whether the claim was reserved at a start for its CDI file alone, and nobody has said yet whose it is."""
+    """Whether the driver reserved this claim at a start because of a CDI file, and does not know the claim's name yet."""
     return not claim.ref.name and claim.held is None
 
 
 def lacks_document(claim: PreparedClaim) -> bool:
-    """Whether the claim was only reserved, since nobody knows what its containers were given."""
+    """Whether the claim's devices are only reserved: its CDI file is lost, so the row has no text for it."""
     return not claim.cdi_spec
 
 
 def lacks_requests(claim: PreparedClaim) -> bool:
-    """Whether the claim was taken up and is answered without the names of its requests."""
+    """Whether the names of the claim's requests are missing. The driver answers the kubelet all the same: a device without names
+    belongs to all requests.
+    """
     return any(not device.request_names for device in claim.devices)
 
 
 def name_requests(parts: NodeParts, claim: Claim) -> None:
-    """Fill in the names of the requests and the pods, if the claim's devices are those that its containers have."""
+    """Write the names of the claim's requests and its pods into the row, if the row has the claim's current allocation."""
     until = parts.clock() + CALL_SECONDS
     place = parts.place
     with (
@@ -181,71 +197,124 @@ def name_requests(parts: NodeParts, claim: Claim) -> None:
                 transaction.add_users(claim.ref.uid, row.users)
 
 
-def take_up_allocated(parts: NodeParts, claim: Claim, held: HeldClaims) -> str:
-    """Take up an allocated claim that no row knows, and that has a file or a pod; answers why it could not be, or nothing.
+def take_up_allocated(parts: NodeParts, claim: Claim, pod_devices: AskPodDevices) -> str:
+    """Adopt an allocated claim without a row that has a CDI file or a pod. Returns why this failed, or an empty text.
 
-    Nothing is configured: the devices may be in use. `held` asks the kubelet. Where none of the claim's pods runs and its file is gone,
-    as after a boot, nothing stands that was set up: its devices are reserved, and the kubelet's next prepare does the rest. Where the
-    file cannot be made anew, its devices are reserved too, and the next sweep tries again.
+    The devices are not configured while they may be in use. `pod_devices` asks the kubelet. If none of the claim's pods runs and its
+    CDI file is gone, the driver prepares the claim anew, because the kubelet does not call again for a claim that it regards as
+    prepared. If the driver cannot write the file again, it only reserves the devices, and the next sweep tries again.
     """
     until = parts.clock() + CALL_SECONDS
-    with parts.lock([f"claim-{claim.ref.uid}"], until, "taking it up"):
-        # Asked before the transaction, for which everybody else waits.
-        runs = parts.usage.may_run(users_of(claim))
-        devices = held()
+    with ClaimLocks(parts.lock) as locks:
+        missed = locks.take([claim.ref.uid], until=until, purpose="taking it up")
+        if missed:
+            raise missed[claim.ref.uid]
+        # Before the transaction: all other calls wait while a transaction is open.
+        runs = parts.usage.may_run(_all_users(parts, claim))
+        devices = pod_devices()
         if isinstance(devices, Unknown):
-            return _take_up_allocated(parts, claim, (), devices.reason, runs=runs)
-        mine = [one for one in devices if is_of(one, claim.ref, parts.place.driver)]
-        return _take_up_allocated(parts, claim, mine, "", runs=runs)
+            found = _take_up_allocated(parts, claim, (), devices.reason, runs=runs)
+        else:
+            mine = [one for one in devices if is_of(one, claim.ref, parts.place.driver)]
+            found = _take_up_allocated(parts, claim, mine, "", runs=runs)
+        if isinstance(found, str):
+            return found
+        late = end_late(parts, locks, "recovered", _MARKS)
+        error = parts.executor.work([found], until=until, late=late)[claim.ref.uid]
+        if error is not None:
+            return str(error)
+        parts.mark("recovered", [found], _MARKS)
+        return ""
 
 
 def _take_up_allocated(
-    parts: NodeParts, claim: Claim, held: Collection[HeldDevice], unknown: str, *, runs: bool
-) -> str:
+    parts: NodeParts, claim: Claim, pod_devices: Collection[PodDevice], unknown: str, *, runs: bool
+) -> str | Plan:
+    """Returns why this failed, an empty text, or a plan whose work is to be done: its devices are reserved."""
     uid, place = claim.ref.uid, parts.place
     with parts.store.transaction("recovered") as transaction:
         text = parts.cdi.read(uid)
-        keys = [*own_keys(claim, place), *(device.key for device in held)]
+        keys = [*own_keys(claim, place), *(device.key for device in pod_devices)]
         state = transaction.read(uids=[uid], keys=keys)
         row = state.claims.get(uid)
         if row is not None and not (lacks_document(row) and row.held is None):
-            return ""  # the kubelet prepared it, or unprepares it, meanwhile
+            return ""  # the kubelet has prepared the claim in the meantime, or unprepares it
         plan = (
             None
             if text is None
             else plan_adoption_of(claim, text, place=place, boot_id=state.boot_id)
         )
-        if held and not isinstance(plan, Plan):
+        if pod_devices and not isinstance(plan, Plan):
             plan = _file_again(
                 plan_prepare(
                     claim.ref, claim, place=place, inventory=parts.inventory(), state=state
                 ),
-                {name for device in held for name in device.cdi_ids},
-                runs=runs,
+                {name for device in pod_devices for name in device.cdi_ids},
+                runs=runs and not _was_begun(row, text),
             )
+        if plan is None and unknown:
+            return f"the kubelet cannot tell whether a pod uses it: {unknown}"
         if plan is None:
-            # Without file and pod it was unprepared meanwhile.
-            return f"the kubelet cannot tell whether a pod holds it: {unknown}" if unknown else ""
+            # Neither file nor pod: the kubelet has unprepared the claim in the meantime. Or somebody removed the file since the start.
+            if row is not None and is_nameless(row):
+                parts.executor.mark(transaction, plan_name(row, claim, place=place).steps)
+            return ""
         if isinstance(plan, Refusal):
-            reserved = plan_reservation(claim.ref, held, claim, driver=place.driver, state=state)
+            reserved = (
+                plan_reservation(claim.ref, pod_devices, claim, driver=place.driver, state=state)
+                if pod_devices
+                # The devices that a file described stay reserved: they may be those of an earlier allocation, and in use.
+                else plan_name(row, claim, place=place)
+                if row is not None and is_nameless(row)
+                else plan_reservation_of(claim, place=place, state=state)
+            )
             if reserved is not None:
                 parts.executor.mark(transaction, reserved.steps)
             return plan.reason
-        parts.executor.mark(transaction, plan.steps)
+        return _begin(parts, transaction, plan)
+
+
+def _all_users(parts: NodeParts, claim: Claim) -> Users:
+    """The pods of the claim, and those that only its row knows: they may run, although the API server does not have them any more."""
+    row = parts.row(claim.ref.uid)
+    return users_of(claim) if row is None else row.users.joined(users_of(claim))
+
+
+def _was_begun(row: PreparedClaim | None, text: str | None) -> bool:
+    """Whether an earlier `_begin` reserved the devices and did not finish: then they may be half set up, and no container has them,
+    because the claim has had no CDI file since.
+
+    Only a plan to prepare knows the devices' UUIDs; a reservation of devices that may be in use does not.
+    """
+    return text is None and row is not None and all(device.uuid for device in row.devices)
+
+
+def _begin(parts: NodeParts, transaction: Transaction, plan: Plan) -> str | Plan:
+    """Carry out a plan without devices to configure, and return an empty text. Of another plan only reserve the devices."""
+    if any(isinstance(step, ConfigureDevice) for step in plan.steps):
         for step in plan.steps:
-            if isinstance(step, WriteCdiSpec):
-                # Under the row that is about to be committed; a file without one is found by the next start.
-                parts.cdi.write(uid, step.text)
+            if isinstance(step, MarkStarted):
+                # Without the text of the file: until the work is done, each sweep tries again.
+                transaction.start(replace(step.claim, cdi_spec=""))
+        return plan
+    parts.executor.mark(transaction, plan.steps)
+    for step in plan.steps:
+        if isinstance(step, WriteCdiSpec):
+            # The row is committed after this. If the process dies before, the next start finds the file without a row.
+            parts.cdi.write(plan.claim.uid, step.text)
     return ""
 
 
 def _file_again(
-    decision: Plan | Refusal | Conflict, names: Collection[str], *, runs: bool
+    decision: Plan | Refusal | OwnerConflict, names: Collection[str], *, runs: bool
 ) -> Plan | Refusal:
-    """Of what a preparation would do: the row, and the file if a container may run with what the kubelet names."""
+    """Keep only the steps that an adoption carries out. If a container may run with the claim, its devices are not configured.
+
+    `names` are the CDI device IDs that the kubelet lists. Returns a Refusal if the plan does not have all of them.
+    """
     if isinstance(decision, Refusal):
         return decision
-    if isinstance(decision, Conflict):
+    if isinstance(decision, OwnerConflict):
         return Refusal(f"its device {decision.device} is prepared for claim {decision.owner}")
     described = {name for device in decision.devices for name in device.cdi_ids}
     if not described.issuperset(names):
@@ -253,14 +322,12 @@ def _file_again(
             f"its CDI file is gone or damaged, and the kubelet names {', '.join(sorted(names))}, which is not what it is allocated now; "
             f"delete the pod when it can be spared"
         )
-    steps = (MarkStarted, WriteCdiSpec, MarkPrepared) if runs else (MarkStarted,)
-    return Plan(
-        decision.claim,
-        tuple(step for step in decision.steps if isinstance(step, steps)),
-        decision.devices,
+    steps = tuple(
+        step for step in decision.steps if not (runs and isinstance(step, ConfigureDevice))
     )
+    return Plan(decision.claim, steps, decision.devices)
 
 
 def not_taken_up(ref: ClaimRef, reason: str) -> str:
-    """The sentence about a claim that stays unknown."""
+    """Return the message for a claim that could not be adopted."""
     return f"claim {ref} is not in the state and cannot be taken up: {reason}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locks of the claims of one call, which belong to the work and not to the call.
+"""The locks of the claims of one call.
 
-Work on a claim can outlive the call that asked for it. It takes the claim's lock along: no other call, no other process and no
-recovery touches the claim until the work has ended and said so in the state.
+Work on a claim can take longer than the call that started it. Then the work keeps the claim's lock: no other call, no other
+process and no recovery changes the claim until the work has ended and has written its result into the state.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +17,11 @@ Lock = Callable[[Sequence[str], float, str], AbstractContextManager[None]]
 
 
 class ClaimLocks:
-    """The locks of the claims of one call. The end of the `with` block releases those that are left."""
+    """The claim locks that one call has. The end of its `with` block releases them, except locks that `hand_over` took out."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
-        self._held: dict[ClaimUid, ExitStack] = {}
+        self._taken: dict[ClaimUid, ExitStack] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -32,13 +32,16 @@ class ClaimLocks:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        for held in reversed(self._held.values()):
-            held.close()
+        for lock in reversed(self._taken.values()):
+            lock.close()
 
     def take(
         self, uids: Iterable[ClaimUid], *, until: float, purpose: str
     ) -> dict[ClaimUid, DriverError]:
-        """Take the claims' locks, in order of UID so that two callers never wait for each other; answers those that were not free."""
+        """Take the locks of the claims. Returns an error for each lock that was not free by `until`.
+
+        Locks are taken in the order of the UIDs, so two callers never wait for each other.
+        """
         missed: dict[ClaimUid, DriverError] = {}
         for uid in sorted(set(uids)):
             with ExitStack() as taken:
@@ -47,13 +50,13 @@ class ClaimLocks:
                 except DriverError as error:
                     missed[uid] = error
                 else:
-                    self._held[uid] = taken.pop_all()
+                    self._taken[uid] = taken.pop_all()
         return missed
 
     def holds(self, uid: ClaimUid) -> bool:
-        """Whether the claim's lock is still this call's."""
-        return uid in self._held
+        """Whether this call still has the lock of the claim."""
+        return uid in self._taken
 
     def hand_over(self, uid: ClaimUid) -> Callable[[], None]:
-        """The claim's lock is no longer this call's; answers how to let it go."""
-        return self._held.pop(uid).close
+        """Take the claim's lock out of this call. Returns a function that releases it."""
+        return self._taken.pop(uid).close

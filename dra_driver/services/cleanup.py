@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove what a driver leaves on a node, when it shall not run there again.
+"""Remove from a node everything that the driver left there (`dra-driver cleanup`).
 
-First everything is looked at, then it is decided whether that may go, then it goes: sockets, ResourceSlices, CDI files,
-state, locks. Whoever stops half-way can start again, since the state, which knows the prepared claims, goes late.
+`survey` finds what the driver left and changes nothing. The command then decides. `clean` removes sockets, ResourceSlices, CDI
+files, state and locks, in this order. The state lists the prepared claims, so it is removed late: an interrupted cleanup can be
+started again.
 
-A running driver is never overridden: it would put slices and sockets back and go on writing into removed files. Prepared
-claims can be, by somebody who knows what that breaks (`FORCED`).
+A cleanup never runs beside a running driver: the driver would write slices and sockets again, and go on writing into removed
+files. If claims are prepared, a cleanup runs only if the admin accepts the consequences (`FORCED`).
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +16,11 @@ from typing import Protocol
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import KubeApi
-from dra_driver.model.leftovers import Kind, Leftover, Others
+from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.slices import DeleteSlice, StoredSlice
-from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.model.state import PodDevice, PreparedClaim, Unknown
 from dra_driver.planning.prepare import NodePlace
-from dra_driver.services.release import HeldClaims, is_of
+from dra_driver.services.release import AskPodDevices, is_of
 
 FORCED = (
     "pods that use these devices go on running, but no container of theirs can be started or restarted: its CDI device is gone",
@@ -29,46 +30,46 @@ FORCED = (
 
 
 class Files(Protocol):
-    """This node's disk, as far as it concerns this driver."""
+    """The files of this driver on the node's disk."""
 
     def at_work(self) -> tuple[str, ...]:
-        """Processes that run under the driver's name."""
+        """Describe the driver processes that run now, one sentence each."""
 
     def claims(self) -> tuple[PreparedClaim, ...]:
-        """What the state remembers. Raises DriverError."""
+        """Return the claims in the state file. Raises DriverError."""
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """What the driver left, in the order of removal."""
+        """Return the files of this driver, in the order of removal."""
 
     def others(self) -> tuple[Others, ...]:
-        """What else lies there."""
+        """Return the files in the same directories that this driver did not make."""
 
     def remove(self, leftover: Leftover, /) -> str:
-        """Remove it; answers why it stays where that is no failure. Raises DriverError."""
+        """Remove one file. If the file stays and that is no failure, returns the reason. Raises DriverError."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """No driver starts meanwhile. Raises DriverError."""
+        """Keep drivers from starting, during a `with` block. Raises DriverError."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupParts:
-    """What a cleanup works on. `kube` makes the client, and raises DriverError where there is none to be had."""
+    """What a cleanup needs. `kube` makes the client of the API server, or raises DriverError."""
 
     place: NodePlace
     files: Files
     kube: Callable[[], KubeApi]
-    held: HeldClaims
+    pod_devices: AskPodDevices
     keep_slices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found. Texts that end in `_unknown` say why something could not be looked at; empty: it was."""
+    """What the survey found. `claims_unknown` and `slices_unknown` are the errors if claims or slices could not be read, or empty."""
 
     at_work: tuple[str, ...]
     claims: tuple[PreparedClaim, ...]
     claims_unknown: str
-    held: tuple[HeldDevice, ...]
+    pod_devices: tuple[PodDevice, ...]
     files: tuple[Leftover, ...]
     slices: tuple[StoredSlice, ...]
     slices_unknown: str
@@ -76,29 +77,29 @@ class Survey:
 
     @property
     def leftovers(self) -> tuple[Leftover, ...]:
-        """Everything that would go, in that order."""
-        slices = [Leftover(Kind.SLICE, stored.name) for stored in self.slices]
-        order = list(Kind)
+        """Everything that a cleanup would remove, in this order."""
+        slices = [Leftover(LeftoverKind.SLICE, stored.name) for stored in self.slices]
+        order = list(LeftoverKind)
         return tuple(
             sorted([*self.files, *slices], key=lambda leftover: order.index(leftover.kind))
         )
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Why somebody may still need what would go, one sentence each; `--force` overrides these."""
+        """Why a pod may still need what a cleanup would remove, one sentence each. `--force` overrides these reasons."""
         return (
             *([self.claims_unknown] if self.claims_unknown else []),
             *(_prepared(claim) for claim in self.claims),
             *(
-                f"a pod holds device {device.device} by claim {device.namespace}/{device.claim_name}, the kubelet says"
-                for device in self.held
+                f"the kubelet says that a pod uses device {device.device} through claim {device.namespace}/{device.claim_name}"
+                for device in self.pod_devices
             ),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one leftover: `stays` says why it is still there, `failed` whether that is an error."""
+    """The result for one leftover. `stays` says why it still exists, and `failed` whether that is an error."""
 
     leftover: Leftover
     stays: str = ""
@@ -106,7 +107,7 @@ class Outcome:
 
 
 def survey(parts: CleanupParts) -> Survey:
-    """Look at everything, change nothing."""
+    """Find everything that the driver left on the node, without changing anything."""
     claims: tuple[PreparedClaim, ...] = ()
     claims_unknown = ""
     try:
@@ -118,7 +119,7 @@ def survey(parts: CleanupParts) -> Survey:
         at_work=parts.files.at_work(),
         claims=claims,
         claims_unknown=claims_unknown,
-        held=_held(parts, claims),
+        pod_devices=_pod_devices(parts, claims),
         files=parts.files.leftovers(),
         slices=slices,
         slices_unknown=slices_unknown,
@@ -127,11 +128,11 @@ def survey(parts: CleanupParts) -> Survey:
 
 
 def clean(parts: CleanupParts, found: Survey) -> Iterator[Outcome]:
-    """Remove what was found, one by one; what fails stops nothing but itself. Raises DriverError when a driver has started."""
+    """Remove what the survey found, one by one, also after a failure. Raises DriverError if a driver has started since."""
     with parts.files.alone():
         for leftover in found.leftovers:
             try:
-                if leftover.kind is Kind.SLICE:
+                if leftover.kind is LeftoverKind.SLICE:
                     yield _delete(parts, found, leftover)
                 else:
                     yield Outcome(leftover, parts.files.remove(leftover))
@@ -154,17 +155,17 @@ def _delete(parts: CleanupParts, found: Survey, leftover: Leftover) -> Outcome:
     return Outcome(leftover)
 
 
-def _held(parts: CleanupParts, claims: tuple[PreparedClaim, ...]) -> tuple[HeldDevice, ...]:
-    """Devices that pods hold by claims which the state does not know."""
-    held = parts.held()
-    if isinstance(held, Unknown):
+def _pod_devices(parts: CleanupParts, claims: tuple[PreparedClaim, ...]) -> tuple[PodDevice, ...]:
+    """Return the devices that the kubelet lists for claims without a row in the state."""
+    found = parts.pod_devices()
+    if isinstance(found, Unknown):
         return ()
     driver = parts.place.driver
     return tuple(
         sorted(
             (
                 device
-                for device in held
+                for device in found
                 if device.driver == driver
                 and not any(is_of(device, claim.ref, driver) for claim in claims)
             ),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device that a claim was allocated belongs to another claim: may it be taken from that one?
+"""A new claim needs a device that belongs to another claim: may the driver take the device from its owner?
 
-The owner is asked about by the rule of `dra_driver.services.release`; the device is given away only when nothing uses it. While the
-last pod of the owner ends, the new claim waits inside its call: the kubelet would ask again after a minute or more.
+`dra_driver.services.release` decides whether the owner still needs the device. If not, the driver gives the device to the new
+claim only when no process uses it any more. While the owner's last pod ends, the new claim waits inside its call: otherwise the
+kubelet would call again only after a minute or more.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from threading import BoundedSemaphore
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.events import SecondOwnerRefused
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import Conflict, Refusal
+from dra_driver.model.plan import OwnerConflict, Refusal
 from dra_driver.model.state import PreparedClaim
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import StillUsed
@@ -25,22 +26,22 @@ LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The owner needs the device no more, and something may still use it."""
+    """The owner does not need the device any more, but a process may still use it."""
 
     reason: str
 
 
 class Conflicts:
-    """One for the process: no more than WAITING_CALLS of its calls wait for a device at a time."""
+    """Resolves the conflicts of all calls of this process. At most WAITING_CALLS calls wait for a device at the same time."""
 
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
         self._seats = BoundedSemaphore(WAITING_CALLS)
 
     def resolve(
-        self, conflicts: Mapping[ClaimUid, Conflict], locks: ClaimLocks, until: float
+        self, conflicts: Mapping[ClaimUid, OwnerConflict], locks: ClaimLocks, until: float
     ) -> Mapping[ClaimUid, Refusal]:
-        """Take back what can be taken; answers the claims that are refused. The others are to be decided anew."""
+        """Take devices back from owners that do not need them. Returns the refused claims; the caller plans the others again."""
         refused: dict[ClaimUid, Refusal] = {}
         waiting: dict[ClaimUid, InUse] = {}
         for uid, conflict in conflicts.items():
@@ -50,7 +51,8 @@ class Conflicts:
             elif found:
                 refused[uid] = self._refuse(conflict, found)
         if len(refused) + len(waiting) < len(conflicts) or not waiting:
-            return refused  # something was taken back: the rest is looked at again after the next decision
+            # A device was taken back: plan all other claims again before anything else.
+            return refused
         waited = self._seats.acquire(blocking=False)
         try:
             if waited:
@@ -64,12 +66,15 @@ class Conflicts:
 
     def _wait(
         self,
-        conflicts: Mapping[ClaimUid, Conflict],
+        conflicts: Mapping[ClaimUid, OwnerConflict],
         waiting: dict[ClaimUid, InUse],
         locks: ClaimLocks,
         until: float,
     ) -> dict[ClaimUid, InUse]:
-        """Look again until one of them is free; answers those that are not when the time is up, none if one is free."""
+        """Try again until one claim is not waiting any more, or until the time is up.
+
+        Returns the claims that still wait when the time is up. Otherwise returns nothing, so the caller plans all of them again.
+        """
         while self._parts.clock() + LOOK_SECONDS < until:
             self._parts.sleep(LOOK_SECONDS)
             for uid in waiting:
@@ -79,8 +84,8 @@ class Conflicts:
                 waiting[uid] = found
         return waiting
 
-    def _look(self, conflict: Conflict, locks: ClaimLocks, until: float) -> InUse | str:
-        """Why the device cannot be had; nothing when the owner has given it back."""
+    def _look(self, conflict: OwnerConflict, locks: ClaimLocks, until: float) -> InUse | str:
+        """Try to take the device back. Returns why it is not available; empty if it is free now."""
         parts, owner = self._parts, conflict.owner
         row = parts.row(owner.uid)
         if row is None:
@@ -89,33 +94,32 @@ class Conflicts:
             if owner.uid == conflict.claim.uid:
                 return self._replace(row, locks, until)
             reason = "" if row.held is not None else parts.releasable.why_not(row)
-            # One try for its lock: whoever holds it is at work on that claim and may wait for ours.
+            # Try its lock only once: the other call that has it may wait for the lock of our claim.
             return reason or release_if_unneeded(
                 parts, owner, lock_until=parts.clock(), until=until
             )
         except (StillUsed, Temporary) as error:
+            # Temporary: another thread releases the claim right now, and may still ask the API server for its pods.
             now = parts.row(owner.uid) or row
-            if now.held is None:
-                return f"it is gone, but releasing it failed: {error}"
-            # Somebody else may be looking at it at this very moment.
-            return InUse(_held(now, error))
+            failed = f"the claim is gone, but releasing it failed: {error}"
+            return InUse(failed if now.held is None else _held(now, error))
         except DriverError as error:
-            return f"it is gone, but releasing it failed: {error}"
+            return f"the claim is gone, but releasing it failed: {error}"
 
     def _replace(self, row: PreparedClaim, locks: ClaimLocks, until: float) -> str:
-        """Take the claim's own earlier allocation back; its lock is this call's.
+        """Take back an earlier allocation of the same claim. This call has the claim's lock.
 
-        Work that takes longer than the call takes the lock along: this call must not touch the claim again.
+        If the work takes longer than the call, it keeps the lock. Then this call must not change the claim again.
         """
         uid = row.ref.uid
         error = undo(self._parts, locks, [row], because=REALLOCATED, until=until)[uid]
         if error is None:
             return ""
         if not locks.holds(uid):
-            return f"that is its earlier allocation, and giving it back has not ended: {error}"
+            return f"that is its earlier allocation, which is not released yet: {error}"
         raise error
 
-    def _refuse(self, conflict: Conflict, reason: str) -> Refusal:
+    def _refuse(self, conflict: OwnerConflict, reason: str) -> Refusal:
         owner = conflict.owner
         self._parts.observe(SecondOwnerRefused(conflict.claim, owner, conflict.device, reason))
         look = f"kubectl get resourceclaim -n {owner.namespace} {owner.name}"
@@ -128,7 +132,7 @@ class Conflicts:
 def _held(row: PreparedClaim, error: DriverError) -> str:
     since = row.held.since if row.held is not None else ""
     return (
-        f"nobody needs it, and it is held since {since} because something may still use it: {error}; end what uses it: it is "
-        f"given back when the last process has ended, or at the next boot; `dra-driver release {row.ref.word}` on this node is for who "
-        f"knows that nothing uses it"
+        f"it is not needed, and it is held since {since} because something may still use it: {error}; end what uses it: the driver "
+        f"releases it when the last process has ended, or at the next boot; run `dra-driver release {row.ref.word}` on this node if you "
+        f"know that nothing uses it"
     )

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walk plans: the one executor behind prepare, unprepare and recovery.
+"""Carry out plans: the only executor, for prepare, unprepare and recovery.
 
-A plan's steps are of two kinds. *Marks* change the state and belong to a transaction, which several plans of one call
-share: two commits for a prepare call however many claims it has. *Work* happens outside any transaction, claim by
-claim and in parallel: a claim that fails neither delays nor undoes another.
+A plan has two kinds of steps. *Marks* change the state, inside one transaction for all plans of a call: a prepare call has two
+commits, whether it has one claim or 100. *Work* runs outside any transaction, in parallel for all claims: a claim that fails
+neither delays nor undoes another claim.
 
-Work that takes longer than the kubelet waits goes on. Whoever asked for it hands over what the claim's lock holds off, and what
-is to be said in the state when the work ends; nothing is remembered here, for another process may have gone on with the claim
-since. While a backend sets a device up or resets it, the device's lock is held, against a second driver process too.
+If the work takes longer than the kubelet waits, the call returns a Temporary error and the work continues in its thread. The
+caller passes a function `late` for this case. `late` takes the claim's lock out of the call, and returns a second function. The
+executor calls the second function when the work ends: it writes the result into the state and releases the lock. The executor
+keeps no results, because another process may go on with the claim later. While a backend configures or resets a device, the
+executor has the device's lock too, so that no second driver process does the same.
 
-A failpoint stands before and after every step.
+Every step has a failpoint before and after it.
 """
 
 import time
@@ -45,7 +47,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.state import Held, Phase, PreparedClaim, Users
 
 CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
-QUICK_SECONDS = 0.005  # work that takes longer does not hold up the other plans of its call
+QUICK_SECONDS = 0.005  # after this time each waiting plan gets a thread of its own
 PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 Done = TypeVar("Done")
@@ -61,11 +63,11 @@ FAILPOINTS = tuple(
 
 
 class StillUsed(Permanent):
-    """It could not be shown that nothing uses a claim's devices any more: they stay held, and nothing failed."""
+    """A process may still use the claim's devices. The devices stay held, and the call does not fail."""
 
 
 class Configure(Protocol):
-    """How a backend sets a device, or a share of it, up for a claim."""
+    """A backend's function that sets up a device, or one share of it, for a claim."""
 
     def __call__(
         self,
@@ -80,46 +82,46 @@ class Configure(Protocol):
 
 
 class Reset(Protocol):
-    """How a backend undoes it."""
+    """A backend's function that undoes what Configure did."""
 
     def __call__(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
         """Raises DriverError."""
 
 
 class Marks(Protocol):
-    """The part of a state transaction that steps need."""
+    """The methods of a state transaction that steps call."""
 
     def start(self, claim: PreparedClaim) -> None:
-        """Reserve and remember."""
+        """Reserve the claim's devices and write its row."""
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
-        """Move on."""
+        """Change the phase of the row."""
 
     def hold(self, uid: ClaimUid, held: Held, users: Users) -> None:
-        """Nobody needs it; keep its devices."""
+        """Mark the row as held: the driver answers no call from the row, and the row keeps its devices."""
 
     def forget(self, uid: ClaimUid) -> None:
-        """Release."""
+        """Release the claim's devices and remove its row."""
 
 
 class CdiFiles(Protocol):
-    """The part of the CDI directory that steps need."""
+    """The methods of the CDI directory that steps call."""
 
     def write(self, uid: ClaimUid, text: str) -> None:
-        """Put a document in place."""
+        """Write the claim's CDI file."""
 
     def remove(self, uid: ClaimUid) -> None:
-        """Take a document away."""
+        """Remove the claim's CDI file."""
 
     def read(self, uid: ClaimUid) -> str | None:
-        """The document that stands there, if any."""
+        """Return the text of the claim's CDI file; None if the file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What work is done with. `lock(names, until, purpose)` holds locks; times are those of `clock`.
+    """The functions that work calls. `lock(names, until, purpose)` takes locks; `until` is a time of `clock`.
 
-    `still_used` answers why a claim's devices cannot be given to others, or nothing.
+    `still_used` returns why a claim's devices cannot be released, or an empty text.
     """
 
     cdi: CdiFiles
@@ -133,7 +135,11 @@ class Hands:
 
 
 class Executor:
-    """Carries out plans. One for the process. Whoever calls `work` holds the locks of the plans' claims."""
+    """Carries out plans; the process has one executor. The caller of `work` has the locks of the plans' claims.
+
+    A crash is harmless only because of the order of a plan's steps (`dra_driver.model.plan`). So only this class carries out steps,
+    and in their order.
+    """
 
     def __init__(self, hands: Hands, pool: ThreadPoolExecutor) -> None:
         self._hands = hands
@@ -150,10 +156,11 @@ class Executor:
     def work(
         self, plans: Sequence[Plan], *, until: float, late: Late
     ) -> Mapping[ClaimUid, DriverError | None]:
-        """Do the work of each plan, side by side, and answer what went wrong with each by `until` (a time of the clock).
+        """Do the work of all plans in parallel. Returns for each claim the error, or None, by `until` (a time of the clock).
 
-        What goes on then is answered as Temporary, and `late(plan)` is told with how it ended, on the thread that did it. Quick work
-        is done by one other thread, for waking one for each plan costs more than that; what takes longer gets its own.
+        For work that is not done by `until`, the error is a Temporary, and the work goes on. When such work ends, its thread calls
+        the function that `late(plan)` returned, with the error of the work or None. One thread does all quick work, because
+        starting a thread for each plan takes longer than the work. Slow work gets its own thread.
         """
         waiting: deque[Callable[[], None]] = deque()
         running = [(plan, self._start(plan, until, waiting)) for plan in plans]
@@ -167,7 +174,7 @@ class Executor:
         return {plan.claim.uid: self._result(plan, future, until, late) for plan, future in running}
 
     def unfinished(self) -> tuple[ClaimRef, ...]:
-        """The claims that this process is at work on, whether or not a call still waits for it."""
+        """Return the claims with work in progress, whether or not a call still waits for the work."""
         with self._mutex:
             return tuple(self._unfinished.values())
 
@@ -191,7 +198,7 @@ class Executor:
             future.add_done_callback(partial(self._end, plan, late(plan)))
             return Temporary(
                 f"claim {plan.claim}: the work on its devices takes longer than a call may take and goes on; "
-                f"the kubelet tries again and gets what has become of it"
+                f"the kubelet tries again and gets the result"
             )
         self._finished(future)
         if error is None or isinstance(error, Exception):
@@ -254,14 +261,14 @@ def _do_all(waiting: deque[Callable[[], None]]) -> None:
         try:
             do = waiting.popleft()
         except IndexError:
-            return  # others took the rest
+            return  # other threads took the rest
         do()
 
 
 def _settle(future: Future[None], work: Callable[[], None]) -> None:
     try:
         work()
-    except BaseException as error:  # noqa: BLE001  whoever waits for the future raises it
+    except BaseException as error:  # noqa: BLE001  raised where somebody waits for the future
         future.set_exception(error)
     else:
         future.set_result(None)
@@ -274,9 +281,9 @@ def patiently(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Done:
-    """Act, and again after a growing pause while that fails temporarily and a next try would begin before `until`.
+    """Call `act` until it succeeds. After a Temporary error, wait, longer each time, and try again if that is before `until`.
 
-    No sooner than the error asks for. Raises the last error.
+    A pause is at least `retry_after_seconds` of the error. Raises the last error.
     """
     pauses = chain(PAUSE_SECONDS, repeat(PAUSE_SECONDS[-1]))
     while True:
@@ -294,7 +301,7 @@ def _driver_error(plan: Plan, error: BaseException | None) -> DriverError | None
 
 
 def _unforeseen(plan: Plan, error: BaseException) -> Permanent:
-    # A backend may be anybody's code: what it throws costs its claim, not the other claims of the call.
+    # A backend is other people's code: its exception fails its own claim only, not the other claims of the call.
     failure = Permanent(
         f"claim {plan.claim}: {type(error).__name__}: {error}; this is a defect of the backend or the driver, report it"
     )

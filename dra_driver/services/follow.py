@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods join a claim that is prepared here, and does its allocation change?
+"""Which pods start to use a prepared claim, and does its allocation change?
 
-The kubelet prepares a claim once, whatever pods use it later, and it forgets a pod that is removed from the API while its
-containers run on. So the pods of each prepared claim are remembered as the API server names them, by a watch on that claim
-alone. Claims of templates are followed too: another pod may name such a claim, and nobody checks for whom it was made.
+The kubelet prepares a claim once, even if other pods use the claim later. And when a pod is removed from the API, the kubelet
+forgets the pod while its containers may still run. So the driver watches each prepared claim at the API server and writes its pods
+into the row. The driver also watches claims made from a template: another pod may name such a claim, because Kubernetes does not
+check for which pod the claim was made.
 
-Watches are bounded; what is beyond them is asked now and then. A watch remembers pods, and is no proof that there are no others: its
-connection may be dead without a word. So who releases a claim asks once more, unless it is *followed* at this very moment.
+At most MOST_WATCHES claims are watched; the driver polls the others. A watch reports new pods. But a watch without events proves
+nothing, because its connection may be broken without an error. So before the driver releases a claim, it reads the claim once
+more, unless the claim is *followed*: its watch had an event within the last FRESH_SECONDS. If the watch has not delivered the
+version that is read then, the driver also reads the changes in between. They may name a pod that is gone from the API again.
 """
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from threading import Event, Thread
 from typing import Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import OF_THE_OBJECT, ClaimEvent, ClaimFound, Expired
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import (
@@ -27,6 +30,7 @@ from dra_driver.model.events import (
     DevicesFreed,
     DriverEvent,
     Observer,
+    Recovered,
     ThreadFailed,
     ignore,
 )
@@ -39,14 +43,17 @@ from dra_driver.services.pace import delay_after
 from dra_driver.services.parts import AllClaims, Transaction
 
 MOST_WATCHES = 32
-LOOK_SECONDS = 30.0  # another process may have prepared a claim; our own wakes us
+# How often the follower looks for claims that another process prepared. A claim of this process wakes the follower at once.
+LOOK_SECONDS = 30.0
 POLL_SECONDS = 60.0
-# A connection that has said nothing for longer may be dead, and pods may join behind it.
+# Without an event for longer than this the connection may be dead, and other pods may use the claim unnoticed.
 FRESH_SECONDS = 1.0
 END_SECONDS = 2.0
+# The API server sends the changes of the past at once. It waits for so long only if it does not have the version that was read.
+CATCH_UP_SECONDS = 2
 EARLY_END_SECONDS = 1.0
 WATCH_NAME = "watch of a claim"
-# A look may cost a tenth of the time, however many claims come and go: so much longer than it took nobody looks again.
+# Reading all rows may take at most a tenth of the time: afterwards the follower rests ten times as long as the reading took.
 REST_RATIO = 10
 MOST_REST_SECONDS = 1.0
 _WAKE_SECONDS = 1.0
@@ -56,33 +63,39 @@ Start = Callable[[Callable[[], None]], Callable[[float], None]]
 
 
 class ClaimsDoor(Protocol):
-    """The API server as far as one claim is asked about."""
+    """The requests about one claim that the follower sends to the API server."""
 
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
-        """As it stands, and from where to watch."""
+        """Return the claim, and the resourceVersion to watch from."""
 
     def watch_claim(
-        self, ref: ClaimRef, resource_version: str, stop: Event
+        self, ref: ClaimRef, resource_version: str, stop: Event, *, seconds: int | None = None
     ) -> Iterator[ClaimEvent]:
-        """Its changes."""
+        """Yield the changes of the claim."""
 
 
 class FollowedStore(Protocol):
-    """The state as the follower sees it."""
+    """The methods of the state store that the follower calls."""
 
     @property
     def boot_id(self) -> str:
-        """This boot."""
+        """The ID of this boot."""
 
     def transaction(self, commit: str) -> AbstractContextManager[Transaction]:
-        """One transaction."""
+        """Open one transaction."""
 
     def reading(self) -> AbstractContextManager[AllClaims]:
-        """Read only."""
+        """Read without a transaction."""
+
+
+class NotYet(Temporary):
+    """The API server that was asked does not have all changes yet, up to the version that was read."""
 
 
 class ClaimWatch:
-    """One claim, watched until it is gone. `take` is told how it stands, and answers whether it is still what is prepared here."""
+    """A watch of one claim. It calls `take` with each version of the claim (None: deleted). `take` returns whether the claim is
+    still allocated as it is prepared on this node.
+    """
 
     def __init__(
         self,
@@ -100,14 +113,20 @@ class ClaimWatch:
         self._observe = observe
         self._clock = clock
         self._heard: float | None = None
+        self._version = (
+            ""  # of the last list, event or bookmark: what happens later is not known yet
+        )
+        self._learned: str | None = (
+            ""  # the version of the claim that was learned last; None: deleted
+        )
 
     def is_current(self) -> bool:
-        """Whether the API server has told within the last FRESH_SECONDS how the claim stands."""
+        """Whether the API server has sent the current claim or a bookmark within the last FRESH_SECONDS."""
         heard = self._heard
         return heard is not None and self._clock() - heard < FRESH_SECONDS
 
     def run(self, *, wait: Wait = Event.wait) -> None:
-        """List and watch, again and again; after an error after a longer pause each time."""
+        """List and watch until `stop`. After each error the pause is longer."""
         tries = 0
         while not self.stop.is_set():
             begun = self._clock()
@@ -116,35 +135,72 @@ class ClaimWatch:
                 self._follow()
             except Expired:
                 pass  # listed again
-            except Exception as error:  # noqa: BLE001  the guard of its thread: what nobody foresaw costs this claim's watch only
+            except Exception as error:  # noqa: BLE001  guards the thread: an unexpected error affects the watch of this claim only
                 tries = 0 if self._clock() - begun > STEADY_SECONDS else tries
                 known = error if isinstance(error, DriverError) else DriverError(repr(error))
                 delay = delay_after(known, tries)
                 tries += 1
                 if known is not error:
-                    # Which claim stands in the error: names of threads are labels of a metric, and claims come without end.
+                    # The claim is named in the message only: thread names are labels of a metric, and their number must stay small.
                     self._observe(ThreadFailed(WATCH_NAME, f"claim {self.ref}: {error!r}", delay))
             finally:
                 self._heard = None
             wait(self.stop, delay)
 
-    def _follow(self) -> None:
+    def look(self) -> str:
+        """Read the claim once, and what happened to it since the last time. Returns the version to watch from.
+
+        If the changes since then cannot be read, the claim as it is now counts all the same.
+        """
         found = self._door.find_claim(self.ref)
+        with suppress(Permanent, NotYet):
+            self.catch_up(found.claim)
         self._learn(found.claim)
-        for event in self._door.watch_claim(self.ref, found.resource_version, self.stop):
+        self._version = found.resource_version
+        return found.resource_version
+
+    def catch_up(self, claim: Claim | None) -> None:
+        """Read the changes that the watch has missed, up to this version of the claim (None: deleted).
+
+        Raises DriverError, and NotYet if the API server does not send this version in time. If the API server does not have these
+        changes any more, they are lost.
+        """
+        wanted = None if claim is None else claim.resource_version
+        if not self._version or wanted == self._learned:
+            return
+        if claim is not None and _is_older(claim.resource_version, self._version):
+            return  # the API server was restored from a backup, and does not have these changes
+        # Not `self.stop`: a watch that the follower ends here would look like one that has delivered everything.
+        changes = self._door.watch_claim(self.ref, self._version, Event(), seconds=CATCH_UP_SECONDS)
+        try:
+            for event in changes:
+                if event.claim is not None:
+                    self._take(event.claim)
+                if event.resource_version == wanted or event.type == "DELETED":
+                    return
+        except Expired:
+            return
+        if claim is not None:
+            raise NotYet(f"the API server has not sent claim {self.ref} as of version {wanted}")
+
+    def _follow(self) -> None:
+        for event in self._door.watch_claim(self.ref, self.look(), self.stop):
             if event.type == "BOOKMARK":
                 self._heard = self._clock() if self._heard is not None else None
             else:
                 self._learn(None if event.type == "DELETED" else event.claim)
+            self._version = event.resource_version
 
     def _learn(self, claim: Claim | None) -> None:
         self._heard = self._clock() if self._take(claim) else None
+        self._learned = None if claim is None else claim.resource_version
 
 
 class ClaimFollower:
-    """Watches the claims that have a row here; an observer that wakes up when there are others.
+    """Watches the claims that have a row. The follower is an observer of events: it wakes up when a row is added or removed.
 
-    `changed` is called with a claim that is gone, or allocated no more or in another way.
+    Each claim has its own watch. With one watch for all claims the API server would send every claim of the cluster to every node.
+    The follower calls `changed` with a claim that is deleted, deallocated, or allocated in another way.
     """
 
     def __init__(  # noqa: PLR0913  parts of the process, each given once
@@ -168,21 +224,32 @@ class ClaimFollower:
         self._clock = clock
         self._start = start or _on_a_thread
         self._watches: dict[ClaimUid, tuple[ClaimWatch, Callable[[float], None]]] = {}
+        self._polled: dict[ClaimUid, ClaimWatch] = {}
         self._woken = Event()
         self._poll_at = clock()
         self._failed_polls = 0
 
     def __call__(self, event: DriverEvent) -> None:
-        if isinstance(event, ClaimPrepared | ClaimUnprepared | DevicesFreed):
+        if isinstance(event, ClaimPrepared | ClaimUnprepared | DevicesFreed | Recovered):
             self._woken.set()
 
     def followed(self, ref: ClaimRef) -> bool:
-        """Whether its watch has just said that every pod that may use the claim is in its row, and its allocation the one prepared."""
+        """Whether the claim's watch is current, so that the row has every pod and the current allocation."""
         found = self._watches.get(ref.uid)
         return found is not None and found[0].is_current()
 
+    def catch_up(self, ref: ClaimRef, claim: Claim | None) -> None:
+        """Write the pods into the row that used the claim up to this version of it (None: deleted), also those that are gone again.
+
+        Raises DriverError.
+        """
+        watched = self._watches.get(ref.uid)
+        watch = self._polled.get(ref.uid) if watched is None else watched[0]
+        if watch is not None:
+            watch.catch_up(claim)
+
     def run(self, stop: Event, *, wait: Wait = Event.wait) -> None:
-        """Follow until `stop`."""
+        """Follow claims until `stop`."""
         look_at = self._clock()
         try:
             while not stop.is_set():
@@ -191,7 +258,7 @@ class ClaimFollower:
                     self._woken.clear()
                     look_at = begun + LOOK_SECONDS
                     self._look()
-                    # A look reads every row, and each claim that comes or goes asks for one.
+                    # `_look` reads every row, and each claim that is prepared or unprepared causes a look.
                     rest = min(REST_RATIO * (self._clock() - begun), MOST_REST_SECONDS)
                     if rest > 0:
                         wait(stop, rest)
@@ -206,31 +273,44 @@ class ClaimFollower:
             self._log.warning("claims_not_followed", error=str(error))
 
     def once(self) -> None:
-        """Begin and end watches as rows came and went, and ask about those beyond. Raises DriverError if the state cannot be read."""
+        """Start a watch for each new row, end the watches of removed rows, and poll the claims above MOST_WATCHES. Raises
+        DriverError if the state cannot be read.
+        """
         with self._store.reading() as state:
             rows = [row for row in state.all_claims() if self._counts(row)]
-        # Who is watched stays so; then claims that anybody may join.
+        # Keep the watches that exist. Then prefer claims that other pods may use.
         rows.sort(key=lambda row: (row.ref.uid not in self._watches, row.users.sole, row.ref.uid))
         watched, beyond = rows[:MOST_WATCHES], rows[MOST_WATCHES:]
         self._end(list(self._watches.keys() - {row.ref.uid for row in watched}))
         for row in watched:
             if row.ref.uid not in self._watches:
                 self._begin(row.ref)
+        new = [row for row in beyond if row.ref.uid not in self._polled]
+        self._polled = {
+            row.ref.uid: self._polled.get(row.ref.uid) or self._watch(row.ref) for row in beyond
+        }
         if beyond and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + self._poll(beyond)
+        elif new:
+            self._poll(new)  # from now on it is known from where changes are missing
 
     def _counts(self, row: PreparedClaim) -> bool:
-        """Of another boot nobody runs any more, and who is held is asked about by its keeper."""
-        if not row.ref.name or row.held is not None:
+        """Whether the row needs a watch. Not for rows of another boot, whose pods are gone, and not for held rows, which
+        `dra_driver.services.held` checks, unless their pods are still being asked for.
+        """
+        if not row.ref.name or (row.held is not None and not row.held.unasked):
             return False
         return bool(row.owned) and row.boot_id == self._store.boot_id
 
     def _begin(self, ref: ClaimRef) -> None:
+        watch = self._polled.pop(ref.uid, None) or self._watch(ref)
+        self._watches[ref.uid] = watch, self._start(watch.run)
+
+    def _watch(self, ref: ClaimRef) -> ClaimWatch:
         def take(claim: Claim | None) -> bool:
             return self._take(ref, claim)
 
-        watch = ClaimWatch(self._door, ref, take, observe=self._observe, clock=self._clock)
-        self._watches[ref.uid] = watch, self._start(watch.run)
+        return ClaimWatch(self._door, ref, take, observe=self._observe, clock=self._clock)
 
     def _end(self, uids: list[ClaimUid]) -> None:
         ended = [self._watches.pop(uid) for uid in uids]
@@ -240,13 +320,13 @@ class ClaimFollower:
             join(END_SECONDS)
 
     def _poll(self, rows: list[PreparedClaim]) -> float:
-        """Ask about each of them; seconds until the next time. An API server that is away is not asked about the others.
+        """Read each of these claims at the API server. Returns the seconds until the next poll.
 
-        A claim that cannot be read keeps nobody from asking about them.
+        If the API server does not answer, the poll ends. If only one claim cannot be read, the poll goes on with the next one.
         """
         for row in rows:
             try:
-                self._take(row.ref, self._door.find_claim(row.ref).claim)
+                self._polled[row.ref.uid].look()
             except OF_THE_OBJECT as error:
                 self._log.info("claim_not_asked", error=str(error))
             except DriverError as error:
@@ -274,6 +354,11 @@ class ClaimFollower:
             self._changed(ref)
             return False
         return True
+
+
+def _is_older(version: str, other: str) -> bool:
+    # Kubernetes compares versions as numbers, too (KEP-5504). Versions of another form are not compared.
+    return version.isdigit() and other.isdigit() and int(version) < int(other)
 
 
 def _on_a_thread(run: Callable[[], None]) -> Callable[[float], None]:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of claims that are needed no more, until it is shown that nothing uses them.
+"""Release the devices of held rows, as soon as it is proved that no process uses them.
 
-The kubelet was answered long ago; nobody asks again. So every second the rows that are held are looked at, by the leader: those of
-another boot, those whose pods have all ended by now, and those for which an admin vouches give their devices back.
+The kubelet got its answer already, so it does not call again for these claims. So the leader checks the held rows every second. A
+row is released if it is of another boot, if all its pods have ended, or if an admin confirms that nothing uses its devices
+(`dra-driver release`).
 
-Claims of which the cluster says that they are allocated no more, or elsewhere, are suspects: they are judged by the rule of
-`dra_driver.services.release` once, as a sweep would.
+Suspects are claims that the API server reports as deleted, deallocated, or allocated in another way. The driver checks each
+suspect by the rule of `dra_driver.services.release`, as a sweep does.
 """
 
 from collections.abc import Callable
@@ -28,29 +29,28 @@ from dra_driver.services.take_back import devices_of, release_if_unneeded
 
 LOOK_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 5.0  # between two questions to the API server about one claim
-SUSPECT_SECONDS = (
-    30.0  # between two looks at a suspect that a pod holds, or about which nobody could be asked
-)
-FREE_SECONDS = 5.0  # what takes longer goes on, while the others are looked at
-TOLD_SECONDS = 30.0  # what is held no longer is an ordinary end
+# Between two checks of a suspect, if a pod still uses it or one side did not answer.
+SUSPECT_SECONDS = 30.0
+FREE_SECONDS = 5.0  # work that takes longer goes on, while the next row is checked
+TOLD_SECONDS = 30.0  # a shorter wait is normal when a pod ends, and is not reported
 
 
-class HeldClaims(Transaction, Protocol):
-    """A transaction that can list what is held."""
+class HeldRows(Transaction, Protocol):
+    """A transaction that can list the held rows."""
 
     def held_claims(self) -> tuple[PreparedClaim, ...]:
-        """The rows whose devices are held."""
+        """Return the held rows."""
 
 
 class HeldStore(Protocol):
-    """The state as the keeper sees it."""
+    """The methods of the state store that HeldDevices calls."""
 
-    def reading(self) -> AbstractContextManager[HeldClaims]:
-        """Read only."""
+    def reading(self) -> AbstractContextManager[HeldRows]:
+        """Read without a transaction."""
 
 
 class HeldDevices:
-    """`once` may be called at any time. `freed` is called when devices were given back."""
+    """Releases the devices of held rows. `once` may be called at any time. It calls `freed` after it has released devices."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class HeldDevices:
         self._freed = freed
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._mutex = Lock()
-        self._suspects: dict[ClaimRef, float] = {}  # and when to look at them
+        self._suspects: dict[ClaimRef, float] = {}  # with the time of the next check
         self._known: dict[ClaimUid, _Known] = {}
         self._count = 0
 
     def suspect(self, ref: ClaimRef) -> None:
-        """The cluster says that this claim is not what it was when it was prepared."""
+        """Remember to check this claim: at the API server it is deleted, or not allocated any more as it was prepared."""
         with self._mutex:
             self._suspects[ref] = self._parts.clock()
 
     def run(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
-        """Look again and again until `stop`."""
+        """Check every LOOK_SECONDS until `stop`."""
         while not wait(stop, LOOK_SECONDS):
             try:
                 self.once()
@@ -83,26 +83,28 @@ class HeldDevices:
                 self._log.warning("held_devices_not_looked_at", error=str(error))
 
     def once(self) -> None:
-        """Look at what is held and at the suspects. Raises DriverError if the state cannot be read."""
+        """Check the suspects and the held rows, and release what is free. Raises DriverError if the state cannot be read."""
         self._judge_suspects()
         with self._store.reading() as state:
             rows = state.held_claims()
         now = self._parts.clock()
         self._known = {row.ref.uid: self._known.get(row.ref.uid) or _Known(now) for row in rows}
-        left = [row for row in rows if not self._free(row, self._known[row.ref.uid], now)]
+        left = [row for row in rows if not self._free(row, self._known[row.ref.uid])]
         if len(left) < len(rows):
             self._freed()
         if len(left) != self._count:
             self._count = len(left)
             self._parts.observe(HeldCounted(self._count))
 
-    def _free(self, row: PreparedClaim, known: "_Known", now: float) -> bool:
+    def _free(self, row: PreparedClaim, known: "_Known") -> bool:
+        # Each row has its time: releasing the rows before it may have taken long.
+        now = self._parts.clock()
         if row.held is not None and row.held.unasked:
             if now < known.ask_at:
                 return False
             known.ask_at = now + ASK_AGAIN_SECONDS
         try:
-            # One try for its lock: whoever holds it is at work on the claim, which is well.
+            # Try the lock only once: if it is taken, another thread works on the claim already.
             release_if_unneeded(self._parts, row.ref, lock_until=now, until=now + FREE_SECONDS)
         except StillUsed as error:
             if now - known.since >= TOLD_SECONDS and not known.told and row.held is not None:
@@ -139,7 +141,7 @@ class HeldDevices:
 
 
 class _Known:
-    """What this keeper remembers of a row between two looks."""
+    """What HeldDevices remembers about a row between two checks."""
 
     def __init__(self, since: float) -> None:
         self.since = since

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory in force: replaced as a whole value, watched by those who publish it and report its health.
+"""Keep the current inventory. Each successful scan replaces it as a whole.
 
-Hardware that cannot be asked is not hardware that is gone: the last answer stays in force, and before the first one
-the inventory says that nobody has looked, so that nothing is withdrawn or refused for good on the word of a failed scan.
+If a scan fails, the devices may still exist, so the last inventory stays. Until the first successful scan `scanned` is False, so
+that no slice is withdrawn and no claim is refused because of a failed scan.
 
-How old the last look is belongs to what it says: health is told with the age of the look that it comes from. So there is
-one every `LOOK_SECONDS`, whether or not the backend has news. A look that hangs lets the last one grow old, and nothing else.
+The driver reports health with the time of the scan. So it scans every `LOOK_SECONDS`, even if the backend reports no change. If a
+scan hangs, the last inventory grows old, and nothing else happens.
 """
 
 import time
@@ -21,11 +21,11 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.planning.scanned import as_scanned
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-LOOK_SECONDS = 10.0  # three looks may fail before the kubelet takes what it was told for too old
+LOOK_SECONDS = 10.0  # a third of the age after which health is reported as UNKNOWN
 
 
 class InventoryFeed:
-    """Scans a backend and holds what it found. `wait` is `Event.wait` and `clock` monotonic seconds, injected by tests."""
+    """Scans a backend and keeps the result. Tests pass their own `wait` (`Event.wait`) and `clock` (monotonic seconds)."""
 
     def __init__(
         self,
@@ -35,35 +35,36 @@ class InventoryFeed:
         wait: Callable[[Event, float], bool] = Event.wait,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tried = Event()  # a scan has ended, whether or not it could tell
+        self.tried = Event()  # the first scan has ended, with or without success
         self._backend = backend
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._wait = wait
         self._clock = clock
-        self._scanning = Lock()  # a backend is asked once at a time
+        self._scanning = Lock()  # no two scans at the same time
         self._mutex = Lock()
         self._inventory = Inventory(scanned=False)
-        self._looked_at = clock()  # before the first look: since when there is none
+        # When the last successful scan began; at first, when the driver started.
+        self._looked_at = clock()
         self._subscribers: list[Callable[[], None]] = []
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each change, on the scanning thread; it must not block."""
+        """Call `changed` after each change, on the scanning thread. `changed` must not block."""
         self._subscribers.append(changed)
 
     def current(self) -> Inventory:
-        """What this node has; `scanned` is False in it while no scan has succeeded yet."""
+        """Return the devices of this node; `scanned` is False until a scan has succeeded."""
         with self._mutex:
             return self._inventory
 
     def known(self) -> Inventory:
-        """What this node has. Raises Temporary while no scan has succeeded yet."""
+        """Return the devices of this node. Raises Temporary until a scan has succeeded."""
         inventory = self.current()
         if not inventory.scanned:
             raise Temporary(self.unknown())
         return inventory
 
     def unknown(self) -> str:
-        """Why the devices are not known; empty when they are."""
+        """Return why the devices are not known; empty if they are known."""
         if self.current().scanned:
             return ""
         return (
@@ -72,19 +73,20 @@ class InventoryFeed:
         )
 
     def age(self) -> float:
-        """How many seconds ago the last look that succeeded began; before the first one, the driver."""
+        """Return the seconds since the last successful scan began. Before the first one: since the driver started."""
         with self._mutex:
             return self._clock() - self._looked_at
 
     def scan(self) -> bool:
-        """Ask the backend. If it cannot tell, the last inventory stays in force; answers whether it could."""
+        """Scan the backend. Returns whether the scan succeeded; if not, the last inventory stays."""
         with self._scanning:
             told = self._scan()
         self.tried.set()
         return told
 
     def _scan(self) -> bool:
-        begun = self._clock()  # what was true then may have changed while the backend was at it
+        # The time of the begin, not of the end: a device may change during the scan, after the backend has read it.
+        begun = self._clock()
         try:
             found = as_scanned(self._backend.scan())
         except DriverError as error:
@@ -94,7 +96,7 @@ class InventoryFeed:
                 next_step="the last inventory stays in force; it is tried again",
             )
             return False
-        except Exception:  # noqa: BLE001  a third party's code: its fault must not end the driver
+        except Exception:  # noqa: BLE001  the backend is other people's code, and must not end the driver
             self._log.exception(
                 "scan_failed_unexpectedly",
                 next_step="a fault of the backend; the last inventory stays in force",
@@ -110,17 +112,17 @@ class InventoryFeed:
         return True
 
     def run(self, stop: Event) -> None:
-        """Scan whenever the backend says so, until `stop`; a scan that fails is tried again after a growing time."""
+        """Scan whenever the backend reports a change, until `stop`. After a failed scan wait longer each time."""
         self._scan_patiently(stop)
         for _ in self._backend.watch(stop):
             self._scan_patiently(stop)
             if stop.is_set():
                 return
-        # A backend without changes has nothing to watch; its thread stays, so that its end means the process's end.
+        # A backend that never reports changes ends its watch. This thread must not end: the process stops when one of its threads ends.
         stop.wait()
 
     def look(self, stop: Event) -> None:
-        """Scan when nobody has for `LOOK_SECONDS`, until `stop`: a backend without news is looked at too."""
+        """Scan when the last successful scan is `LOOK_SECONDS` old, until `stop`."""
         while not self._wait(stop, LOOK_SECONDS):
             if self.age() >= LOOK_SECONDS:
                 self.scan()

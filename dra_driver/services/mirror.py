@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server holds of this node's slices, followed by one list and then a watch.
+"""A copy of this node's slices at the API server, kept by a list and a watch (client-go calls this an informer).
 
-Two threads know news: the watch hears of every change, and the writer gets an answer to each write, or looks again after a
-conflict. Either may be first, so four rules keep the mirror true:
+Two threads change the copy. The watch reports every change. The writer gets the answer to each write, and lists again after a
+conflict. The answer to a write may come before or after the watch event, so four rules keep the copy right:
 
-* Of two versions of one object the one with the larger resource version counts.
-* What the watch saw deleted stays deleted, also when the answer to its creation arrives later.
-* An answer to a write that began before the last list is not taken: the list has it, or the watch will tell it.
-* A look of the writer's takes nothing back that the watch told meanwhile; only the list that a watch begins with replaces
+* Of two versions of one object the one with the larger resourceVersion is newer.
+* An object that the watch reported as deleted stays deleted, even if the answer to its creation arrives later.
+* The answer to a write is ignored if the watch thread has listed the slices since the write began: the list has the object, or the
+  watch will report it.
+* A list by the writer does not undo what the watch reported in the meantime. Only the list at the beginning of a watch replaces
   everything.
 """
 
@@ -24,16 +25,12 @@ from dra_driver.model.events import Observer, PublishFailed, ThreadFailed, ignor
 from dra_driver.model.slices import DeleteSlice, SliceChange, StoredSlice
 from dra_driver.services.pace import RETRY_SECONDS, delay_after, step_of
 
-STEADY_SECONDS = (
-    60.0  # a watch that lived so long was no failure: the next delay is the first again
-)
-WHOLE_WATCH_SECONDS = (
-    290.0  # a server that ends a watch sooner was not asked to (see dra_driver.kube.http)
-)
+STEADY_SECONDS = 60.0  # after a watch of this length the next pause is the shortest again
+WHOLE_WATCH_SECONDS = 290.0  # less than the shortest watch that the driver asks for (dra_driver.kube.http): one that ends sooner was cut off
 
 
 class SliceMirror:
-    """The slices by name; `changed` is called after each news, on whichever thread brought it."""
+    """The slices by name. `changed` is called after each list and each change that the watch reports, on the thread of the watch."""
 
     def __init__(
         self,
@@ -56,12 +53,12 @@ class SliceMirror:
         self._unserved_told = False
 
     def present(self) -> Mapping[str, StoredSlice] | None:
-        """The slices by name; None before the first list."""
+        """Return the slices by name; None before the first list."""
         with self._mutex:
             return self._slices
 
     def write(self, change: SliceChange) -> StoredSlice | None:
-        """Carry out one change and know its outcome. Raises what the API server answers."""
+        """Write one change and keep the result. Raises the error of the API server."""
         with self._mutex:
             lists = self._lists
         stored = self._kube.apply_slice_change(change)
@@ -83,16 +80,17 @@ class SliceMirror:
         self._slices = slices
 
     def look_again(self) -> None:
-        """Ask for all slices anew, on the writer's thread, which needs no call of `changed`."""
+        """List all slices again. Only the writer calls this, so it does not call `changed`, which would wake the writer."""
         with self._mutex:
             lists = self._lists
         listed = self._kube.list_slices()
         with self._mutex:
-            if lists == self._lists:  # else the watch began anew, and knows more than this
+            # Otherwise the watch thread has listed since, and its list is newer.
+            if lists == self._lists:
                 self._slices = self._merged(listed)
 
     def _merged(self, listed: SliceList) -> Mapping[str, StoredSlice]:
-        """What is listed, but for what the watch knows better. Call with the lock held."""
+        """Return the listed slices, with newer versions that the watch has reported. The caller has the mutex."""
         slices = {
             stored.name: stored for stored in listed.slices if stored.uid not in self._deleted
         }
@@ -104,7 +102,7 @@ class SliceMirror:
         return slices
 
     def _list(self) -> str:
-        """Where a watch begins: all slices, and the version that they are of."""
+        """List all slices. Returns the resourceVersion to watch from."""
         listed = self._kube.list_slices()
         self._unserved_told = False
         with self._mutex:
@@ -115,13 +113,13 @@ class SliceMirror:
         return listed.resource_version
 
     def watch(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
-        """List, then watch, until `stop`; after an error again, each time after a longer pause."""
+        """List and watch until `stop`. After each error the pause is longer."""
         tries = 0
         while not stop.is_set():
             begun = self._clock()
             try:
                 self._follow(stop, wait)
-            except Exception as error:  # noqa: BLE001  also what nobody foresaw: without the mirror nothing is published
+            except Exception as error:  # noqa: BLE001  also an unexpected error: without the mirror nothing is published
                 if self._clock() - begun > STEADY_SECONDS:
                     tries = 0
                 delay = self._report(error, tries)
@@ -141,8 +139,8 @@ class SliceMirror:
             if stop.is_set() or lived >= WHOLE_WATCH_SECONDS:
                 early_ends = 0
                 continue
-            # The server was restarted. If its data are older now, our version lies in its future, and a watch from there would
-            # be silent until then.
+            # The watch ended early. The API server may have restarted from a backup. Then our resourceVersion is newer than any that
+            # the server has, and a watch from it would report nothing. So wait, longer after each early end, and list again.
             early_ends = 0 if lived > STEADY_SECONDS else early_ends
             wait(stop, step_of(RETRY_SECONDS, early_ends))
             early_ends += 1
@@ -158,11 +156,11 @@ class SliceMirror:
             if event.type == "DELETED":
                 self._deleted.add(found.uid)
                 if known is None or known.uid != found.uid:
-                    return  # we deleted it, or it was made anew since
+                    return  # this driver deleted it, or it was created again since
                 del slices[found.name]
             else:
                 if known is not None and not _is_newer(found, known):
-                    return  # what we wrote comes back
+                    return  # the driver's own write, reported by the watch
                 slices[found.name] = found
             self._slices = slices
         self._changed()
@@ -197,12 +195,12 @@ class SliceMirror:
 
 
 def _is_newer(found: StoredSlice, known: StoredSlice) -> bool:
-    """Whether news are news; where resource versions are no numbers, what comes later is."""
+    """Whether `found` is newer. If a resourceVersion is no number, any different one is taken as newer."""
     if found.resource_version.isdecimal() and known.resource_version.isdecimal():
         return _is_later(found.resource_version, known.resource_version)
     return found.resource_version != known.resource_version
 
 
 def _is_later(version: str, than: str) -> bool:
-    """Resource versions of one kind grow as numbers; where they are none, nothing can be said."""
+    """Whether `version` is a larger resourceVersion than `than`. False if one of them is no number."""
     return version.isdecimal() and than.isdecimal() and int(version) > int(than)

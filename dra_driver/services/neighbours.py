@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say when a vendor's device plugin offers this node's devices as well.
+"""Report a vendor's device plugin that offers this node's devices too.
 
-Nothing is refused: an admin who moves from one to the other has both for a while. It is said once in the log and as an
-Event on the Node, and again when it changes.
+The driver still prepares claims: an admin who moves a node from the device plugin to this driver has both for a while. The driver
+reports the plugin once, in the log and as an Event on the Node, and again when the plugin's resources change.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Unknown
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 
-LOOK_SECONDS = 30.0  # a question to the kubelet's own socket; plugins come and go with their pods
+LOOK_SECONDS = 30.0  # one call to the kubelet's socket; plugins start and stop with their pods
 REASON = "DevicePluginBeside"
 _NEXT_STEP = (
     "one device can be given to two pods at the same time; keep the device plugin off this node "
@@ -27,7 +27,7 @@ _NEXT_STEP = (
 
 
 class NeighbourWatch:
-    """`run` looks until it is stopped. `resources` asks the kubelet for its extended resources."""
+    """Reports device plugins. `resources` asks the kubelet for the extended resources of the node."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class NeighbourWatch:
         self._told: tuple[str, ...] = ()
 
     def run(self, stop: Event) -> None:
-        """Look again and again until `stop`."""
+        """Check every LOOK_SECONDS until `stop`."""
         while not stop.is_set():
             self.look()
             self._wait(stop, LOOK_SECONDS)
 
     def look(self) -> None:
-        """Look once, and say what is new."""
+        """Check once, and report device plugins that appeared or disappeared."""
         resources = self._resources()
         if isinstance(resources, Unknown):
-            return  # a kubelet that is starting; the sweep reports one that stays silent
+            return  # the kubelet is starting; if it does not answer for long, the sweep reports it
         try:
             found = find_neighbours(resources, self._inventory())
             self._tell(tuple(neighbour for neighbour in found if neighbour.overlaps))

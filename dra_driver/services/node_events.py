@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said on the Node object: each thing once, and not before it was written is it said.
+"""Write Events on the Node object, each message once.
 
-An Event that the API server does not take is kept and tried again after a growing pause: what is wrong with the API server
-is often the reason for the Event.
+If the API server does not accept an Event, the driver keeps the Event and tries again after a growing pause. Often the Event is
+about the same failure of the API server.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,13 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
 from dra_driver.services.pace import RETRY_SECONDS, step_of
 
-KEPT_EVENTS = (
-    100  # that wait to be written, and that are remembered as written; the oldest goes first
-)
+KEPT_EVENTS = 100  # of the waiting Events, and of the keys that are remembered as written; the oldest is dropped first
 
 Key = tuple[str, str]
 
 
 class NodeEvents:
-    """Warnings on this driver's Node. Used by one thread."""
+    """Writes warnings on this driver's Node. Only one thread uses it."""
 
     def __init__(
         self,
@@ -40,7 +38,7 @@ class NodeEvents:
         self._next = -inf
 
     def say(self, key: Key, reason: str, message: str) -> bool:
-        """Write it with the next `flush`; answers whether it is news."""
+        """Add a warning for the next `flush`. Returns False if the warning was written before or waits already."""
         if key in self._said or key in self._waiting:
             return False
         self._waiting[key] = NodeEvent("Warning", reason, message)
@@ -48,12 +46,12 @@ class NodeEvents:
         return True
 
     def flush(self) -> float:
-        """Write what waits, if it is time; answers in how many seconds to call again (inf: nothing waits)."""
+        """Write the waiting Events, if the pause is over. Returns the seconds until the next try (inf: no Event waits)."""
         while self._waiting and self._clock() >= self._next:
             key, event = next(iter(self._waiting.items()))
             try:
                 self._emit(event)
-            except Exception as error:  # noqa: BLE001  an Event must not keep the slices from being published
+            except Exception as error:  # noqa: BLE001  an Event must not stop the publication of slices
                 self._later(event, error)
             else:
                 del self._waiting[key]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prepare, unprepare, recovery and the keeper of held devices work on."""
+"""What the services for claims share: the state, the CDI files, the executor and the questions to the API server."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,54 +24,62 @@ from dra_driver.services.claim_locks import Lock
 from dra_driver.services.execute import CdiFiles, Executor, Marks
 from dra_driver.services.release import Releasable
 
-ASK_SECONDS = 2.0  # an answer that is good to have, and that nobody waits for longer
+ASK_SECONDS = 2.0  # callers can go on without the answer, so they do not wait longer for it
 
 PresenceOf = Callable[[Collection[PodUid]], Mapping[PodUid, Presence]]
 Ask = Callable[[Collection[ClaimRef], float], Mapping[ClaimRef, Claim | DriverError]]
 
 
 class Transaction(Marks, Protocol):
-    """What services need of an open transaction."""
+    """The methods of an open transaction that services call."""
 
     def read(self, *, uids: Sequence[ClaimUid] = (), keys: Sequence[DeviceKey] = ()) -> NodeState:
-        """Claims and owners by key."""
+        """Return the rows of these claims, and the owners of these devices."""
 
     def add_users(self, uid: ClaimUid, users: Users) -> None:
-        """Remember who may use the claim besides those that are known."""
+        """Add pods that may use the claim."""
 
 
 class AllClaims(Transaction, Protocol):
-    """A transaction that can list every claim."""
+    """A transaction that can list every row."""
 
     def all_claims(self) -> tuple[PreparedClaim, ...]:
-        """Every row."""
+        """Return every row."""
 
 
 class Store(Protocol):
-    """What services need of the state."""
+    """The methods of the state store that services call."""
 
     @property
     def boot_id(self) -> str:
-        """This boot."""
+        """The ID of this boot."""
 
     def transaction(self, commit: str) -> AbstractContextManager[Transaction]:
-        """One transaction."""
+        """Open one transaction that commits under this name."""
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """Read only."""
+        """Read without a transaction."""
 
 
 def nobody_followed(_ref: ClaimRef) -> bool:
-    """Nobody watches claims."""
+    """Return False: tools and tests without a follower have no watches."""
     return False
+
+
+def nothing_missed(_ref: ClaimRef, _claim: Claim | None) -> None:
+    """Do nothing: tools and tests without a follower have missed no change."""
+
+
+Kinds = type[Step] | tuple[type[Step], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """`ask(refs, until)` reads claims once each, and answers by `until` or sooner.
+    """The parts that services use; the process has one of each.
 
-    `followed` says whether the API server has told just now that every pod that may use a claim is in its row, and that its
-    allocation has not changed.
+    `ask(refs, until)` reads each claim once, and returns by `until`. `followed` returns whether the watch of a claim is current, so
+    that the claim's row has every pod and the current allocation. `catch_up(ref, claim)` writes pods into the row that used the claim
+    up to this version of it (None: deleted), and that the watch has missed.
     """
 
     place: NodePlace
@@ -84,22 +92,23 @@ class NodeParts:
     ask: Ask
     usage: "Usage"
     followed: Callable[[ClaimRef], bool] = nobody_followed
+    catch_up: Callable[[ClaimRef, Claim | None], None] = nothing_missed
     observe: Observer = ignore
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     wall: Callable[[], float] = time.time
 
     def now(self) -> str:
-        """This moment, for people."""
+        """Return the current time as text, in UTC."""
         return datetime.fromtimestamp(self.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def row(self, uid: ClaimUid) -> PreparedClaim | None:
-        """What the state says of a claim."""
+        """Return the row of a claim; None if the state has none."""
         with self.store.reading() as state:
             return state.read(uids=[uid]).claims.get(uid)
 
-    def mark(self, commit: str, plans: Sequence[Plan], kind: type[Step]) -> None:
-        """Apply the marks of one kind of all these plans in one transaction."""
+    def mark(self, commit: str, plans: Sequence[Plan], kind: Kinds) -> None:
+        """Apply all marks of these kinds in these plans, in one transaction."""
         with self.store.transaction(commit) as transaction:
             for plan in plans:
                 self.executor.mark(
@@ -109,18 +118,20 @@ class NodeParts:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Whether anything may still use a claim's devices. Without `presence` the kubelet's word is believed, as the admin chose."""
+    """Finds out whether a process may still use a claim's devices. `presence` returns whether pods still have processes. It is None
+    with `--release-proof unprepare`: then the kubelet's unprepare call is the proof that no process uses the devices.
+    """
 
     store: Store
     presence: PresenceOf | None
 
     def __call__(self, claim: PreparedClaim) -> str:
-        """Why the claim's devices cannot be given to others; empty when it is shown that nothing uses them."""
+        """Return why the claim's devices cannot be released; empty if it is proved that no process uses them."""
         if self.presence is None:
             return ""
         uid = claim.ref.uid
         with self.store.reading() as state:
-            # Pods may have joined since the plan was made.
+            # Read again: pods may have been added since the plan was made.
             row = state.read(uids=[uid]).claims.get(uid, claim)
         return still_used(row, self.presence(row.users.pods or ()), boot_id=self.store.boot_id)
 
@@ -131,9 +142,10 @@ class Usage:
         return any(not isinstance(found, Gone) for found in self.presence(users.pods).values())
 
     def must_ask(self, row: PreparedClaim) -> bool:
-        """Whether the row's pods may not be all: other pods may have joined the claim without a call of the kubelet.
+        """Whether the driver must ask the API server for the claim's pods: another pod may use the claim without a kubelet call.
 
-        Who names a claim that was made for another pod may use it too, though few do: from then on it is a shared one.
+        A claim made from a template has one pod (`sole`), so the answer is no. But if another pod has named the claim all the same,
+        the answer is yes, as for a shared claim.
         """
         if self.presence is None or not row.owned or row.boot_id != self.store.boot_id:
             return False
@@ -142,7 +154,7 @@ class Usage:
 
 
 class ClaimReader:
-    """Reads claims at the API server, several side by side; nobody waits longer than was agreed."""
+    """Reads claims at the API server in parallel, with a time limit."""
 
     def __init__(
         self,
@@ -158,7 +170,7 @@ class ClaimReader:
     def __call__(
         self, refs: Collection[ClaimRef], until: float
     ) -> Mapping[ClaimRef, Claim | DriverError]:
-        """One try for each, at most ASK_SECONDS; what went wrong instead of a claim that could not be read."""
+        """Read each claim once, within ASK_SECONDS. Returns an error for each claim that could not be read."""
         until = min(until, self._clock() + ASK_SECONDS)
         reading = {ref: self._pool.submit(self._get, ref) for ref in refs}
         return {ref: self._answer(ref, future, until) for ref, future in reading.items()}

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NodePrepareResources: from the kubelet's list of claims to one answer each.
+"""Answer NodePrepareResources: one answer for each claim that the kubelet names.
 
-1. A claim that is Prepared in this boot is answered from the state; its CDI file is checked. The API server is asked only about
-   claims that other pods may join and of which no watch has just told, and its silence changes nothing.
-2. The others are read from the API server in parallel, before anything is reserved. Their claims' locks are held meanwhile.
-3. One transaction decides and reserves for all of them.
-4. The work is done, claim by claim.
-5. One transaction says Prepared for those that succeeded.
-6. Claims that met an owner are looked into, and decided anew if their devices were given back.
+The call has the locks of the claims during all these steps:
 
-A claim that fails costs nothing but itself.
+1. If a claim is Prepared in this boot, the driver answers from the state, and writes its CDI file again if it differs. The driver
+   asks the API server only if other pods may use the claim and the claim's watch is not current; if the API server does not
+   answer, the driver uses the state.
+2. The driver reads the other claims from the API server in parallel, before it reserves a device.
+3. One transaction plans all of them and reserves their devices.
+4. The executor does the work, for all claims in parallel.
+5. One transaction marks the successful claims as Prepared.
+6. If the device of a claim has another owner, `dra_driver.services.conflicts` tries to take the device back. If it succeeds, the
+   claim goes to step 3 again.
+
+A claim that fails does not affect the others.
 """
 
 from collections import deque
@@ -23,7 +27,7 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import Conflict, Decision, MarkPrepared, Plan, Refusal
+from dra_driver.model.plan import Decision, MarkPrepared, OwnerConflict, Plan, Refusal
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_for
@@ -33,13 +37,14 @@ from dra_driver.services.execute import CALL_SECONDS, patiently
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.take_back import end_late
 
-PASSING_SECONDS = 3.0  # a refusal of the API server that lasts longer is no hiccup
+# For so long the driver tries again after the API server has refused a request: an admin may be replacing its role.
+PASSING_SECONDS = 3.0
 
 Answer = tuple[PreparedDevice, ...] | Refusal
 
 
 class PrepareClaims:
-    """Call it with the kubelet's claims. Safe to call from several threads; calls for one claim wait for each other."""
+    """Prepares the kubelet's claims when called. Safe to call from several threads; calls for one claim wait for each other."""
 
     def __init__(
         self, parts: NodeParts, fetch: Callable[[ClaimRef], Claim], pool: ThreadPoolExecutor
@@ -52,18 +57,18 @@ class PrepareClaims:
     def __call__(
         self, refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> Mapping[ClaimUid, Answer]:
-        """One answer for each claim, by `until` at the latest: its devices, or the reason for the pod's events."""
+        """Return one answer for each claim, by `until`: its devices, or the reason that the pod's events will show."""
         begun = self._parts.clock()
         latest = begun + CALL_SECONDS
         until = latest if until is None else min(until, latest)
         answers: dict[ClaimUid, Answer] = {
             ref.uid: Refusal(
-                f"claim {ref.namespace}/{ref.name}: uid {ref.uid[:80]!a} is none of the API server's"
+                f"claim {ref.namespace}/{ref.name}: uid {ref.uid[:80]!a} is no UID that the API server makes"
             )
             for ref in refs
             if not is_safe_uid(ref.uid)
         }
-        # Claims that somebody is at work on hold up no others.
+        # First answer the claims whose locks are free now. Then wait for the locks of the others: another call works on them.
         for patience in (begun, until):
             if left := [ref for ref in refs if ref.uid not in answers]:
                 answers |= self._locked(left, patience, until)
@@ -78,7 +83,7 @@ class PrepareClaims:
     def _locked(
         self, refs: Sequence[ClaimRef], patience: float, until: float
     ) -> dict[ClaimUid, Answer]:
-        """Answers for the claims whose locks are free by then; at the very end for all."""
+        """Answer the claims whose locks are free by `patience`. In the last round (`patience` is `until`) refuse the others."""
         answers: dict[ClaimUid, Answer] = {}
         with ClaimLocks(self._parts.lock) as locks:
             missed = locks.take((ref.uid for ref in refs), until=patience, purpose="preparing")
@@ -97,7 +102,7 @@ class PrepareClaims:
     def _prepare(
         self, refs: Sequence[ClaimRef], locks: ClaimLocks, until: float
     ) -> Iterator[dict[ClaimUid, Answer]]:
-        """Answers as they become known, so that a failure later on takes none of them back."""
+        """Yield answers as soon as they are known. If a later step fails, the caller keeps the earlier answers."""
         if not refs:
             return
         answers, changed = self._answer_prepared(refs, until)
@@ -114,7 +119,7 @@ class PrepareClaims:
             plans = [found for found in decisions.values() if isinstance(found, Plan)]
             yield self._finish(plans, locks, until)
             conflicts = {
-                uid: found for uid, found in decisions.items() if isinstance(found, Conflict)
+                uid: found for uid, found in decisions.items() if isinstance(found, OwnerConflict)
             }
             refused = self._conflicts.resolve(conflicts, locks, until)
             yield dict(refused)
@@ -127,7 +132,9 @@ class PrepareClaims:
     def _answer_prepared(
         self, refs: Sequence[ClaimRef], until: float
     ) -> tuple[dict[ClaimUid, Answer], dict[ClaimRef, Claim]]:
-        """Answers of Prepared claims; and those of them that are allocated in another way by now."""
+        """Answer the claims that are Prepared in this boot. Returns the answers, and apart from them the Prepared claims that are
+        allocated in another way now.
+        """
         parts = self._parts
         with parts.store.reading() as state:
             node = state.read(uids=[ref.uid for ref in refs])
@@ -138,7 +145,7 @@ class PrepareClaims:
                 rows.append(row)
                 continue
             try:
-                # What an earlier try wrote must not vouch, after a crash, for what this one only half did.
+                # Recovery takes a whole CDI file as proof of a finished preparation. So first remove the file of an earlier try.
                 parts.cdi.remove(uid)
             except DriverError as error:
                 answers |= _all_refused([row.ref], error)
@@ -148,10 +155,10 @@ class PrepareClaims:
         }, changed
 
     def _ask_again(self, rows: Sequence[PreparedClaim], until: float) -> dict[ClaimRef, Claim]:
-        """Remember pods that joined these claims; answers the claims that are allocated in another way by now.
+        """Add new pods to the rows of these claims. Returns the claims that are allocated in another way now.
 
-        Where the API server says nothing of a claim, or knows it no more, the state's answer stands: the devices are the claim's, and it
-        may have been restored to yesterday.
+        If the API server does not answer, or does not have the claim, the driver uses the state: the devices belong to the claim,
+        and the API server's data may have been restored from an older backup.
         """
         parts = self._parts
         open_rows = {
@@ -202,7 +209,7 @@ class PrepareClaims:
     def _fetch_all(
         self, refs: Sequence[ClaimRef], until: float
     ) -> Mapping[ClaimRef, Claim | Refusal]:
-        """Side by side. This thread takes part, so that answers that come at once need no other one."""
+        """Read the claims in parallel. This thread reads too, so for quick answers the driver needs no other thread."""
         waiting = deque(refs)
         found: dict[ClaimRef, Claim | Refusal] = {}
 
@@ -211,7 +218,7 @@ class PrepareClaims:
                 try:
                     ref = waiting.popleft()
                 except IndexError:
-                    return  # others took the rest
+                    return  # other threads took the rest
                 found[ref] = self._fetch_one(ref, until)
 
         others = [self._pool.submit(fetch) for _ in refs[1:]]
@@ -239,7 +246,7 @@ class PrepareClaims:
             return Refusal(f"cannot read claim {ref}: {error}")
 
     def _decide(self, claims: Mapping[ClaimRef, Claim], until: float) -> dict[ClaimUid, Decision]:
-        """Decide and reserve, in one transaction."""
+        """Plan the claims and reserve their devices, in one transaction."""
         parts = self._parts
         inventory = patiently(
             partial(_scanned, parts), until=until, clock=parts.clock, sleep=parts.sleep
@@ -253,7 +260,7 @@ class PrepareClaims:
                 )
                 decisions[ref.uid] = decision
                 if isinstance(decision, Plan):
-                    # At once, so that the next claim of this call meets its owners.
+                    # Write the row now, so that the plan for the next claim of this call sees the new owners.
                     parts.executor.mark(transaction, decision.steps[:1])
         return decisions
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep the ResourceSlices of this node as they should be.
 
-Two threads: `watch` mirrors the driver's slices from the API server; `run` is the only writer. It wakes when the
-inventory or the mirror changed, decides (`dra_driver.planning`), and writes what differs, which is usually nothing.
-While nothing changes, the watch is the only request.
+Two threads do this. `watch` keeps a copy of the driver's slices (`dra_driver.services.mirror`). `run` is the only writer: it
+wakes up when the inventory or the copy changes, plans (`dra_driver.planning`), and writes the differences, if there are any. While
+nothing changes, the watch is the only request.
 
-* What somebody else deletes or changes, in whatever field, is put right at once; who does it again and again is met with
-  growing patience.
-* A device that vanished while a claim owns it stays in its slice, tainted (`dra_driver.services.vanished`).
-* What the API server stores otherwise than it was written is reported, and from then on taken as the wish.
-* A name that somebody else has is looked at, told on the Node, and evaded.
-* After an error each pause is longer than the one before, and no news shortens more than the first few.
+* If somebody deletes or changes a slice, in any field, the driver writes the slice again. If that happens again and again, the
+  driver waits longer each time.
+* A device that vanished while a claim owns it stays in its slice with a taint (`dra_driver.services.vanished`).
+* If the API server stores other values than the driver wrote, the driver reports the fields, and accepts the stored values from
+  then on.
+* If an object of somebody else has the name of a slice, the driver writes an Event on the Node and uses another name.
+* After each error the next pause is longer. A change of the inventory or of the copy ends a pause only during the first tries.
 """
 
 import time
@@ -56,14 +57,14 @@ from dra_driver.services.pace import Backoff, Patience
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.services.vanished import PoolWish, PublisherInputs
 
-KEPT_SECONDS = 60.0  # how often it is asked whether a vanished device is still owned
-_STOP_SECONDS = 1.0  # how late the end of the process may be noticed
+KEPT_SECONDS = 60.0  # while a vanished device stays published, the driver checks this often whether a claim still owns the device
+_STOP_SECONDS = 1.0  # after `stop` the thread may go on for so long
 _CONFLICT_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Adopted:
-    """A slice's wish, and what the API server made of it."""
+class _Accepted:
+    """What the driver wanted in a slice, and what the API server stored instead."""
 
     wish: Devices
     stored: Devices
@@ -71,7 +72,12 @@ class _Adopted:
 
 
 class Publisher:
-    """Both threads' work. `published_once` is set after the first complete publication. `clock` is monotonic seconds."""
+    """Does the work of both threads. `published_once` is set after the first complete publication. `clock` is monotonic seconds.
+
+    Only `run` writes, so two writes of this process never conflict. `_settled` is the plan that was last written completely. If the
+    new plan is the same and the slices differ from it, somebody else changed the slices. Only then the driver waits (`_patience`)
+    before it writes; it writes a change of the hardware at once.
+    """
 
     def __init__(
         self,
@@ -105,11 +111,11 @@ class Publisher:
         self._news = False
         self._backoff = Backoff()
         self._patience = Patience()
-        self._settled: PoolPlan | None = None  # what the API server was last brought to hold
-        self._adopted: dict[str, _Adopted] = {}  # by the slice's name
+        self._settled: PoolPlan | None = None  # what was last written completely
+        self._accepted: dict[str, _Accepted] = {}  # by the slice's name
 
     def watch(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
-        """Follow the API server's slices until `stop`."""
+        """Follow the slices at the API server until `stop`."""
         self._mirror.watch(stop, wait=wait)
 
     def run(self, stop: Event) -> None:
@@ -122,24 +128,24 @@ class Publisher:
                     self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Something changed: look now."""
+        """Publish now, because the inventory or the slices changed."""
         with self._changed:
             self._news = True
         self._look_in(0.0)
 
     def released(self) -> None:
-        """A claim was unprepared: a vanished device may leave its slice now, if there is one."""
+        """Publish now if a vanished device stays published: a claim was unprepared, and may have been the owner of the device."""
         if self._wish.keeps_some:
             self.wake()
 
     def step(self) -> None:
-        """Look and publish, if it is due."""
+        """Plan and publish, if the next publication is due."""
         with self._changed:
             if self._due > self._clock():
                 return
             self._due, news, self._news = inf, self._news, False
         if self._mirror.present() is None:
-            return  # the first list wakes us
+            return  # the first list wakes this thread
         if self._backoff.allows(self._clock(), news=news):
             again = self._try()
         else:
@@ -152,7 +158,7 @@ class Publisher:
             self._changed.notify_all()
 
     def _try(self) -> float:
-        """Publish; answers in how many seconds to look again without being woken."""
+        """Publish once, and report errors. Returns the seconds until the next try, if nothing changes before."""
         try:
             again = self._publish()
         except DriverError as error:
@@ -160,7 +166,7 @@ class Publisher:
             self._observe(PublishFailed(str(error), again))
             if isinstance(error, Permanent):
                 self._node.say(("PublishFailed", str(error)), "PublishFailed", str(error))
-        except Exception as error:  # noqa: BLE001  what nobody foresaw: the slices must not stay as they are for it
+        except Exception as error:  # noqa: BLE001  an unexpected error must not end publication
             again = self._backoff.failed(error, self._clock())
             self._log.error("publish_failed_unexpectedly", exc_info=error)
             self._observe(ThreadFailed("publish", f"{type(error).__name__}: {error}", again))
@@ -169,7 +175,7 @@ class Publisher:
         return again
 
     def _publish(self) -> float:
-        """Bring the API server up to date; answers in how many seconds to look again without being woken."""
+        """Write all differences. Returns the seconds until the next try, if nothing changes before."""
         rounds = self._backoff.tries_at_once(_CONFLICT_TRIES)
         for tries in range(rounds):
             plan = self._wish.plan(self._present())
@@ -197,7 +203,7 @@ class Publisher:
         return self._mirror.present() or {}
 
     def _pause(self, plan: PoolPlan, changes: Sequence[SliceChange]) -> float:
-        """How long to wait first, when what is to be written was already there and somebody else undid it."""
+        """Return the seconds to wait before writing: 0, unless the slices were as planned and somebody else changed them."""
         if self._settled is None or self._settled.slices != plan.slices:
             return 0.0
         fresh = not self._patience.waiting
@@ -217,10 +223,10 @@ class Publisher:
     def _changes(self, plan: PoolPlan, names: tuple[str, ...]) -> tuple[SliceChange, ...]:
         wanted, accepted = [], {}
         for name, devices in zip(names, plan.slices, strict=True):
-            adopted = self._adopted.get(name)
-            if adopted is not None and same_devices(adopted.wish, devices):
-                wanted.append(adopted.stored)
-                accepted[name] = adopted.unlike
+            kept = self._accepted.get(name)
+            if kept is not None and same_devices(kept.wish, devices):
+                wanted.append(kept.stored)
+                accepted[name] = kept.unlike
             else:
                 wanted.append(devices)
         return plan_changes(
@@ -242,7 +248,7 @@ class Publisher:
             stored = self._mirror.write(change)
             self._observe(SliceWritten(name, action))
             if stored is not None:
-                self._adopt(change, stored, wishes[name])
+                self._accept(change, stored, wishes[name])
         self._settled = plan
         if restored:
             self._patience.restored(self._clock())
@@ -256,32 +262,33 @@ class Publisher:
             if self._node.say(key, "DeviceAttributeDropped", str(problem)):
                 self._observe(PublicationProblem(problem))
 
-    def _adopt(self, change: SliceChange, stored: StoredSlice, wish: Devices) -> None:
+    def _accept(self, change: SliceChange, stored: StoredSlice, wish: Devices) -> None:
         if isinstance(change, DeleteSlice) or (
             same_devices(written := tuple(change.spec.devices or ()), stored.devices)
             and not stored.unlike
         ):
-            # What the server added once, it adds no more: waiting for it would write the slice at each look.
-            self._adopted.pop(stored.name, None)
+            # Now the API server stores the slice as written, so forget the earlier difference. Otherwise the driver would expect a
+            # value that the API server does not add any more, and would write the slice again at each publication.
+            self._accepted.pop(stored.name, None)
             return
-        self._adopted[stored.name] = _Adopted(wish, stored.devices, stored.unlike)
+        self._accepted[stored.name] = _Accepted(wish, stored.devices, stored.unlike)
         fields = (*dropped_fields(written, stored.devices), *stored.unlike) or ("devices",)
         self._observe(FieldsDropped(stored.name, fields))
 
-    # Names that somebody else has.
+    # If an object of somebody else has a slice's name.
 
     def _evade(self, name: str, names: tuple[str, ...]) -> None:
         if name in self._present():
-            return  # ours: the answer to its creation was lost
+            return  # the driver's own: the answer to its creation was lost
         try:
             holder = self._kube.slice_holder(name)
         except NotFound:
-            return  # gone again
+            return  # deleted again
         except DriverError as error:
             uid, found = "", f"it could not be looked at: {error}"
         else:
             if (holder.driver, holder.node) == (self._place.driver, self._place.pool):
-                return  # ours: made since we looked
+                return  # the driver's own: created since the last list
             uid, found = holder.uid, str(holder)
         instead = self._names.evade(name, names)
         self._observe(NameEvaded(name, found, instead))
@@ -309,7 +316,7 @@ def _written(change: SliceChange) -> tuple[str, Literal["create", "update", "del
 
 
 def _found(change: SliceChange) -> tuple[str, ...]:
-    """What somebody else wrote there, by its path."""
+    """The paths of the fields in which somebody else changed the slice."""
     match change:
         case CreateSlice():
             return ()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At start: make state and CDI files agree again. Local work only; runs before the sockets are served.
+"""At the start, make the state and the CDI files agree.
 
-What needs to be asked of others (whose file is this, may that claim be released) is `dra_driver.services.sweep`.
+The recovery uses only files of this node, and ends before the driver serves its sockets. `dra_driver.services.sweep` later decides
+what needs the API server or the kubelet: files without a row, and claims that may be released.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +29,14 @@ from dra_driver.services.take_back import end_late
 
 
 class WholeStore(Protocol):
-    """The state as recovery and sweeps see it."""
+    """The methods of the state store that recovery and sweeps call."""
 
     @property
     def boot_id(self) -> str:
-        """This boot."""
+        """The ID of this boot."""
 
     def reading(self) -> AbstractContextManager[AllClaims]:
-        """Read only."""
+        """Read without a transaction."""
 
 
 Documents = Callable[[], Mapping[ClaimUid, str]]
@@ -44,7 +45,7 @@ Documents = Callable[[], Mapping[ClaimUid, str]]
 def recover(
     parts: NodeParts, store: WholeStore, documents: Documents, *, boot_id: str
 ) -> Mapping[ClaimUid, DriverError]:
-    """Carry out the recovery plans; answers what failed, claim by claim. Nothing that fails stops the others."""
+    """Carry out the recovery plans. Returns an error for each claim that failed; the recovery goes on with the other claims."""
     with store.reading() as state:
         claims = state.all_claims()
     failures: dict[ClaimUid, DriverError] = {}
@@ -65,8 +66,8 @@ def recover(
 def _bring_to_agree(
     parts: NodeParts, ref: ClaimRef, boot_id: str, until: float
 ) -> tuple[Plan, ...]:
-    # A second driver process may be at work on the very claim that looks half done. What is true counts under its lock, and a claim
-    # whose lock is not free by then is that process's.
+    # A second driver process may be working on a half-done claim. So take the claim's lock, and read row and file again. If the lock
+    # is not free in time, leave the claim to that process.
     with ClaimLocks(parts.lock) as locks:
         missed = locks.take([ref.uid], until=until, purpose="recovering")
         if missed:
@@ -76,11 +77,12 @@ def _bring_to_agree(
         files = {} if text is None else {ref.uid: text}
         plans = plan_recovery([] if row is None else [row], files, boot_id=boot_id)
         for plan in plans:
-            # Work that goes on after its time says its end itself; a row that its file's end was to forget goes with it.
+            # If the work takes longer than `until`, its thread writes the result into the state: it removes the row if the plan ends
+            # with Forget, and otherwise marks the row as Prepared.
             ends = Forget if isinstance(plan.steps[-1], Forget) else MarkPrepared
             late = end_late(parts, locks, "recovered", ends)
             error = parts.executor.work([plan], until=until, late=late)[ref.uid]
-            # Containers from before may still run: what is half done of the same claim's stays as it is.
+            # StillUsed: containers of the claim may run, so its half-done work stays as it is.
             if error is not None and not isinstance(error, StillUsed):
                 raise error
             if any(

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a claim that was never unprepared is needed no more.
+"""When is a claim not needed any more, although the kubelet never unprepared it?
 
-The rule, for every place that asks: at the API server the claim must be gone (404, or another UID under its name), allocated no
-more, or allocated elsewhere; *and* the kubelet's pod-resources, asked now, must name no pod that holds it. Whoever cannot be asked
-is taken to say "held": an API server that was restored to yesterday answers 404 for claims of living pods.
+The driver uses the same rule everywhere. At the API server the claim must be deleted (404, or its name has another UID),
+deallocated, or allocated in another way. *And* the kubelet's pod-resources, read now, must list no pod with the claim. If one of
+them does not answer, the claim is needed: an API server whose data was restored from an older backup answers 404 for claims of
+running pods.
 
-That is not enough to give its devices away: both forget a pod whose containers still run. What is needed besides is
-`dra_driver.planning.unprepare.still_used`.
+This is not enough to give the devices to another claim, because both the API server and the kubelet forget a pod whose containers
+still run. For that, `dra_driver.planning.unprepare.still_used` must also find that no process uses the devices.
 """
 
 from collections.abc import Callable
@@ -16,41 +17,44 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import OF_THE_OBJECT, NotFound
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import DriverName
-from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.model.state import PodDevice, PreparedClaim, Unknown
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import NodePlace
 
 STILL_EXISTS = "it still exists"
-NAMELESS = "its CDI file stands on this node, and nobody has said yet whose it is"
+NAMELESS = (
+    "it was reserved at the start because a CDI file described it, and its claim is not known yet; "
+    "the driver goes on when the API server and the kubelet's pod-resources both answer"
+)
 
 
 class Silence(str):
-    """A reason that is no answer: whoever could not answer for one claim cannot for the next ones either."""
+    """A reason that means: the API server or the kubelet did not answer. Then the driver does not ask about the next claims."""
 
     __slots__ = ()
 
 
-HeldClaims = Callable[[], frozenset[HeldDevice] | Unknown]
+AskPodDevices = Callable[[], frozenset[PodDevice] | Unknown]
 
 
 @dataclass(frozen=True, slots=True)
 class Releasable:
-    """Asks both sides about one claim. `held` asks the kubelet, `get_claim` the API server."""
+    """Asks the kubelet (`pod_devices`) and the API server (`get_claim`) whether a claim is still needed."""
 
     place: NodePlace
-    held: HeldClaims
+    pod_devices: AskPodDevices
     get_claim: Callable[[ClaimRef], Claim]
 
     def why_not(self, row: PreparedClaim) -> str:
-        """Why the claim must stay; empty when nobody needs it on this node; Silence when somebody does not answer."""
+        """Return why the claim must stay; empty if this node does not need the claim; Silence if one side does not answer."""
         ref = row.ref
-        held = self.held()
-        if isinstance(held, Unknown):
+        found = self.pod_devices()
+        if isinstance(found, Unknown):
             return Silence(
-                f"the kubelet's pod-resources cannot tell whether a pod holds it: {held.reason}"
+                f"the kubelet's pod-resources cannot tell whether a pod uses it: {found.reason}"
             )
-        if any(is_of(device, ref, self.place.driver) for device in held):
-            return "a pod on this node holds it, the kubelet says"
+        if any(is_of(device, ref, self.place.driver) for device in found):
+            return "the kubelet says that a pod on this node uses it"
         return self._why_needed(row) if ref.name else NAMELESS
 
     def _why_needed(self, row: PreparedClaim) -> str:
@@ -73,8 +77,8 @@ def _unanswered(error: DriverError) -> str:
     return Silence(f"the API server cannot tell whether it still exists: {error}")
 
 
-def is_of(device: HeldDevice, ref: ClaimRef, driver: DriverName) -> bool:
-    """Whether the kubelet's entry is this claim's: by the CDI ids, which hold the UID, else by name."""
+def is_of(device: PodDevice, ref: ClaimRef, driver: DriverName) -> bool:
+    """Whether the kubelet's entry belongs to this claim: by the CDI device IDs, which contain the UID, or without IDs by name."""
     if device.driver != driver:
         return False
     if device.cdi_ids:

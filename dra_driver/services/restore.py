@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While running: put back CDI files that somebody else changed or removed.
+"""While the driver runs, write CDI files again that somebody else changed or removed.
 
-The kubelet asks once for a claim and remembers the answer. A container that starts later, again or in a second pod, meets the
-file as it stands then, and a runtime that cannot read it lets the pod hang. So the directory's entries are looked at every few
-seconds, and a file is read when its entry changed.
+The kubelet calls the driver once for a claim and remembers the answer. When a container starts later (again, or in a second pod),
+the container runtime reads the claim's CDI file; if the runtime cannot read the file, the container does not start. So the driver
+lists the directory every LOOK_SECONDS, and reads a file if its entry changed.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,11 +24,13 @@ from dra_driver.services.recover import WholeStore
 LOOK_SECONDS = 5.0
 
 Entries = Callable[[], Mapping[ClaimUid, object]]
-_LOOK_AGAIN = object()  # no entry is equal to it
+_LOOK_AGAIN = object()  # differs from every entry, so the file is read again at the next check
 
 
 class RestoreFiles:
-    """`once` may be called at any time. `entries` answers something for each claim's file that changes whenever the file does."""
+    """Restores CDI files. `once` may be called at any time. `entries` returns a value for each claim's file: the value changes
+    whenever the file changes.
+    """
 
     def __init__(
         self,
@@ -42,10 +44,10 @@ class RestoreFiles:
         self._store = store
         self._entries = entries
         self._log: FilteringBoundLogger = log or structlog.get_logger()
-        self._well: Mapping[ClaimUid, object] | None = None  # the entries with which all was well
+        self._well: Mapping[ClaimUid, object] | None = None  # the entries at the last check
 
     def run(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
-        """Look again and again until `stop`."""
+        """Check every LOOK_SECONDS until `stop`."""
         while not wait(stop, LOOK_SECONDS):
             try:
                 failures = self.once()
@@ -56,7 +58,9 @@ class RestoreFiles:
                 self._log.warning("cdi_file_not_restored", claim_uid=uid, error=str(failure))
 
     def once(self) -> Mapping[ClaimUid, DriverError]:
-        """Compare, and write what differs from the state; answers what failed. Raises DriverError if nobody can look."""
+        """Compare the changed files with the state, and write each file that differs. Returns the error of each claim whose file
+        could not be written. Raises DriverError if the directory cannot be listed.
+        """
         seen = self._entries()
         suspects = [claim.ref for claim in self._changed(seen) if self._differs(claim)]
         failures: dict[ClaimUid, DriverError] = {}
@@ -72,7 +76,7 @@ class RestoreFiles:
         return failures
 
     def _changed(self, seen: Mapping[ClaimUid, object]) -> Collection[PreparedClaim]:
-        """Claims whose entries changed since all was well; at first every claim."""
+        """Return the claims whose entries changed since the last check; at the first check, every claim."""
         well = self._well
         with self._store.reading() as state:
             if well is None:
@@ -86,7 +90,7 @@ class RestoreFiles:
 
     def _restore(self, ref: ClaimRef) -> bool:
         parts = self._parts
-        # A call may be at work on the very claim: what is true counts under its lock.
+        # A call may be working on the claim. So take the claim's lock, and compare again.
         with parts.lock([f"claim-{ref.uid}"], parts.clock() + CALL_SECONDS, "restoring its file"):
             with parts.store.reading() as state:
                 claim = state.read(uids=[ref.uid]).claims.get(ref.uid)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under which names does this node publish? Fixed ones, and another one where a stranger has taken one.
+"""Choose the names of this node's slices: always the same, unless an object of somebody else has a name already.
 
-Which one was taken instead is found again after a restart by what our own slices are called.
+Then the driver uses another variant of the name. After a restart it finds the variant by the names of its own slices.
 """
 
 from collections.abc import Collection
@@ -11,19 +11,23 @@ from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
 
 
 class SliceNames:
-    """The names of one pool's slices. Used by one thread."""
+    """Chooses the names of one pool's slices. Only one thread uses it."""
 
     def __init__(self, driver: DriverName, node: NodeName) -> None:
         self._driver = driver
         self._node = node
-        self._variants: dict[int, int] = {}  # by index; the others have the first name
+        self._variants: dict[
+            int, int
+        ] = {}  # by the slice's index; a slice without an entry has variant 0
 
     def choose(self, count: int, present: Collection[str]) -> tuple[str, ...]:
-        """The names of `count` slices. `present` are those of our own slices."""
+        """Return the names of `count` slices. `present` are the names of the driver's own slices at the API server."""
         return tuple(self._choose(index, present) for index in range(count))
 
     def evade(self, name: str, names: tuple[str, ...]) -> str:
-        """Somebody else has `name`, one of `names`: the name that is tried next. After the last one comes the first again."""
+        """Replace `name`, which another object has; `names` are the names of all slices. Returns the variant to try next. The first
+        variant follows the last one.
+        """
         index = names.index(name)
         self._variants[index] = (self._variants.get(index, 0) + 1) % NAME_VARIANTS
         return self._name(index, self._variants[index])

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After a start: what only others can answer.
+"""After a start: do the part of recovery that needs the API server and the kubelet.
 
-* Claims that a pod holds or whose CDI file exists, but that the state does not know (it was lost): if they are still
-  allocated from this node they are taken up as they stand, and nothing is configured, for their devices may be in use. Where the API
-  server does not know the claim or does not answer, a claim that a pod holds is taken up as its CDI file and the kubelet
-  describe it. A file whose claim is gone and that no pod holds is removed, and its devices are held: kubelet and API server
-  forget a pod whose containers still run.
-* Claims whose pods the state does not know, because another version of the driver wrote the row: the claim names them.
-* Claims that the state knows and nobody needs any more: released by the one rule of `dra_driver.services.release`, as soon as it
-  is shown that nothing uses their devices.
+* If an allocated claim of this node has no row (the state was lost), but a pod or a CDI file, the driver adopts the claim. It does
+  not configure the devices, because they may be in use. If the API server does not have the claim or does not answer, the driver
+  adopts a claim of a pod from its CDI file and the kubelet's answer.
+* If a CDI file has no row, its claim is gone and no pod has the claim, the driver removes the file. It holds the devices, because
+  the kubelet and the API server forget a pod whose containers still run.
+* If a row has no pods (another version of the driver wrote it), the driver adds the pods in the claim's status.reservedFor.
+* If a claim with a row is not needed any more (`dra_driver.services.release`), the driver releases the devices that no process
+  uses, and holds the others.
 
-No request is made when there is nothing to ask. What cannot be answered now is left as it is and asked again later.
+If no such case exists, the sweep sends no request to the API server. Cases that stay open are tried again by the next sweep.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.state import HeldDevice, PreparedClaim, Unknown
+from dra_driver.model.state import PodDevice, PreparedClaim, Unknown
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.adopt import (
@@ -31,7 +31,7 @@ from dra_driver.services.adopt import (
     name_requests,
     not_taken_up,
     take_up_allocated,
-    take_up_held,
+    take_up_pod_claims,
 )
 from dra_driver.services.execute import CALL_SECONDS, StillUsed
 from dra_driver.services.parts import NodeParts
@@ -43,7 +43,7 @@ AllocatedClaims = Callable[[], tuple[Claim, ...]]
 
 
 class Sweep:
-    """Brings the state, the CDI files, the API server and the kubelet to agree. `once` may be called at any time."""
+    """Makes the state, the CDI files, the API server and the kubelet agree. `once` may be called at any time."""
 
     def __init__(
         self,
@@ -58,17 +58,19 @@ class Sweep:
         self._allocated_claims = allocated_claims
 
     def once(self) -> tuple[str, ...]:
-        """Do what can be done; answers what is still open, one sentence each. Raises DriverError if nobody can be asked."""
-        held = self._parts.releasable.held()
-        # First of all, and without the API server: running pods keep their devices.
-        failures = take_up_held(self._parts, self._store, self._documents, lambda: held)
-        # Files before rows: whoever writes a file has committed its row before.
+        """Do one sweep. Returns a sentence for each case that stays open. Raises DriverError if the claims cannot be listed."""
+        pod_devices = self._parts.releasable.pod_devices()
+        # First, and without the API server: reserve the devices of running pods.
+        failures = take_up_pod_claims(
+            self._parts, self._store, self._documents, lambda: pod_devices
+        )
+        # List files before rows: a row is committed before its file is written, so a new file is never without a row here.
         files = self._documents()
         with self._store.reading() as state:
             claims = {claim.ref.uid: claim for claim in state.all_claims()}
         orphans = files.keys() - claims.keys()
-        unresolved, removed = self._unknown_claims(claims, orphans, held, failures)
-        kept, released = self._forgotten_claims(claims.values(), held)
+        unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
+        kept, released = self._forgotten_claims(claims.values(), pod_devices)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
         return (*unresolved, *kept)
@@ -77,19 +79,21 @@ class Sweep:
         self,
         claims: Mapping[ClaimUid, PreparedClaim],
         orphans: AbstractSet[ClaimUid],
-        held: frozenset[HeldDevice] | Unknown,
+        pod_devices: frozenset[PodDevice] | Unknown,
         failures: Mapping[ClaimUid, str],
     ) -> tuple[list[str], int]:
         nameless = {uid for uid, claim in claims.items() if lacks_requests(claim)}
         unknown_users = {uid for uid, claim in claims.items() if self._lacks_users(claim)}
         reserved = {uid for uid, claim in claims.items() if self._is_only_reserved(claim)}
-        strange = self._held_unknown(claims, held)
+        strange = self._is_any_unknown(claims, pod_devices)
         if not (orphans or nameless or unknown_users or reserved or strange):
             return [], 0
         allocated = {claim.ref.uid: claim for claim in self._allocated_claims()}
         unresolved: list[str] = []
         for uid, claim in allocated.items():
-            if uid in orphans | reserved or (uid not in claims and self._is_held(claim.ref, held)):
+            if uid in orphans | reserved or (
+                uid not in claims and self._is_in_pod(claim.ref, pod_devices)
+            ):
                 unresolved += self._adopt(claim)
             elif uid in nameless:
                 name_requests(self._parts, claim)
@@ -98,32 +102,32 @@ class Sweep:
         removed = 0
         nobodys = orphans | {uid for uid, claim in claims.items() if is_nameless(claim)}
         for uid in sorted(nobodys - allocated.keys()):
-            if isinstance(held, Unknown):
+            if isinstance(pod_devices, Unknown):
                 unresolved.append(
-                    f"CDI file of claim uid {uid}: the claim is gone, but a pod may hold it; the file stays"
+                    f"CDI file of claim uid {uid}: the claim is gone, but a pod may use it; the file stays"
                 )
             elif uid in failures:
                 unresolved.append(failures[uid])
-            elif not self._is_held(ClaimRef("", "", uid), held):
+            elif not self._is_in_pod(ClaimRef("", "", uid), pod_devices):
                 removed += hold_described(self._parts, uid)
         return unresolved, removed
 
-    def _held_unknown(
-        self, claims: Mapping[ClaimUid, PreparedClaim], held: Collection[HeldDevice] | Unknown
+    def _is_any_unknown(
+        self, claims: Mapping[ClaimUid, PreparedClaim], pod_devices: Collection[PodDevice] | Unknown
     ) -> bool:
-        if isinstance(held, Unknown):
+        if isinstance(pod_devices, Unknown):
             return False
         driver = self._parts.place.driver
-        ours = [device for device in held if device.driver == driver]
+        ours = [device for device in pod_devices if device.driver == driver]
         return any(
             not any(is_of(device, claim.ref, driver) for claim in claims.values())
             for device in ours
         )
 
-    def _is_held(self, ref: ClaimRef, held: Collection[HeldDevice] | Unknown) -> bool:
-        if isinstance(held, Unknown):
+    def _is_in_pod(self, ref: ClaimRef, pod_devices: Collection[PodDevice] | Unknown) -> bool:
+        if isinstance(pod_devices, Unknown):
             return False
-        return any(is_of(device, ref, self._parts.place.driver) for device in held)
+        return any(is_of(device, ref, self._parts.place.driver) for device in pod_devices)
 
     def _lacks_users(self, row: PreparedClaim) -> bool:
         return row.users.pods is None and row.held is None and row.boot_id == self._store.boot_id
@@ -139,23 +143,27 @@ class Sweep:
 
     def _adopt(self, claim: Claim) -> list[str]:
         try:
-            reason = take_up_allocated(self._parts, claim, self._parts.releasable.held)
+            reason = take_up_allocated(self._parts, claim, self._parts.releasable.pod_devices)
         except DriverError as error:
             reason = str(error)
         return [not_taken_up(claim.ref, reason)] if reason else []
 
     def _forgotten_claims(
-        self, claims: Collection[PreparedClaim], held: Collection[HeldDevice] | Unknown
+        self, claims: Collection[PreparedClaim], pod_devices: Collection[PodDevice] | Unknown
     ) -> tuple[list[str], int]:
-        if isinstance(held, Unknown):
-            return [f"whether pods hold claims cannot be checked: {held.reason}"], 0
+        if isinstance(pod_devices, Unknown):
+            return [f"whether pods use claims is not known: {pod_devices.reason}"], 0
         unresolved: list[str] = []
         released = 0
         for claim in claims:
-            if claim.held is not None or is_nameless(claim) or self._is_held(claim.ref, held):
+            if (
+                claim.held is not None
+                or is_nameless(claim)
+                or self._is_in_pod(claim.ref, pod_devices)
+            ):
                 continue
             try:
-                # First without its lock: an API server that is away answers after seconds, and the kubelet may ask for it.
+                # First ask without the claim's lock. The answer may take seconds, and the kubelet's calls need the lock.
                 reason = self._parts.releasable.why_not(claim)
                 if not reason:
                     until = self._parts.clock() + CALL_SECONDS
@@ -163,7 +171,7 @@ class Sweep:
                         self._parts, claim.ref, lock_until=until, until=until
                     )
             except StillUsed:
-                continue  # held from now on, and looked at again by `dra_driver.services.held`
+                continue  # the claim is held now; `dra_driver.services.held` tries again to release it
             except DriverError as error:
                 unresolved.append(f"claim {claim.ref} is gone and could not be released: {error}")
                 continue

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take devices back from claims that are needed no more: what unprepare, sweeps, conflicts and the keeper of held devices share."""
+"""Take devices back from a claim. Unprepare, sweep, conflicts and `dra_driver.services.held` share this."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Temporary
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import DevicesFreed, DevicesHeld, WorkEnded
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import Forget, MarkHeld, Plan, Step
+from dra_driver.model.plan import Forget, MarkHeld, Plan
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, Users
 from dra_driver.planning.prepare import users_for
 from dra_driver.planning.unprepare import plan_unprepare
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import Late, StillUsed
-from dra_driver.services.parts import NodeParts
+from dra_driver.services.parts import ASK_SECONDS, Kinds, NodeParts
 
 UNPREPARED = "the kubelet unprepared it"
 UNNEEDED = "nobody needs it on this node any more"
@@ -30,9 +30,10 @@ def undo(
     because: str,
     until: float,
 ) -> Mapping[ClaimUid, DriverError | None]:
-    """Release these claims, whose locks are held; answers what went wrong with each, StillUsed for those whose devices stay held.
+    """Release these claims; the caller has their locks. Returns for each claim its error, or None. StillUsed means that the claim's
+    devices stay held.
 
-    Raises what the state says.
+    Raises DriverError if the state cannot be read or written.
     """
     told = _ask_who_used_them(parts, rows, until)
     plans: list[Plan] = []
@@ -60,7 +61,7 @@ def undo(
 
 
 def _mark_held(parts: NodeParts, plans: Sequence[Plan]) -> None:
-    """In one transaction. An admin may have vouched for a claim since its row was read: that word stays."""
+    """Mark all rows as held, in one transaction. Keep an admin's confirmation (`by_admin`) that came after the plan was made."""
     with parts.store.transaction("releasing") as transaction:
         rows = transaction.read(uids=[plan.claim.uid for plan in plans]).claims
         for plan in plans:
@@ -73,8 +74,11 @@ def _mark_held(parts: NodeParts, plans: Sequence[Plan]) -> None:
             )
 
 
-def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: type[Step]) -> Late:
-    """What work that outlives its call does in the end: it says so in the state, and then lets the claim's lock go."""
+def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: Kinds) -> Late:
+    """Return the `late` function for `Executor.work`: for work that takes longer than its call.
+
+    When such work ends, the steps of these kinds are written into the state, unless the work failed. Then the claim's lock is released.
+    """
 
     def late(plan: Plan) -> Callable[[DriverError | None], None]:
         let_go = locks.hand_over(plan.claim.uid)
@@ -95,10 +99,10 @@ def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: type[Step])
 
 
 def release_if_unneeded(parts: NodeParts, ref: ClaimRef, *, lock_until: float, until: float) -> str:
-    """Release a claim that nobody will unprepare, or go on with one that is held; answers why it must stay, or nothing.
+    """Release a claim that the kubelet will not unprepare, or a held claim. Returns why the claim must stay, or an empty text.
 
-    Its lock is waited for until `lock_until`, and what is true is asked again under it. Raises DriverError; StillUsed when its devices
-    stay held.
+    Waits for the claim's lock until `lock_until`. When it has the lock, it checks again whether the claim is needed. Raises
+    StillUsed if the claim's devices stay held, and another DriverError if the lock is not free in time or a step fails.
     """
     with ClaimLocks(parts.lock) as locks:
         missed = locks.take([ref.uid], until=lock_until, purpose="releasing")
@@ -117,19 +121,23 @@ def release_if_unneeded(parts: NodeParts, ref: ClaimRef, *, lock_until: float, u
 
 
 def devices_of(row: PreparedClaim) -> str:
-    """The devices that a claim owns, for people."""
+    """Return the devices that a claim owns, as text."""
     return ", ".join(str(key) for key in row.owned)
 
 
 def _ask_who_used_them(
     parts: NodeParts, rows: Sequence[PreparedClaim], until: float
 ) -> Mapping[ClaimRef, tuple[Users, bool]]:
-    """Pods that nobody told this node of, and whether that is still unknown, for the claims that others may have joined."""
+    """Ask the API server for the pods of the claims that other pods may have used.
+
+    Returns for each of them its users, and whether they are still unknown because the API server did not answer.
+    """
     asked = {row.ref: row for row in rows if _must_ask(parts, row)}
     if not asked:
         return {}
     answers = parts.ask(asked, until)
-    return {ref: _told(parts, asked[ref], answer) for ref, answer in answers.items()}
+    latest = min(until, parts.clock() + ASK_SECONDS)
+    return {ref: _told(parts, asked[ref], answer, latest) for ref, answer in answers.items()}
 
 
 def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
@@ -140,9 +148,24 @@ def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
     return parts.usage.must_ask(row) and not parts.followed(row.ref)
 
 
-def _told(parts: NodeParts, row: PreparedClaim, answer: Claim | DriverError) -> tuple[Users, bool]:
+def _told(
+    parts: NodeParts, row: PreparedClaim, answer: Claim | DriverError, latest: float
+) -> tuple[Users, bool]:
     if isinstance(answer, Claim) and answer.ref.uid == row.ref.uid:
-        return users_for(row, answer, parts.place), False
-    # Whoever used a claim that is gone by now is not told any more.
+        return users_for(row, answer, parts.place), not _caught_up(parts, row, answer, latest)
+    # If the claim is deleted, only the changes that led there name its other pods.
     gone = isinstance(answer, Claim | NotFound)
-    return NOBODY_KNOWN, not gone
+    return NOBODY_KNOWN, not (gone and _caught_up(parts, row, None, latest))
+
+
+def _caught_up(parts: NodeParts, row: PreparedClaim, claim: Claim | None, latest: float) -> bool:
+    """Whether the row has every pod that used the claim up to this version of it. False if the answer may come later."""
+    if parts.clock() > latest:
+        return False
+    try:
+        parts.catch_up(row.ref, claim)
+    except Temporary:
+        return False
+    except DriverError:
+        return True  # this API server does not let the driver watch: nothing more can be found out
+    return True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody who looks at the cluster must hear of: Events on the Node, written aside from whoever observed it."""
+"""Write Events on the Node for people who watch the cluster. A separate thread writes them, so no observer waits for the API
+server.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,11 +14,11 @@ from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import CgroupsNotFound, DriverEvent, SecondOwnerRefused, StillHeld
 
 LOOK_SECONDS = 1.0
-REMEMBERED = 100  # what is older is in the log only
+REMEMBERED = 100  # older messages are in the log only
 
 
 class Teller:
-    """An observer that never waits; `run` writes what it heard."""
+    """An observer that never waits; `run` writes the Events."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
@@ -34,12 +36,12 @@ class Teller:
         *,
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
-        """Write again and again until `stop`."""
+        """Write the waiting Events every LOOK_SECONDS until `stop`."""
         while not wait(stop, LOOK_SECONDS):
             self.once(emit)
 
     def once(self, emit: Callable[[NodeEvent], None]) -> None:
-        """Write what was heard; what fails first stays for the next time."""
+        """Write the waiting Events. After a failure the remaining Events wait for the next call."""
         while self._heard:
             try:
                 emit(self._heard[0])
@@ -61,14 +63,14 @@ def _told(event: DriverEvent) -> NodeEvent | None:
             return NodeEvent(
                 "Warning",
                 "DevicesHeld",
-                f"{devices} of claim {claim}: needed no more since {since}, and given to nobody: {reason}; end what uses it, and it is "
-                f"given back by itself. `dra-driver release {claim.word}` on this node is for who knows that nothing does",
+                f"{devices} of claim {claim}: not needed since {since}, and not given to other claims: {reason}; end what uses it, and the "
+                f"driver releases it. Run `dra-driver release {claim.word}` on this node if you know that nothing uses it",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(
                 "Warning",
                 "CgroupsNotFound",
-                f"devices stay held after their claims are released, for nothing shows that pods have ended: {reason}",
+                f"devices stay held after their claims are released, because nothing proves that pods have ended: {reason}",
             )
         case _:
             return None

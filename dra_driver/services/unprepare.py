@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NodeUnprepareResources: the kubelet forgets claims; an unknown claim is released already.
+"""Answer NodeUnprepareResources: the kubelet does not need these claims any more. For an unknown claim the call succeeds.
 
-The call says nothing about containers: the kubelet makes it within a minute after a pod was removed from the API, whatever runs. So
-the claim's CDI file goes and the call succeeds, and the devices are given back in it if it is shown that nothing uses them. Else
-they stay held, and `dra_driver.services.held` looks again. A refusal would only stop other pods of the claim: the kubelet lets none
-start before the call has succeeded.
+The call does not mean that the containers have ended: the kubelet calls within a minute after a pod was removed from the API. So
+the driver removes the claim's CDI file, and the call succeeds. The driver releases the devices in the call only if it is proved
+that no process uses them. Otherwise they stay held, and `dra_driver.services.held` tries again. An error instead would stop other
+pods of the claim: the kubelet starts none of them before the call has succeeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from dra_driver.services.take_back import UNPREPARED, undo
 
 
 class UnprepareClaims:
-    """Call it with the kubelet's claims. Safe to call from several threads."""
+    """Unprepares the kubelet's claims when called. Safe to call from several threads."""
 
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
@@ -30,13 +30,13 @@ class UnprepareClaims:
     def __call__(
         self, refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> Mapping[ClaimUid, Refusal | None]:
-        """One answer for each claim, by `until` at the latest: None, or the reason why the kubelet must ask again."""
+        """Return one answer for each claim, by `until`: None, or the reason why the kubelet must call again."""
         begun = self._parts.clock()
         latest = begun + CALL_SECONDS
         until = latest if until is None else min(until, latest)
-        # No claim can have been prepared under a UID that is none.
+        # A claim with such a UID was never prepared.
         safe = [ref.uid for ref in refs if is_safe_uid(ref.uid)]
-        # Claims that somebody is at work on hold up no others.
+        # First unprepare the claims whose locks are free now. Then wait for the locks of the others: another call works on them.
         missed, failures = self._locked(safe, begun, until)
         if missed:
             missed, failed = self._locked(list(missed), until, until)
@@ -55,7 +55,9 @@ class UnprepareClaims:
     def _locked(
         self, uids: Sequence[ClaimUid], patience: float, until: float
     ) -> tuple[dict[ClaimUid, DriverError], dict[ClaimUid, DriverError]]:
-        """The claims whose locks were not free by then, and those whose unpreparation failed."""
+        """Unprepare the claims whose locks are free by `patience`. Returns the errors of the claims whose locks were not free, and
+        the errors of the claims that failed.
+        """
         with ClaimLocks(self._parts.lock) as locks:
             missed = locks.take(uids, until=patience, purpose="unpreparing")
             taken = [uid for uid in uids if uid not in missed]
@@ -76,7 +78,7 @@ class UnprepareClaims:
         for uid in uids:
             if uid not in claims:
                 try:
-                    # A lost state may have known it; its file must not be taken for a living claim's by the next sweep.
+                    # The claim's row may have been lost with the state file. Without a CDI file the next sweep does not adopt the claim.
                     parts.cdi.remove(uid)
                 except DriverError as error:
                     failures[uid] = error

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices that are gone stay in the slices? Those that a claim owns, and no others.
+"""Which vanished devices stay in the slices? Only devices that a claim owns.
 
-A device that is gone and free would be offered to every new pod, so it goes at once; one that is owned must not be free for
-the scheduler, so it stays, tainted. Admin access owns nothing: a monitor of all devices keeps none.
+The scheduler would give a vanished device to the next pod, so the driver removes a device without owner from its slice at once. A
+device that a claim owns stays, with a taint, as long as the claim owns it. A claim with admin access owns no device: a pod that
+monitors all devices keeps none of them in the slices.
 
-Whether a device is owned is asked only when one is gone. What was published is remembered on disk, so that this holds
-too when the driver was down while the device vanished and the kubelet deleted the slices.
+The driver looks for owners only if a device has vanished. It records on disk which devices it published. So an owned device also
+stays if it vanished while the driver was down and the kubelet deleted the slices.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,21 +25,24 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import StoredSlice
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import same_devices
-from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
+from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
+from dra_driver.planning.taints import taint_times, tainted
 
 
 class Memory(Protocol):
-    """What the slices held last, across restarts: the kubelet deletes them, and then nobody else knows a vanished device."""
+    """The record of the devices that were published last; it survives restarts. When the kubelet has deleted the slices, only this
+    record has the vanished devices.
+    """
 
     def read(self) -> tuple[Device, ...]:
-        """What was written last. Raises DriverError."""
+        """Return the devices that were published last. Raises DriverError."""
 
     def write(self, devices: Sequence[Device], /) -> None:
-        """Remember this instead. Raises DriverError."""
+        """Replace the record by these devices. Raises DriverError."""
 
 
 class NoMemory:
-    """Remembers nothing."""
+    """A record that is always empty."""
 
     def read(self) -> tuple[Device, ...]:
         return ()
@@ -53,7 +57,9 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
-    """Where this node's facts come from. `prepared_here` names devices that a prepared claim holds; `now` stamps taints."""
+    """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `now` is the
+    time of new taints.
+    """
 
     inventory: Callable[[], Inventory]
     prepared_here: Callable[[], frozenset[DeviceName]]
@@ -63,7 +69,7 @@ class PublisherInputs:
 
 
 class PoolWish:
-    """What the pool shall hold, by what is there and what was there. Used by one thread."""
+    """Plans the devices of the pool, from the devices that are present and the devices that vanished. Only one thread uses it."""
 
     def __init__(
         self,
@@ -79,24 +85,25 @@ class PoolWish:
         self._place = place
         self._observe = observe
         self._log = log
-        self._last: PoolPlan | None = None  # what was last wished, whether or not it was written
-        # What the memory holds, if it could be read.
+        self._last: PoolPlan | None = None  # the last plan, whether or not it was written
+        # The content of the record; None until it could be read.
         self._remembered: tuple[Device, ...] | None = None
         self._kept: tuple[Device, ...] = ()
         self._vanished: frozenset[DeviceName] = frozenset()
 
     @property
     def keeps_some(self) -> bool:
-        """Whether a device that is gone stays for now."""
-        return bool(self._kept)
+        """Whether a vanished device is kept in its slice now, or may be, because the record could not be read yet."""
+        return bool(self._kept) or self._remembered is None
 
     def plan(self, slices: Mapping[str, StoredSlice]) -> PoolPlan:
-        """The wish as of now; `slices` are there. Raises DriverError while the devices are not known."""
+        """Return the plan as of now. `slices` are the slices at the API server. Raises DriverError until the devices are known."""
         inventory = self._inputs.inventory()
+        known = self._known(slices)
         gone = {
-            name: device
-            for name, device in self._known(slices).items()
-            if name not in inventory.by_name
+            DeviceName(device.name): device
+            for device in known
+            if device.name not in inventory.by_name
         }
         kept = self._owned(frozenset(gone)) if gone else frozenset()
         for name in sorted(gone.keys() - self._vanished):
@@ -108,19 +115,21 @@ class PoolWish:
         now = self._inputs.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._vanished = frozenset(gone)
         self._kept = tuple(
-            tainted(device, self._place.driver, now)
-            for name, device in gone.items()
-            if name in kept
+            tainted(device, self._place.driver) for name, device in gone.items() if name in kept
         )
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
-        plan = plan_pool(inventory, kept=self._kept)
+        plan = with_times(plan_pool(inventory, kept=self._kept), taint_times(known), now)
         self._last = plan
         return plan
 
     def remember(self, plan: PoolPlan) -> None:
-        """Before it is written, so that nothing is ever published that is not remembered. Costs a warning when it fails."""
+        """Record the plan on disk. The publisher calls this before it writes slices, so that every published device is recorded. A
+        failure is only logged.
+        """
+        if self._remembered is None:
+            return  # it could not be read yet: do not replace what it may know
         devices = tuple(plan.devices.values())
-        if same_devices(devices, self._remembered or ()):
+        if same_devices(devices, self._remembered):
             return
         try:
             self._inputs.memory.write(devices)
@@ -132,16 +141,20 @@ class PoolWish:
                 next_step="it is published all the same, and remembered with the next change",
             )
 
-    def _known(self, slices: Mapping[str, StoredSlice]) -> Mapping[DeviceName, Device]:
-        """Every device that the cluster may have seen, in the order of publication."""
-        remembered = {DeviceName(device.name): device for device in self._recall()}
-        present = {
-            DeviceName(device.name): device
+    def _known(self, slices: Mapping[str, StoredSlice]) -> tuple[Device, ...]:
+        """Return every device that the cluster may have seen. If two have the same name, callers use the later one.
+
+        Devices from the driver's own record come after the devices in the slices, so they win: somebody else may have changed a
+        slice.
+        """
+        present = (
+            device
             for name in sorted(slices)
             for device in slices[name].devices
             if slices[name].spec.pool.name == self._place.pool
-        }
-        return {**remembered, **present, **(self._last.devices if self._last else {})}
+        )
+        last = self._last.devices.values() if self._last else ()
+        return (*present, *self._recall(), *last)
 
     def _recall(self) -> tuple[Device, ...]:
         if self._remembered is None:
@@ -154,13 +167,13 @@ class PoolWish:
         return self._remembered or ()
 
     def _owned(self, names: frozenset[DeviceName]) -> frozenset[DeviceName]:
-        """Devices that a claim owns, these among them. Who cannot be asked may have said yes, so the answer is yes then."""
+        """Return the devices among `names` that a claim owns. If the owners cannot be read, return all of `names`."""
         try:
             here = self._inputs.prepared_here() & names
             if here == names:
                 return here
             claims = self._claims(self._place.pool)
-        except Exception as error:  # noqa: BLE001  what one claim says must not keep the other devices from being published
+        except Exception as error:  # noqa: BLE001  one unreadable claim must not stop the publication of other devices
             self._log.warning(
                 "allocations_unknown",
                 error=str(error) if isinstance(error, DriverError) else repr(error),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet is told about each device's health: the inventory's word, and what the inventory cannot know.
+"""Report the health of each device to the kubelet.
 
-A device that vanished while a claim names it is still in the slices; here it is UNHEALTHY.
+The health of a present device comes from the inventory. A device that vanished while a claim owns it is still in the slices, and
+its health is UNHEALTHY.
 
-Each report carries the time of the look that it comes from. A kubelet puts the time of arrival in its place (healthinfo.go,
-updateHealthInfo: LastUpdated is now), so that a report that is only repeated never grows old there. Therefore what
-was seen too long ago is told as UNKNOWN here, by the same limit that the kubelet is given.
+Each report has the time of its scan. The kubelet replaces that time by the time of arrival (updateHealthInfo in healthinfo.go:
+LastUpdated is now), so a repeated report never grows old in the kubelet. So the driver itself reports UNKNOWN if the last scan is
+older than TIMEOUT_SECONDS. The kubelet gets the same limit.
 """
 
 import time
@@ -17,16 +18,15 @@ from dra_driver.model.health import DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 
-TIMEOUT_SECONDS = (
-    30  # told to the kubelet too: so long after the last look a device's health is not known
-)
+# If the last scan is older, the health is UNKNOWN; the kubelet gets this limit too.
+TIMEOUT_SECONDS = 30
 VANISHED = Health(
     HealthStatus.UNHEALTHY, "the device vanished from this node while a claim is using it"
 )
 
 
 class HealthFeed:
-    """One snapshot for all streams. `age` is that of the last look at the hardware, and `clock` answers Unix seconds."""
+    """Makes the snapshot for all streams. `age` returns the age of the last scan in seconds, and `clock` Unix seconds."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class HealthFeed:
         self._kept: tuple[DeviceName, ...] = ()
 
     def set_kept(self, names: Iterable[DeviceName]) -> None:
-        """Devices that vanished and stay published, because a claim names them."""
+        """Set the devices that vanished and stay published, because a claim owns them."""
         kept = tuple(names)
         with self._changed:
             changed = kept != self._kept
@@ -54,10 +54,10 @@ class HealthFeed:
             self.wake()
 
     def snapshot(self) -> tuple[int, tuple[DeviceHealth, ...]]:
-        """The version and the health of all devices, as of the last look."""
+        """Return the version, and the health of all devices as of the last scan."""
         with self._changed:
             version, kept = self._version, self._kept
-        # First the age, then what was seen: a look that ends in between makes it too old rather than too young.
+        # First the age, then the inventory: if a scan ends in between, the age is too high, never too low.
         age = self._age()
         inventory = self._inventory()
         looked_at = int(self._clock() - age)
@@ -70,12 +70,12 @@ class HealthFeed:
         )
 
     def wait(self, version: int, timeout: float) -> bool:
-        """Wait until the version is another one, at most so many seconds; whether it is."""
+        """Wait at most `timeout` seconds for a version other than `version`. Returns whether the version has changed."""
         with self._changed:
             return self._changed.wait_for(lambda: self._version != version, timeout)
 
     def wake(self) -> None:
-        """Let every stream send again; called at each change of the inventory too."""
+        """Make every stream send again. The driver also calls this at each change of the inventory."""
         with self._changed:
             self._version += 1
             self._changed.notify_all()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fakes and fault injection that ship with the driver, for its tests, its demo and for writers of backends."""
+"""Fakes and failpoints for tests of the driver, for the demo, and for tests of third-party backends. Shipped with the driver."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smallest valid values, for tests: each builder takes what the test is about and fills in the rest.
+"""Builders of small valid values for tests: a test passes the fields that matter for it, and the builder fills in the others.
 
     claim = a_claim("wine", results=[a_result("gpu-3")])
     plan = plan_prepare(claim.ref, claim, place=A_PLACE, inventory=an_inventory(4), state=a_state())
 
-A UID is made of the claim's name, so that two claims of one name are the same claim unless the test says otherwise.
+The UID is derived from the claim's name. So two claims with one name are the same claim, unless the test passes another UID.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,21 +36,21 @@ A_DRIVER = DriverName("gpu.dra-driver.dev")
 A_POOL = PoolName(A_NODE)
 A_PLACE = NodePlace(A_DRIVER, A_POOL)
 A_BOOT = "boot-1"
-LOCAL_MAJOR = 120  # a device number for local use: no kernel driver answers there
+LOCAL_MAJOR = 120  # a device number for local use: no kernel driver has it
 
 
 def a_uid(name: str) -> ClaimUid:
-    """The UID that builders give to a claim of this name."""
+    """Return the UID that builders give to a claim of this name."""
     return ClaimUid(f"uid-{name}")
 
 
 def a_pod(name: str) -> PodUid:
-    """The UID of the pod for which builders make a claim of this name."""
+    """Return the UID of the pod for which builders make a claim of this name."""
     return PodUid(f"pod-{name}")
 
 
 def a_ref(name: str = "claim", *, uid: str = "", namespace: str = "default") -> ClaimRef:
-    """A claim as the kubelet names it."""
+    """Return a claim as the kubelet names it."""
     return ClaimRef(namespace, name, ClaimUid(uid) if uid else a_uid(name))
 
 
@@ -63,7 +63,7 @@ def a_result(
     share: str = NO_SHARE,
     admin: bool = False,
 ) -> DeviceRequestAllocationResult:
-    """One allocated device."""
+    """Return one allocated device."""
     return DeviceRequestAllocationResult(
         request=request,
         driver=driver,
@@ -82,7 +82,7 @@ def a_config(
     driver: str = A_DRIVER,
     index: int = 0,
 ) -> OpaqueConfig:
-    """One entry of opaque configuration: the driver's own kind with `label`, or exactly `parameters`."""
+    """Return one entry of opaque configuration: the driver's own kind with `label`, or exactly `parameters`."""
     own: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
     if label is not None:
         own["label"] = label
@@ -100,7 +100,10 @@ def a_claim(  # noqa: PLR0913  what a test is about is named at the call
     sole: bool = True,
     timestamp: str = "",
 ) -> Claim:
-    """An allocated claim; one device, gpu-0, unless `results` are given. It was made for one pod unless `sole` is false."""
+    """Return an allocated claim.
+
+    Without `results` it has one device, gpu-0. It was created for one pod, unless `sole` is false.
+    """
     chosen = (a_result(),) if results is None else tuple(results)
     users = tuple(map(PodUid, (a_pod(name),) if pods is None else pods))
     return Claim(
@@ -114,7 +117,7 @@ def a_claim(  # noqa: PLR0913  what a test is about is named at the call
 
 
 def a_cdi_id(claim: Claim, device: str = "gpu-0") -> str:
-    """The CDI name of the claim's (first) allocation of this device."""
+    """Return the CDI name of the claim's (first) allocation of this device."""
     (result,) = [found for found in claim.results or () if found.device == device][:1]
     name = cdi_name(claim.ref.uid, allocation_digest(claim, A_DRIVER), result)
     return f"{A_PLACE.cdi_kind}={name}"
@@ -127,7 +130,7 @@ def a_device(
     attributes: Mapping[str, AttributeValue] | None = None,
     memory: str = "80Gi",
 ) -> AllocatableDevice:
-    """A device whose container edit is one character device."""
+    """Return a device whose container edit is one character device."""
     node = DeviceNode(f"/dev/{name}", major=LOCAL_MAJOR, minor=index)
     api = Device(
         name=name,
@@ -142,7 +145,7 @@ def a_device(
 
 
 def an_inventory(count: int = 2, *, config_kinds: Iterable[str] = ()) -> Inventory:
-    """Devices gpu-0, gpu-1, …"""
+    """Return devices gpu-0, gpu-1, …"""
     devices = tuple(a_device(f"gpu-{index}", index=index) for index in range(count))
     return Inventory(devices, frozenset(config_kinds))
 
@@ -153,5 +156,5 @@ def a_state(
     owners: Mapping[DeviceKey, ClaimRef] | None = None,
     boot_id: str = A_BOOT,
 ) -> NodeState:
-    """What a decision is told about the node; nothing is owned unless said."""
+    """Return the state that a decision reads; without arguments no device is owned."""
     return NodeState(boot_id, {claim.ref.uid: claim for claim in claims}, owners or {})

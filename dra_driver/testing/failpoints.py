@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the driver fail at a named moment: raise, kill the process, or wait.
+"""Failpoints: named moments at which a test makes the driver raise an error, die, or wait.
 
-The driver calls a `point(name)` that it is given, before and after each step of the executor, each commit and each
-rename; by default that does nothing. Only `python -m dra_driver.testing.run` and tests hand in an armed one.
-`FAILPOINTS` is the registry that the crash tests walk through.
+The driver calls the function `point(name)` before and after each step of the executor, each commit and each rename. Normally this
+function does nothing. Only tests and `python -m dra_driver.testing.run` pass a function that acts. The crash tests use every name in
+`FAILPOINTS`.
 """
 
 import os
@@ -21,7 +21,7 @@ Action = Callable[[], None]
 
 
 class Failpoints:
-    """A `point` that acts at the armed names and records every name that it passed."""
+    """A `point` that acts at the names in `armed`, and records each name that it is called with."""
 
     def __init__(self, armed: Mapping[str, Action] | None = None) -> None:
         self._mutex = threading.Lock()
@@ -47,13 +47,13 @@ class Failpoints:
             return tuple(self._passed)
 
     def disarm(self) -> None:
-        """Let everything pass from now on."""
+        """Do nothing at any name from now on."""
         with self._mutex:
             self._armed.clear()
 
 
 def raising(error: Exception) -> Action:
-    """Fail with this error."""
+    """Return an action that raises this error."""
 
     def act() -> None:
         raise error
@@ -62,7 +62,7 @@ def raising(error: Exception) -> Action:
 
 
 def waiting(event: threading.Event) -> Action:
-    """Stand still until the event is set."""
+    """Return an action that waits until the event is set."""
 
     def act() -> None:
         event.wait()
@@ -71,7 +71,7 @@ def waiting(event: threading.Event) -> Action:
 
 
 def dying(report: Path, name: str) -> Action:
-    """Write the failpoint's name to `report`, so that a test knows it was reached, and die without any farewell."""
+    """Return an action that writes the failpoint's name to `report`, as a sign that it was reached, and kills the process."""
 
     def act() -> None:
         report.write_text(name)

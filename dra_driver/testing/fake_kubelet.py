@@ -1,35 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubelet's side of the driver, over the same unix sockets.
+"""A fake kubelet that calls the driver over the same unix sockets as the real one.
 
-It keeps the rules of the real one (k8s.io/kubernetes, pkg/kubelet/cm/dra and pkg/kubelet/pluginmanager), with its feature
-gates at their defaults; `VERSIONS` says in what 1.32 to 1.37 differ:
+The fake follows the rules of the real kubelet (k8s.io/kubernetes, pkg/kubelet/cm/dra and pkg/kubelet/pluginmanager), with feature
+gates at their defaults. `VERSIONS` has the differences between 1.32 and 1.37:
 
-* a driver is found by its socket in the registry directory (dot files are not looked at), asked GetInfo and told the
-  result; an error as answer to "registered" undoes the registration, and so does the removal of the socket;
-* from 1.33 on several instances of a driver may be registered, and the newest that listens is called; before, the newest
-  registration replaces the others;
-* a driver that is not registered fails a prepare before anything is remembered, and keeps a claim from being released;
-* a claim is remembered before the call, so that a failed prepare is unprepared too;
-* claims that are prepared already are not sent again, until the kubelet restarts: it remembers them and their devices, but
-  not that they are prepared;
-* answers are checked entry by entry: an unknown UID or an error ends the call, then a missing entry does; no claim of the
-  call counts as prepared then;
-* a claim whose name is remembered with another UID is refused, and in 1.37 one that is being unprepared;
-* a claim is unprepared with its last pod, and forgotten when that succeeded;
-* a pod's cgroup is made before its claims are prepared, is populated while its containers run, and is removed after its end
-  (`cgroup_root`; kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod);
-* `unprepare` is the ordinary end of a pod: its containers have ended before the call (kubelet.go:2443);
-* `force_delete` is what happens when a pod is removed from the API: the kubelet forgets it at once, in pod-resources too, while
-  its containers run on (kubelet.go:3130, pod_workers.go:1009), and `reconcile` then unprepares its claims as the loop of each
-  minute does, whatever still runs (cm/dra/manager.go:187); `end_containers` ends them at last;
-* pod-resources list the claims of active pods only, with the devices that prepare answered, by name and without UID; a claim that
-  only ordinary init containers use is not named (`init_pods`);
-* `lose_checkpoint` forgets every claim (`dra_manager_state`) while pods run on.
+* The kubelet finds a driver by its socket in the registry directory (not by names that begin with a dot). It calls GetInfo, and
+  reports the result. If the driver answers this report with an error, or removes the socket, it is not registered any more.
+* From 1.33 on several instances of a driver may be registered, and the kubelet calls the newest one that listens. Before 1.33 the
+  newest registration replaces the others.
+* Without a registered driver, prepare fails before the kubelet stores the claim, and unprepare fails too.
+* The kubelet stores a claim before it calls prepare. So it calls unprepare also after a failed prepare.
+* The kubelet sends a prepared claim again only after a restart. Then it still has the claim and its devices, but does not
+  know that the claim is prepared.
+* It checks the answer entry by entry. An unknown UID or an error ends the check, and so does a missing entry after that. Then the
+  kubelet regards no claim of the call as prepared.
+* It refuses a claim if it has stored another UID for the claim's name. In 1.37 it also refuses a claim that is being unprepared.
+* It unprepares a claim after the last pod of the claim, and forgets it when unprepare succeeded.
+* It creates the cgroup of a pod before prepare, and removes it after the end of the pod. The cgroup is populated while containers
+  run (`cgroup_root`; kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod).
+* `unprepare` is the normal end of a pod: its containers have ended before the call (kubelet.go:2443).
+* `force_delete`: a pod is removed from the API while its containers run on. The kubelet forgets the pod at once, also in
+  pod-resources (kubelet.go:3130, pod_workers.go:1009). Then `reconcile`, as the kubelet's loop does each minute, unprepares the
+  claims of the pod although its containers may still run (cm/dra/manager.go:187). `end_containers` ends these containers.
+* pod-resources lists only claims of active pods: by name and without UID, with the devices of the driver's answer. It does not list
+  a claim that only normal init containers use (`init_pods`).
+* `lose_checkpoint` forgets every claim (the file `dra_manager_state`) while pods run on.
 
-A pod is among its claims' users (`status.reservedFor`) before its node hears of it: `reserve(claim, pod)` is called for that.
+The scheduler adds a pod to `status.reservedFor` of its claims before the kubelet sees the pod: the fake calls `reserve(claim, pod)`
+for that.
 
-Missing are: the API server's part (whether the pod may use the claim), several drivers for one claim, the wiping of slices,
-and retries (a caller calls again).
+Not included: the check whether the pod may use the claim (the API server's part), several drivers for one claim, the deletion of
+slices at a start, and retries (the caller calls again).
 """
 
 import uuid
@@ -68,11 +69,11 @@ __all__ = ["VERSIONS", "FakeKubelet", "KubeletError", "Plugin"]
 
 
 class FakeKubelet:
-    """One node's kubelet below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
+    """The kubelet of one node, below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
 
-    `version` is one of `VERSIONS`. While `refuses` is set, registrations are refused with this text. `device_plugins` are the
-    extended resources of classic device plugins, with their devices. `init_pods` are names of pods whose claims only ordinary
-    init containers use. `call_seconds` is the deadline of a call. `cgroups` are the pods' cgroups below `cgroup_root`.
+    `version` is one of `VERSIONS`. While `refuses` is set, the kubelet refuses registrations with this text. `device_plugins` are the
+    extended resources of device plugins, with their devices. `init_pods` are names of pods whose claims only normal init
+    containers use. `call_seconds` is the deadline of a call. `cgroups` makes and removes the cgroup folders of pods, below `cgroup_root`.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class FakeKubelet:
         self.init_pods: set[str] = set()
         self.cgroups = FakeCgroups(root / "cgroup")
         self.cgroup_root = self.cgroups.root
-        self._active: dict[str, PodUid] = {}  # what podManager has, by "namespace/name"
-        self._mutex = Lock()  # of the claims and plugins; never held in a call
+        self._active: dict[
+            str, PodUid
+        ] = {}  # the pods of the kubelet's podManager, by "namespace/name"
+        self._mutex = Lock()  # protects the claims and plugins; never held during a call
         self._plugins: list[Plugin] = []  # in the order of registration
         for folder in (self.plugins_dir, self.registry_dir):
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,14 +110,14 @@ class FakeKubelet:
         self._pods.stop(0)
 
     def restart(self) -> None:
-        """Forget which claims are prepared and who is registered; remember the claims, as the checkpoint does."""
+        """Restart the kubelet: it forgets which claims are prepared and which drivers are registered. Its checkpoint keeps the claims."""
         with self._mutex:
             self._plugins.clear()
             for info in self.claims.values():
                 info.prepared = info.unpreparing = False
 
     def reboot(self) -> None:
-        """The node went down and came up: no container runs, no cgroup is there; the claims are remembered."""
+        """Reboot the node: no container runs and no pod has a cgroup. The kubelet's checkpoint keeps the claims."""
         for pod in self.cgroups.pods():
             self.cgroups.end(pod)
             self.cgroups.remove(pod)
@@ -123,17 +126,17 @@ class FakeKubelet:
     # Pods.
 
     def pod_uid(self, pod: str) -> PodUid:
-        """The UID of the pod of this name ("namespace/name"); there is a new pod if there was none."""
+        """Return the UID of the pod of this name ("namespace/name"); creates a pod if there is none."""
         with self._mutex:
             return self._active.setdefault(pod, PodUid(str(uuid.uuid4())))
 
     def force_delete(self, pod: str) -> PodUid:
-        """The pod is removed from the API: forgotten at once, while its containers run on; answers its UID."""
+        """Remove the pod from the API: the kubelet forgets it at once, and its containers run on. Returns its UID."""
         with self._mutex:
             return self._active.pop(pod)
 
     def end_containers(self, pod: PodUid) -> None:
-        """The last process of a pod ends; one that nobody knows any more loses its cgroup as well."""
+        """End the last process of a pod. If the kubelet has forgotten the pod, its cgroup is removed too."""
         self.cgroups.end(pod)
         with self._mutex:
             forgotten = pod not in self._active.values()
@@ -141,7 +144,7 @@ class FakeKubelet:
             self.cgroups.remove(pod)
 
     def reconcile(self, driver: str) -> None:
-        """The loop of each minute: claims of pods that are not active are unprepared. An error is logged only, and tried again."""
+        """Unprepare the claims of pods that are not active, as the kubelet does each minute. After an error a later call tries again."""
         with self._mutex:
             active = set(self._active.values())
             inactive = {pod for info in self.claims.values() for pod in info.pods} - active
@@ -154,7 +157,7 @@ class FakeKubelet:
                 self._unprepare(driver, refs, pod)
 
     def lose_checkpoint(self) -> None:
-        """The file `dra_manager_state` is lost with a restart: no claim is remembered, and pods run on."""
+        """Restart the kubelet without its file `dra_manager_state`: it knows no claim, and pods run on."""
         self.restart()
         with self._mutex:
             self.claims.clear()
@@ -162,9 +165,9 @@ class FakeKubelet:
     # Registration.
 
     def register(self, driver: str) -> Plugin | None:
-        """Look once for registration sockets of the driver that are new; answers who is called from now on.
+        """Search once for new registration sockets of the driver. Returns the instance that the kubelet calls from now on.
 
-        None while there is nobody. Raises KubeletError when an instance was refused, or did not accept that it is registered.
+        None if there is no instance. Raises KubeletError if the kubelet refuses an instance, or if the instance answers with an error.
         """
         for path in self._sockets():
             inode = socket_inode(path)
@@ -189,7 +192,7 @@ class FakeKubelet:
         return callable_ones[-1] if callable_ones else None
 
     def _sockets(self) -> list[Path]:
-        """Sockets in the registry directory and below it, dot files apart."""
+        """Return the sockets in the registry directory and below it, without names that begin with a dot."""
         return [
             path
             for path in sorted(self.registry_dir.rglob("*"))
@@ -245,7 +248,7 @@ class FakeKubelet:
         pod: str = "default/pod",
         uid: PodUid | None = None,
     ) -> dict[ClaimUid, tuple[Any, ...]]:
-        """What happens before the sandbox of `pod` ("namespace/name") is made, and then its containers run; answers the devices."""
+        """Prepare the claims of `pod` ("namespace/name") and start its containers. Returns the devices."""
         refs = list(refs)
         if uid is not None:
             self._active[pod] = uid
@@ -269,7 +272,7 @@ class FakeKubelet:
         return {info.ref.uid: info.devices for info in infos}
 
     def unprepare(self, driver: str, refs: Iterable[ClaimRef], *, pod: str = "default/pod") -> None:
-        """The ordinary end of `pod`: its containers end, its claims are released, and it is forgotten."""
+        """End `pod` normally: its containers end, its claims are unprepared, and the kubelet forgets it."""
         user = self.pod_uid(pod)
         self.cgroups.end(user)
         self._unprepare(driver, refs, user)
@@ -279,7 +282,7 @@ class FakeKubelet:
                 self._active.pop(pod, None)
 
     def _unprepare(self, driver: str, refs: Iterable[ClaimRef], pod: PodUid) -> None:
-        """A claim goes with its last pod."""
+        """Unprepare the claims of the pod that no other pod uses."""
         leaving: list[ClaimInfo] = []
         with self._mutex:
             for ref in refs:
@@ -302,7 +305,7 @@ class FakeKubelet:
                     del self.claims[info.ref.uid]
 
     def cdi_ids(self, uid: ClaimUid, request: str = "") -> tuple[str, ...]:
-        """What the runtime gets for a container that names this request of the claim, or all of them."""
+        """Return the CDI names for a container that uses this request of the claim, or all its requests."""
         return tuple(
             cdi
             for device in self.claims[uid].devices
@@ -327,9 +330,9 @@ class FakeKubelet:
     # Health.
 
     def health(self, driver: str) -> Iterator[Any]:
-        """The reports of the health stream, as long as the caller reads and the driver sends.
+        """Return the responses of the health stream, as long as the caller reads and the driver sends.
 
-        Empty when this kubelet opens no stream to the driver.
+        Empty if this version of the kubelet opens no stream to the driver.
         """
         plugin = self._plugin(driver)
         if not plugin.health_service:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a pod with claims between its creation and the kubelet? A stand-in over HTTP, for demo and tests.
+"""A fake control plane for pods with claims, over HTTP, for the demo and tests.
 
-It plays three parts of a control plane, each when called and never by itself: the claim controller (templates become
-claims that belong to their pod), the scheduler (claims are allocated and reserved, the pod is bound or told why not), and
-the garbage collector (claims of pods that are gone are released). Which devices a claim gets is decided by
-`dra_driver.allocator`, as the real scheduler would.
+It has three parts of a control plane, which act only when they are called. The resource claim controller creates claims from
+templates. The scheduler allocates and reserves claims, and binds the pod or reports why it cannot. The garbage collector deallocates
+the claims of deleted pods. `dra_driver.allocator` selects the devices, as the real scheduler does.
 
-Unlike the real ones it sets no finalizer, looks at no other resource than devices, and runs no preemption.
+Unlike a real control plane, this one sets no finalizer, checks only devices and no other resource, and has no preemption.
 """
 
 import uuid
@@ -37,14 +36,14 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The pod stays pending; `reason` is what the scheduler says of it."""
+    """The pod stays pending; `reason` is the scheduler's message."""
 
     pod: str
     reason: str
 
 
 class FakeScheduler:
-    """A scheduler that works through all pending pods when it is asked to."""
+    """A scheduler that tries all pending pods once when `schedule` is called."""
 
     def __init__(self, client: PlainClient) -> None:
         self._client = client
@@ -54,7 +53,7 @@ class FakeScheduler:
         return tuple(self._place(pod) for pod in self._client.list("pods") if _is_pending(pod))
 
     def collect(self) -> None:
-        """Release the claims of pods that are gone; claims made from templates are deleted with their pod."""
+        """Deallocate the claims of deleted pods; delete a claim that was created from a template for such a pod."""
         living = {pod["metadata"]["uid"] for pod in self._client.list("pods")}
         for claim in self._client.list("resourceclaims"):
             owners = [owner["uid"] for owner in claim["metadata"].get("ownerReferences", ())]
@@ -80,7 +79,7 @@ class FakeScheduler:
             return self._leave(pod, name, str(error))
 
     def _place_with(self, pod: Object, name: str, claims: list[Object]) -> Placed | Unschedulable:
-        """Bind the pod to the first node that serves its claims. Raises AllocationError."""
+        """Bind the pod to the first node on which its claims can be allocated. Raises AllocationError."""
         allocator = self._allocator()
         nodes = self._client.list("nodes")
         refusals: list[str] = []
@@ -97,7 +96,7 @@ class FakeScheduler:
         return self._leave(pod, name, f"0/{len(nodes)} nodes are available{said}.")
 
     def _allocator(self) -> Allocator:
-        """For the cluster as it is now."""
+        """Return an allocator for the present state of the cluster."""
         classes = [load(DeviceClass, found) for found in self._client.list("deviceclasses")]
         claims = [load(ResourceClaim, found) for found in self._client.list("resourceclaims")]
         return Allocator(
@@ -108,7 +107,10 @@ class FakeScheduler:
         )
 
     def _claims_of(self, pod: Object) -> tuple[Object, dict[str, Object | None]]:
-        """The pod, its status naming the claims made for it, and its claims by name; None for one that is missing."""
+        """Return the pod with the claims from templates in its status, and its claims by name.
+
+        A claim that does not exist is None.
+        """
         namespace = pod["metadata"]["namespace"]
         statuses = list(pod.get("status", {}).get("resourceClaimStatuses", ()))
         made = {status["name"]: status["resourceClaimName"] for status in statuses}
@@ -185,7 +187,7 @@ def _from_template(template: Object, pod: Object, claim_name: str) -> Object:
 
 
 def _allocated(allocator: Allocator, claims: list[Object], node: Object) -> list[Object] | str:
-    """The claims with an allocation on this node, nothing written yet, or why there is none. Raises AllocationError."""
+    """Return the claims with an allocation on this node, or the reason why they cannot be allocated. Writes nothing. Raises AllocationError."""
     name = node["metadata"]["name"]
     given = [claim for claim in claims if _allocation(claim)]
     if not all(_reaches(_allocation(claim), name) for claim in given):
@@ -210,13 +212,13 @@ def _allocation(claim: Object) -> Object:
 
 
 def results(claim: Object) -> list[Object]:
-    """`status.allocation.devices.results`, empty while the claim is not allocated."""
+    """Return `status.allocation.devices.results`; empty if the claim is not allocated."""
     found: list[Object] = _allocation(claim).get("devices", {}).get("results", [])
     return found
 
 
 def _reaches(allocation: Object, node: str) -> bool:
-    """Whether the allocation can be used on the node; without a selector it can on all."""
+    """Return whether the node can use the allocation; without a node selector each node can."""
     return not allocation.get("nodeSelector") or any(
         node in values for values in _node_names(allocation)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kubelet speaks with a driver, and what it makes of each answer: the calls of `dra_driver.testing.fake_kubelet`."""
+"""The gRPC calls of `dra_driver.testing.fake_kubelet`, and how a kubelet of each version checks the answers."""
 
 import socket
 import stat
@@ -34,26 +34,26 @@ OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
 class KubeletError(Exception):
-    """What a real kubelet would write into the pod's events, or tell the driver."""
+    """The text that a real kubelet would write into an Event of the pod, or report to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """In what the minor versions differ, as far as a driver notices."""
+    """The behaviour of one minor version, as far as a driver can notice it."""
 
-    services: tuple[str, ...]  # the first entry of the driver's list that is one of these is called
+    services: tuple[str, ...]  # it calls the first of the driver's services that is here
     health: tuple[str, ...] = ()  # in the kubelet's own order
     asks_health_unannounced: bool = False
     keeps_instances: bool = True
     lists_claims: bool = False
-    # A repeated answer replaces the devices that are remembered, else it is added to them.
+    # A repeated answer replaces the stored devices. If this is False, its devices are added to the stored ones.
     replaces_devices: bool = False
-    # Only a pod that the claim knows releases it, and no pod gets a claim whose release has begun.
+    # Only a pod that is stored with the claim releases the claim, and no pod gets a claim whose release has begun.
     guards_release: bool = False
 
 
 VERSIONS: Mapping[str, Version] = {
-    # These two look for v1beta1 and would fall back to v1alpha3, which this one does not call.
+    # These two versions search for v1beta1 and would fall back to v1alpha3, which this fake does not call.
     "1.32": Version((V1BETA1,), keeps_instances=False),
     "1.33": Version((V1BETA1,)),
     "1.34": Version((V1, V1BETA1), lists_claims=True),
@@ -73,7 +73,7 @@ VERSIONS: Mapping[str, Version] = {
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A registered driver: its name, socket, and the services that are called ("" for no health stream)."""
+    """A registered driver: its name, socket, and the services that the kubelet calls ("" for no health stream)."""
 
     name: str
     endpoint: str
@@ -83,18 +83,18 @@ class Plugin:
     inode: int
 
     def is_there(self) -> bool:
-        """Whether the socket by which it registered is still the same."""
+        """Return whether the registration socket is still the file that the plugin registered with."""
         return socket_inode(self.socket) == self.inode
 
     def listens(self) -> bool:
-        """Whether a process is behind the socket that is called."""
+        """Return whether a process listens on the socket that the kubelet calls."""
         with socket.socket(socket.AF_UNIX) as asking:
             return asking.connect_ex(self.endpoint) == 0
 
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """What the kubelet remembers of a claim; `prepared` does not survive a restart. Pods are known by UID."""
+    """What the kubelet stores of a claim. `prepared` is lost at a restart. `pods` are UIDs."""
 
     ref: ClaimRef
     driver: str
@@ -105,7 +105,7 @@ class ClaimInfo:
 
 
 def socket_inode(path: Path) -> int:
-    """Which socket it is; 0 when it is none."""
+    """Return the inode of the socket; 0 if there is no socket."""
     try:
         found = path.stat()
     except OSError:
@@ -162,7 +162,7 @@ def claims_call(
 def checked(
     method: str, infos: Sequence[ClaimInfo], entries: Mapping[str, Any]
 ) -> Iterator[tuple[ClaimInfo, Any]]:
-    """Each good entry with its claim, until one that is none."""
+    """Return each correct entry with its claim. Raises KubeletError at the first wrong or missing one."""
     asked = {str(info.ref.uid): info for info in infos}
     for uid, entry in entries.items():
         if uid not in asked:
@@ -177,7 +177,7 @@ def checked(
 
 
 def dynamic_resource(info: ClaimInfo) -> podresources_v1_pb2.DynamicResource:
-    """As kubelet 1.37 lists it: each device of a driver with the CDI devices of those before it as well."""
+    """Return the entry as kubelet 1.37 lists it: each device of a driver also has the CDI devices of the devices before it."""
     names: list[str] = []
     resources: list[podresources_v1_pb2.ClaimResource] = []
     for device in info.devices:

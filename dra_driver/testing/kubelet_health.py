@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kubelet makes of health reports, by its rules (k8s.io/kubernetes 1.37, pkg/kubelet/cm/dra/healthinfo.go).
+"""How does a kubelet store health reports? By the rules of k8s.io/kubernetes 1.37, pkg/kubelet/cm/dra/healthinfo.go.
 
-A report counts from its arrival: the time that it carries is not looked at. What was not reported again within its time-out
-is Unknown, both when it is asked for and when another report comes.
+The time of a report is the time of its arrival; the kubelet ignores the time in the report. A device that is not reported again within
+its timeout is Unknown.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ class _Known:
 
 
 class HealthCache:
-    """One driver's devices. Times are seconds of any clock that the caller likes."""
+    """The health of one driver's devices. All times are seconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}
 
     def update(self, reports: Iterable[Any], *, now: float) -> None:
-        """Take the DeviceHealth messages of one response."""
+        """Store the DeviceHealth messages of one response."""
         for report in reports:
             key = (report.device.pool_name, report.device.device_name)
             timeout = report.health_check_timeout_seconds
@@ -40,7 +40,7 @@ class HealthCache:
             )
 
     def health(self, pool: str, device: str, *, now: float) -> tuple[int, str]:
-        """What a pod's status says: the health and its message."""
+        """Return the health and the message for the pod's status."""
         known = self._known.get((pool, device))
         if known is None or now - known.arrived_at > known.timeout:
             return UNKNOWN, ""

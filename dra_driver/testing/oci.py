@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a container see after a runtime has applied CDI devices to its OCI config?
+"""How does a container runtime apply CDI devices to the OCI config of a container?
 
-A runtime is given qualified names ("vendor/class=name"), looks them up in the CDI directory, and changes the config:
-variables, device files with a rule for the device cgroup, mounts. One missing name fails the container. This is that
-step without a runtime, for the demo and for tests; hooks and the rarer edits are refused rather than left out, since
-the driver writes none.
+A runtime gets full names ("vendor/class=name"), finds them in the CDI directory, and changes the OCI config: environment variables,
+device files with a rule for the device cgroup, and mounts. If a name is missing, the container fails. This module does the same
+without a runtime, for the demo and for tests. Hooks and rare edits are an error, because the driver never writes them.
 
-Rules kept from the CNCF container-device-interface (pkg/cdi): files that cannot be read are passed over, a name found
-twice is dropped, edits of the whole spec apply once for each spec used, later variables replace earlier ones.
+The rules come from the CNCF container-device-interface (pkg/cdi): a file that cannot be read is ignored; a device that two files
+define is ignored; the edits of a whole spec apply once for each used spec; a later variable replaces an earlier one.
 """
 
 import json
@@ -25,11 +24,11 @@ _APPLIED = frozenset(("env", "deviceNodes", "mounts"))
 
 
 class UnresolvableDevices(Permanent):
-    """Some of the names stand in no CDI file; a runtime starts no container then."""
+    """No CDI file has these names; a runtime does not start the container."""
 
 
 def inject(config: Mapping[str, Any], names: Iterable[str], cdi_dir: Path) -> OciConfig:
-    """A copy of the OCI config with the edits of all named CDI devices."""
+    """Return a copy of the OCI config with the edits of these CDI devices. Raises UnresolvableDevices."""
     wanted = tuple(names)
     known = _devices(cdi_dir)
     missing = [name for name in wanted if name not in known]
@@ -51,7 +50,7 @@ def inject(config: Mapping[str, Any], names: Iterable[str], cdi_dir: Path) -> Oc
 
 
 def apply(config: OciConfig, edits: Edits) -> None:
-    """Change the config in place by one set of edits."""
+    """Apply one set of edits to the config, in place."""
     unknown = sorted(edits.keys() - _APPLIED)
     if unknown:
         raise Permanent(
@@ -66,7 +65,7 @@ def apply(config: OciConfig, edits: Edits) -> None:
 
 
 def _devices(cdi_dir: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Qualified name to (spec, device), without names that two devices claim."""
+    """Return (spec, device) by full name, without names that occur twice."""
     found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
     twice: set[str] = set()
     for spec in _specs(cdi_dir):
@@ -83,7 +82,7 @@ def _specs(cdi_dir: Path) -> Iterator[Mapping[str, Any]]:
         try:
             spec = json.loads(path.read_text())
         except (OSError, ValueError):
-            continue  # as runtimes do: somebody else's broken file fails nobody else's container
+            continue  # as runtimes do: a broken file of one vendor does not affect containers of others
         if isinstance(spec, Mapping):
             yield spec
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few requests that the scheduler stand-in, the demo and tests send to an API server, as users of kubectl would.
+"""A small client for the fake scheduler, the demo and tests: the requests that a user sends with kubectl.
 
-Objects are plain dicts in v1 form, with RawJson for parameters that Python cannot hold. This is no client for the driver: no retries, no credentials, no older versions.
+Objects are dicts in the form of v1; parameters that Python cannot hold are RawJson. The driver does not use this client: it has no
+retries, no credentials and no older versions.
 """
 
 from typing import Any, Self
@@ -43,34 +44,37 @@ class PlainClient:
         self._pool.clear()
 
     def list(self, plural: str) -> list[Object]:
-        """Every object of a kind, in all namespaces. A list leaves out what its own head says; it is put back here."""
+        """Return every object of a kind, in all namespaces.
+
+        The server omits kind and apiVersion of the items; this method adds both.
+        """
         answer = self._call("GET", _path(plural))
         head = {"apiVersion": answer["apiVersion"], "kind": answer["kind"].removesuffix("List")}
         return [{**head, **item} for item in answer["items"]]
 
     def get(self, plural: str, name: str, *, namespace: str = "default") -> Object | None:
-        """One object, or None when it does not exist."""
+        """Return one object, or None if it does not exist."""
         found = self._call("GET", _path(plural, name, namespace=namespace), missing_is_fine=True)
         return found or None
 
     def create(self, obj: Object) -> Object:
-        """POST a manifest; namespace `default` unless it names another."""
+        """Create the object of a manifest (POST); without a namespace in `default`."""
         namespace = obj.get("metadata", {}).get("namespace", "default")
         return self._call("POST", _path(PLURALS[obj["kind"]], namespace=namespace), obj)
 
     def replace_status(self, obj: Object) -> Object:
-        """PUT the status subresource."""
+        """Replace the status of an object (PUT)."""
         return self._call("PUT", _own_path(obj) + "/status", obj)
 
     def bind(self, pod: Object, node: str) -> None:
-        """Give the pod to a node, as schedulers do."""
+        """Bind the pod to a node, as a scheduler does."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         metadata = {"name": pod["metadata"]["name"]}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         self._call("POST", _own_path(pod) + "/binding", binding)
 
     def delete(self, obj: Object) -> None:
-        """DELETE; an object that is gone is fine."""
+        """Delete an object. It is no error if the object does not exist."""
         self._call("DELETE", _own_path(obj), missing_is_fine=True)
 
     def _call(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m dra_driver.testing.run`: the real daemon with failpoints armed; the only way to arm one in a daemon.
+"""`python -m dra_driver.testing.run`: the real daemon with a failpoint. A daemon can have a failpoint only in this way.
 
-Give the failpoint to die at and the file to report it in, then the arguments of `dra-driver run`:
+The arguments are the failpoint to die at, a file to report it in, and the arguments of `dra-driver run`:
 
     python -m dra_driver.testing.run --die-at step.WriteCdiSpec.after --report /tmp/reached -- --node-name n1 …
 """
@@ -18,7 +18,7 @@ from dra_driver.testing.failpoints import Failpoints, dying
 
 
 def main() -> int:
-    """Run the daemon until it dies at the failpoint, or is asked to stop."""
+    """Run the daemon until it dies at the failpoint, or gets a signal to stop."""
     parser = argparse.ArgumentParser(prog="python -m dra_driver.testing.run", description=__doc__)
     parser.add_argument("--die-at", required=True, metavar="FAILPOINT")
     parser.add_argument("--report", required=True, type=Path, metavar="FILE")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of one node on this machine: stand-ins around the real driver, below one directory.
+"""A cluster of one node on this machine: fakes around the real driver, with all files below one directory.
 
     with temporary_stage("--backend", "simulated", "--simulated-profile", "h100x8") as stage:
         stage.start_registered()
@@ -7,10 +7,9 @@
         claim = stage.claim("one", ["gpu-0"])
         stage.kubelet.prepare(DRIVER, [claim])
 
-The API server, scheduler and kubelet are this package's, over HTTP on 127.0.0.1 and unix sockets; the driver is
-`dra-driver run` as a child process, which can be started, stopped and killed as often as one likes. State, kubelet and API
-server live on. Leaving the block ends the child and removes the directory, also when a signal that raised an exception
-ends it.
+The API server, the scheduler and the kubelet are the fakes of this package, over HTTP on 127.0.0.1 and unix sockets. The driver is
+`dra-driver run` as a child process. A test can start, stop and kill it several times; the state file, the kubelet and the API server
+stay. The end of the block ends the child process and removes the directory, also after an exception.
 """
 
 import os
@@ -39,8 +38,8 @@ from dra_driver.testing.plain_client import Object, PlainClient
 NODE = "node1"
 KUBERNETES = "1.37"
 DRIVER = str(DEFAULT_DRIVER_NAME)
-DEADLINE_SECONDS = 300.0  # against hanging: ten times what the slowest of these waits takes
-SHORT_DEADLINE_SECONDS = 30.0  # where somebody sits and waits
+DEADLINE_SECONDS = 300.0  # against hanging: ten times as long as the slowest of these waits
+SHORT_DEADLINE_SECONDS = 30.0  # for the demo, where a person waits
 POLL_SECONDS = 0.01
 LOG_TAIL_LINES = 8
 
@@ -48,39 +47,39 @@ Found = TypeVar("Found")
 
 
 class StageFailed(Permanent, AssertionError):
-    """What should have happened on the stage did not: an error for a program's user, a failure for a test."""
+    """An expected change did not happen in time, or the driver ended. The message has the end of the driver's log."""
 
 
 class Child(Protocol):
-    """What the stage needs of `subprocess.Popen`."""
+    """The parts of `subprocess.Popen` that the stage uses; tests also have a child that is a fork."""
 
     pid: int
 
     @property
     def returncode(self) -> int | None:
-        """What the last `poll` or `wait` found."""
+        """The return code that the last `poll` or `wait` found; None if the process still ran."""
 
     def poll(self) -> int | None:
-        """The return code; None while it runs."""
+        """Return the return code; None if the process still runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """The return code, once it ended."""
+        """Wait for the end; returns the return code."""
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal, unless it ended."""
+        """Send a signal, unless the process has ended."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
 
 
 StartChild = Callable[[str, Sequence[str], Mapping[str, str], IO[bytes]], Child]
-"""Start a module with these arguments and this environment; it writes to the file."""
+"""A function that starts a Python module with these arguments and this environment, with its output in the file."""
 
 
 def start_program(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
 ) -> Child:
-    """A module as a program. A session of its own keeps the terminal's Ctrl-C from it."""
+    """Start a module as a program. It gets its own session, so that Ctrl-C in the terminal does not reach it."""
     return subprocess.Popen(  # noqa: S603 - the driver itself
         (sys.executable, "-m", module, *arguments),
         env=environment,
@@ -98,7 +97,7 @@ def wait_for(
     log: Callable[[], str] = str,
     seconds: float = DEADLINE_SECONDS,
 ) -> Found:
-    """The condition's first true answer; StageFailed with the log as it is then if that takes too long."""
+    """Wait until the condition is true, and return its answer. Raises StageFailed with the log if that takes too long."""
     end = time.monotonic() + seconds
     while not (answer := condition()):
         if time.monotonic() > end:
@@ -108,7 +107,7 @@ def wait_for(
 
 
 def listener(path: Path) -> int:
-    """The number of the process that listens on a socket; 0 for none."""
+    """Return the ID of the process that listens on a socket; 0 if there is none."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(str(path))
@@ -120,9 +119,9 @@ def listener(path: Path) -> int:
 
 
 class Stage:
-    """The stand-ins below `root`, running; the driver only after `start`.
+    """The running fakes below `root`. The driver runs after `start`.
 
-    The driver is given `flags` at every start, before those of `start` itself.
+    Every start of the driver uses `flags`, followed by the flags of `start`.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Stage:
         api.put("nodes", {"metadata": {"name": node}, "status": status})
 
     def close(self) -> None:
-        """End everything that runs here; the API server is the caller's."""
+        """End the driver and the kubelet. The caller ends the API server."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(self.deadline_seconds)
@@ -168,7 +167,7 @@ class Stage:
     # The driver.
 
     def arguments(self) -> list[str]:
-        """What `run` is told; everything lies below the folder."""
+        """Return the arguments of `dra-driver run`; all paths are below `root`."""
         options = {
             "node-name": self.node,
             "kubeconfig": self.kubeconfig,
@@ -186,14 +185,14 @@ class Stage:
         return [*told, *self._flags]
 
     def start(self, *extra: str, die_at: str = "", report: Path | None = None) -> int:
-        """Start the driver; answers its process id. With `die_at` it kills itself at that failpoint and says so in `report`."""
+        """Start the driver; returns its process ID. With `die_at` the driver writes the failpoint to `report` and kills itself there."""
         module, first = "dra_driver", ["run"]
         if die_at:
             module, first = (
                 "dra_driver.testing.run",
                 ["--die-at", die_at, "--report", str(report), "--"],
             )
-        if "--pod-uid" in extra:  # the driver is in a pod of this node then
+        if "--pod-uid" in extra:  # then the driver runs in a pod of this node
             self.kubelet.cgroups.run(PodUid(extra[extra.index("--pod-uid") + 1]))
         known = {option.variable for option in OPTIONS}
         environment = {key: value for key, value in os.environ.items() if key not in known}
@@ -209,7 +208,7 @@ class Stage:
         self.register()
 
     def register(self) -> None:
-        """Wait until the kubelet found this process: the sockets of a killed one are there until it starts again."""
+        """Wait until the kubelet has registered this process. The sockets of a killed process exist until the next start removes them."""
         self.wait_for(self._is_called, "the kubelet finds the driver's registration socket")
 
     def _is_called(self) -> bool:
@@ -224,23 +223,23 @@ class Stage:
         return self.process
 
     def alive(self) -> bool:
-        """Whether the process runs; StageFailed with its log when it does not, so that nobody waits for it."""
+        """Return True if the process runs. Raises StageFailed with its log if it does not, so that no caller waits for it."""
         if self._child.poll() is not None:
             raise StageFailed(f"the driver ended with {self._child.returncode}.{self._tail()}")
         return True
 
     def kill(self) -> None:
-        """SIGKILL, as the kernel's out-of-memory killer does: no farewell, no clean-up."""
+        """Kill the driver with SIGKILL, as the kernel's out-of-memory killer does: it cannot clean up."""
         self.stop(signal.SIGKILL)
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end; answers the exit code."""
+        """Send a signal and wait for the end; returns the exit code."""
         if self._child.poll() is None:
             self._child.send_signal(sent)
         return self._child.wait(self.deadline_seconds)
 
     def wait_for(self, condition: Callable[[], Found], what: str) -> Found:
-        """The condition's first true answer; StageFailed with the end of the driver's log if it ended or that takes too long."""
+        """Wait until the condition is true, and return its answer. Raises StageFailed with the log if that takes too long."""
 
         def look() -> Found:
             self.alive()
@@ -249,35 +248,35 @@ class Stage:
         return wait_for(look, what, log=self._tail, seconds=self.deadline_seconds)
 
     def log(self) -> str:
-        """What the driver wrote."""
+        """Return the driver's log so far."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def _tail(self) -> str:
         lines = self.log().splitlines()[-LOG_TAIL_LINES:]
         return "".join(("\nThe end of its log:", *(f"\n  {line}" for line in lines)))
 
-    # What the node and the driver have written down.
+    # Files of the node and the driver.
 
     def reboot(self) -> None:
-        """The node boots again: another boot id, /var/run is empty, the kubelet knows its claims, not what is prepared."""
+        """Reboot the node: a new boot ID, an empty /var/run, and a kubelet that knows its claims but not which are prepared."""
         self.boot_id_file.write_text(self.boot_id_file.read_text().strip() + "+\n")
         for file in self.cdi_dir.iterdir():
             file.unlink()
         self.kubelet.reboot()
 
     def cdi_files(self) -> dict[str, str]:
-        """Everything in the CDI directory, hidden files too."""
+        """Return all files in the CDI directory, including hidden files."""
         return {path.name: path.read_text() for path in sorted(self.cdi_dir.iterdir())}
 
     def rows(self) -> dict[str, tuple[str, str]]:
-        """The state: phase and boot id by claim UID."""
+        """Return phase and boot ID by claim UID, from the state file."""
         return {
             uid: (phase, boot)
             for uid, phase, boot in self._query("SELECT uid, phase, boot_id FROM claims")
         }
 
     def owners(self) -> dict[str, str]:
-        """The state: owner's claim UID by device."""
+        """Return the UID of the owning claim by device, from the state file."""
         return dict(self._query("SELECT device, claim_uid FROM owners"))
 
     def _query(self, statement: str) -> list[Any]:
@@ -290,12 +289,12 @@ class Stage:
             connection.close()
 
     def slices(self) -> list[Object]:
-        """The slices at the API server."""
+        """Return the slices at the API server."""
         found: list[Object] = self.api.objects("resourceslices")
         return found
 
     def published(self) -> list[Object]:
-        """The driver's slices, empty until all of the pool are there."""
+        """Return the driver's slices; empty until all slices of the pool exist."""
         found = self.slices()
         return (
             found if found and len(found) == found[0]["spec"]["pool"]["resourceSliceCount"] else []
@@ -304,7 +303,7 @@ class Stage:
     # Claims, as the control plane makes them.
 
     def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
-        """A ResourceClaim that is allocated these devices; `config` are further fields of the allocation's devices."""
+        """Create a ResourceClaim to which these devices are allocated; `config` has further fields of `status.allocation.devices`."""
         results = [
             {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device}
             for device in devices
@@ -321,7 +320,7 @@ class Stage:
         return ClaimRef("default", name, ClaimUid(stored["metadata"]["uid"]))
 
     def reserve(self, ref: ClaimRef, pod: PodUid) -> None:
-        """What the scheduler did before the kubelet heard of the pod; nothing for a claim that the API server does not know."""
+        """Add the pod to `status.reservedFor`, as the scheduler does. Does nothing if the API server does not have the claim."""
         try:
             claim = self.api.object("resourceclaims", ref.name, namespace=ref.namespace)
         except Refused:
@@ -335,7 +334,7 @@ class Stage:
     # Pods, as the scheduler placed them.
 
     def claims_of(self, pod_name: str) -> list[ClaimRef]:
-        """The claims of a pod, as its status and spec name them."""
+        """Return the claims that the status and the spec of a pod name."""
         pod = self.client.get("pods", pod_name) or {"spec": {}}
         names = [
             entry["resourceClaimName"]
@@ -353,7 +352,7 @@ class Stage:
         ]
 
     def prepare(self, pod_name: str) -> tuple[str, ...]:
-        """What the kubelet does before the pod's containers: the CDI names for the runtime."""
+        """Prepare the claims of a pod, as the kubelet does; returns the CDI names for the runtime."""
         refs = self.claims_of(pod_name)
         pod = self.client.get("pods", pod_name) or {"metadata": {}}
         uid = PodUid(pod["metadata"].get("uid", ""))
@@ -366,7 +365,7 @@ class Stage:
         return tuple(name for ref in refs for name in self.kubelet.cdi_ids(ref.uid))
 
     def end_pod(self, pod_name: str) -> None:
-        """Delete the pod: the kubelet unprepares its claims, the control plane releases them."""
+        """Delete the pod: the kubelet unprepares its claims, and the control plane deallocates them."""
         refs = self.claims_of(pod_name)
         self.client.delete({"kind": "Pod", "metadata": {"name": pod_name, "namespace": "default"}})
         try:
@@ -383,14 +382,14 @@ def temporary_stage(
     start_child: StartChild = start_program,
     prefix: str = "dra-stage-",
 ) -> Iterator[Stage]:
-    """A stage in a directory of its own, which is removed at the end."""
-    # Below /tmp where that can be: a unix socket's path has 107 bytes at most.
+    """Return a stage in a new directory, which is removed at the end."""
+    # Below /tmp if possible: the path of a unix socket has at most 107 bytes.
     base = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - a fresh private directory is made there
     with (
         tempfile.TemporaryDirectory(prefix=prefix, dir=base, ignore_cleanup_errors=True) as root,
         FakeApi(versions=("v1",)) as api,
     ):
-        api.tell_gates({})  # everything is as in its release
+        api.tell_gates({})  # every gate has the default of its release
         stage = Stage(
             Path(root),
             api,
@@ -402,7 +401,7 @@ def temporary_stage(
         try:
             yield stage
         finally:
-            # Whoever is impatient now waits a few seconds rather than leave a process and a directory behind.
+            # Ctrl-C is ignored during the clean-up, which takes a few seconds. Otherwise a process and a directory would be left.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
             stage.close()

@@ -22,6 +22,7 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_api.kinds import convert
+from tests.support.served_version import served_version
 
 Object = dict[str, Any]
 VARIABLE = "KUBE_CONTRACT_KUBECONFIG"
@@ -40,7 +41,7 @@ class ApiServer:
 
     def __post_init__(self) -> None:
         self.kube = HttpKubeApi(self.connection, driver=self.driver, node=self.node)
-        self.group = f"/apis/resource.k8s.io/{self.kube.served_version()}"
+        self.group = f"/apis/resource.k8s.io/{served_version(self.kube)}"
 
     def call(
         self, method: str, path: str, body: Object | bytes | None = None, *, accept: str = ""
@@ -64,7 +65,7 @@ class ApiServer:
         """An object of resource.k8s.io, given in v1 form, in the served version."""
         if not obj["apiVersion"].startswith("resource.k8s.io/"):
             return obj
-        return convert(obj, self.kube.served_version(), direction="serve")
+        return convert(obj, served_version(self.kube), direction="serve")
 
     def slice(self, name: str, **spec: Any) -> Object:
         """A ResourceSlice in v1 form: a valid one of this node, but for `spec`."""

@@ -386,9 +386,13 @@ def test_a_claim_of_a_template_names_its_pod(server: ApiServer) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "uid-one", "controller": True}
     obj["metadata"]["ownerReferences"] = [owner]
     obj["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": "devices"}
+    ref = ClaimRef("default", name, ClaimUid(""))
+    before = server.kube.find_claim(ref).resource_version
     server.made(f"{server.group}/namespaces/default/resourceclaims", obj)
-    # Not asked again: the garbage collector of a real cluster finds no such pod and deletes the claim.
-    found = server.kube.get_claim(ClaimRef("default", name, ClaimUid("")))
+    # By the watch: the garbage collector of a real cluster finds no such pod and deletes the claim.
+    stop = threading.Event()
+    found = next(_without_bookmarks(server.kube.watch_claim(ref, before, stop))).claim
+    stop.set()
     assert found.sole_pod == PodUid("uid-one")
 
 

@@ -17,7 +17,7 @@ _MIGRATIONS += (
 )
 SCHEMA += 1
 """
-AFTER_MIGRATIONS = "\n# What SQLite's result codes mean"
+AFTER_MIGRATIONS = "\n_LOCKED = ("
 
 
 def write_successor(target: Path) -> Path:

@@ -207,6 +207,11 @@ class Bed(Stage):
         results = status.get("allocation", {"devices": {"results": []}})["devices"]["results"]
         return sorted(result["device"] for result in results) == sorted(devices)
 
+    def has(self, claim: ClaimRef, pod: PodUid, devices: Sequence[str]) -> bool:
+        """Whether the API server has the claim with this pod and these devices."""
+        users = (self._stored(claim) or {}).get("status", {}).get("reservedFor") or []
+        return pod in [user["uid"] for user in users] and self.is_allocated(claim, devices)
+
     def vouch(self, row: PreparedClaim) -> None:
         """An admin says that nothing uses the claim's devices: nobody else can, where its pods are not known any more."""
         assert main(["release", *self.arguments(), row.ref.uid]) == 0
@@ -235,7 +240,12 @@ class Bed(Stage):
         info = self.kubelet.claims[uid]
         row = self.claims().get(uid)
         told = [name for device in info.devices for name in device.cdi_device_ids]
-        known = [] if row is None else [name for device in row.devices for name in device.cdi_ids]
+        # A held claim has no CDI file.
+        known = (
+            []
+            if row is None or row.held is not None
+            else [name for device in row.devices for name in device.cdi_ids]
+        )
         return now == sorted(device.device_name for device in info.devices) and told == known
 
     def unprepare_again(self, claim: ClaimRef) -> None:

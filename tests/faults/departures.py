@@ -26,13 +26,30 @@ def force_delete(walk: Walk) -> None:
     pod = walk.any_pod(runs=True)
     if pod is None or "down" in walk.unsettled:
         return
+    _delete_by_force(walk, pod)
+    if walk.chance.random() < 0.5:
+        reconcile(walk)
+
+
+def _delete_by_force(walk: Walk, pod: Pod) -> None:
     walk.note(f"!{pod.name}")
     walk.bed.kubelet.force_delete(f"default/{pod.name}")
     del walk.pods[pod.name]
     walk.lingering[pod.name] = pod
     walk.release_in_api(pod)
-    if walk.chance.random() < 0.5:
-        reconcile(walk)
+
+
+def forget_others(walk: Walk, pod: Pod) -> None:
+    """A kubelet that lost its checkpoint knows only the pods of a claim that came later: with the last of them it unprepares the claim.
+
+    The containers of the others run on with devices that are held. Such pods are deleted by force here.
+    """
+    known = walk.bed.kubelet.claims.get(pod.claim.uid)
+    if known is None or known.pods - {pod.uid}:
+        return
+    for other in walk.users(pod.claim.uid):
+        if other is not pod and other.runs and other.name in walk.pods:
+            _delete_by_force(walk, other)
 
 
 def reconcile(walk: Walk) -> None:
@@ -56,6 +73,25 @@ def end_containers(walk: Walk, name: str) -> None:
     walk.bed.kubelet.end_containers(pod.uid)
 
 
+def end_forgotten(walk: Walk) -> None:
+    """Containers that only the driver's state knows of end before it is lost: nobody could tell of them then."""
+    for name in sorted(walk.lingering):
+        end_containers(walk, name)
+    for pod in walk.pods.values():
+        # The kubelet lost its checkpoint, and the API server is what it was before the claim.
+        if pod.runs and pod.claim.uid in walk.missed and not walk.bed.knows(pod.claim):
+            ends_unseen(walk, pod)
+
+
+def ends_unseen(walk: Walk, pod: Pod) -> None:
+    """The containers end, and nobody calls the driver for the claim any more."""
+    if pod.runs:
+        walk.runtime.closed(pod.name)
+    walk.bed.kubelet.cgroups.end(pod.uid)
+    pod.runs, pod.ending = False, True
+    walk.running.pop(pod.claim.uid, None)
+
+
 def finalizer(walk: Walk) -> None:
     """A pod's containers end, and a foreign finalizer keeps its object: the claim stays allocated, the device is free on the node."""
     pod = walk.any_pod(runs=True)
@@ -66,7 +102,8 @@ def finalizer(walk: Walk) -> None:
     if not walk.ends_on_node(pod):
         return
     walk.terminating.append(pod)
-    told = pod.claim.uid not in walk.missed
+    # The kubelet calls after the last pod only. It knows a pod that was deleted by force until its loop of each minute.
+    told = pod.claim.uid not in {*walk.missed, *walk.bed.kubelet.claims}
     if told and not others and pod.claim.uid in walk.bed.claims() and not walk.unsettled:
         raise AssertionError(f"{pod.name} has ended, and the driver still holds its devices")
 

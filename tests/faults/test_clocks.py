@@ -67,7 +67,7 @@ def test_a_health_report_follows_the_wall_clock_wherever_it_jumps() -> None:
 
 def wait_for_the_work_on(node: LocalNode, ref: ClaimRef) -> None:
     """Wait in real time: the node's own clock runs out between two tries of another thread."""
-    with Locks(node.directory / "locks").held(
+    with Locks(node.directory / "locks").locked(
         [f"claim-{ref.uid}"], until=time.monotonic() + DEADLINE_SECONDS, purpose="testing"
     ):
         pass

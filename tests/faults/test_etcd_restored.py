@@ -76,7 +76,7 @@ def test_a_device_that_yesterdays_claim_was_given_is_refused_while_a_pod_has_it(
     yesterday.restore()
     back = yesterday.back
     with pytest.raises(
-        KubeletError, match=r"gpu-1 is prepared for claim default/two .*a pod on this node holds it"
+        KubeletError, match=r"gpu-1 is prepared for claim default/two .*a pod on this node uses it"
     ):
         restored.kubelet.prepare(DRIVER, [back], pod="default/back")
     restored.settles(running=pods)
@@ -101,7 +101,7 @@ def test_with_a_lost_state_too_running_pods_still_keep_their_devices(
     restored.start_registered()
     # From the first moment on.
     assert restored.wrong(slices=None, running=pods) == []
-    with pytest.raises(KubeletError, match="a pod on this node holds it"):
+    with pytest.raises(KubeletError, match="a pod on this node uses it"):
         restored.kubelet.prepare(DRIVER, [yesterday.back], pod="default/back")
     for info in list(restored.kubelet.claims.values()):
         restored.kubelet.unprepare(DRIVER, [info.ref], pod=f"default/{info.ref.name}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.model.state import HeldDevice
+from dra_driver.model.state import PodDevice
 from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_result
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, wait_for
@@ -64,7 +64,7 @@ class Original:
         damage(directory)
         node = LocalNode(directory, clock=ManualClock())
         node.add(*CLAIMS)
-        node.held = frozenset(held())
+        node.pod_devices = frozenset(held())
         node.recover()
         open_questions = node.sweep()
         assert open_questions == ()
@@ -76,10 +76,10 @@ class Original:
         return found, set_aside
 
 
-def held() -> Iterator[HeldDevice]:
+def held() -> Iterator[PodDevice]:
     """Only the first claim's pod runs; the others are known by their files."""
     name = f"k8s.{A_DRIVER}/claim={CLAIMS[0].ref.uid}-gpu-0"
-    yield HeldDevice("default", "one", A_DRIVER, A_POOL, "gpu-0", cdi_ids=(name,))
+    yield PodDevice("default", "one", A_DRIVER, A_POOL, "gpu-0", cdi_ids=(name,))
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_damage_that_a_call_meets_is_told_with_the_way_out(tmp_path: Path) -> No
         f"cannot prepare claim {ref}: state file {tmp_path}/state.db: the row of claim {ref} is not as it was written; "
         "restart the driver, which sets a damaged file aside and rebuilds it"
     )
-    node.held = frozenset(held())
+    node.pod_devices = frozenset(held())
     node.restart()
     assert node.store.quarantined is not None
     node.recover()

@@ -30,7 +30,13 @@ from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.bed import PLACE, Bed
-from tests.faults.departures import DEPARTURES, end_containers, last_breath
+from tests.faults.departures import (
+    DEPARTURES,
+    end_forgotten,
+    ends_unseen,
+    forget_others,
+    last_breath,
+)
 from tests.faults.restored import RESTORED
 from tests.faults.still_open import is_named
 from tests.faults.walk_tables import ACTIONS, ALSO_UNPREPARE, EXCUSES, POINTS, is_for_people
@@ -242,6 +248,8 @@ class Walk:
         if len(self.pods) >= MOST_PODS or not named or "down" in self.unsettled:
             return
         other = self.chance.choice(named)
+        if not self.bed.is_allocated(other.claim, other.devices):
+            return  # a restored API server has an older allocation: the new pod would get other devices than the first one has
         uid = self._pod()
         name = f"p{self.numbers}"
         if not self.bed.reserve_for(other.claim, (uid, name)):
@@ -332,6 +340,7 @@ class Walk:
         if pod.runs:
             self.runtime.closed(pod.name)
         pod.runs, pod.ending = False, True
+        forget_others(self, pod)
         self.stop_running(pod)
         if pod.claim.uid not in self.bed.kubelet.claims:
             self.missed.add(pod.claim.uid)
@@ -534,13 +543,8 @@ class Walk:
         if self.chance.random() < 0.7 and not self.unsettled & {"api", "down"}:
             self._wait_for_sweep()
 
-    def end_forgotten(self) -> None:
-        """Containers that only the driver's state knows of end before it is lost: nobody could tell of them then."""
-        for name in sorted(self.lingering):
-            end_containers(self, name)
-
     def _damage(self) -> None:
-        self.end_forgotten()
+        end_forgotten(self)
         self.leftover |= self.witness.look().configured
         how = self.chance.choice(("delete", "cut", "flip", "flip", "flip"))
         files = self.bed.state_files()
@@ -567,11 +571,7 @@ class Walk:
             if self._file(pod.claim.uid) not in self.lost:
                 continue
             if pod.claim.uid not in known or self.vanished & set(pod.devices):
-                if pod.runs:
-                    self.runtime.closed(pod.name)
-                self.bed.kubelet.cgroups.end(pod.uid)
-                pod.runs, pod.ending = False, True
-                self.running.pop(pod.claim.uid, None)
+                ends_unseen(self, pod)
         self.strays |= self.lost  # they stay until the kubelet unprepares them
         self.lost.clear()
 
@@ -644,7 +644,7 @@ class Walk:
         self.strays.clear()
         self.missed &= self.running.keys()
         if "state" in self.unsettled:
-            self.end_forgotten()
+            end_forgotten(self)
         self.unsettled &= {"state"}
         self._vouch()
         self._wait_for_sweep()
@@ -774,8 +774,9 @@ class Walk:
             ),
             "gone": pod.claim.uid not in known,
             "vanished": bool(self.vanished & set(pod.devices)),
-            "releasing": "state"
-            in self.unsettled,  # the sweep is at it: a row that was lost and came back
+            # The sweep is at it: a row that was lost and came back. Or a release asks for pods longer than a short call lasts.
+            "releasing": "state" in self.unsettled
+            or self.bed.kubelet.call_seconds < self.call_seconds,
             "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
             "conflict": bool(

@@ -41,8 +41,8 @@ EXCUSES = {
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
     "vanished": "vanished|not found on this node",
-    "releasing": "it is gone, but releasing it failed: claim-.* is locked by",
-    "held": "nobody needs it, and it is held|takes longer than a call may take",
+    "releasing": "releasing it failed: claim-.* is locked by|takes longer than a call may take",
+    "held": "it is not needed, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }

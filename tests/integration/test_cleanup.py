@@ -138,7 +138,7 @@ def test_a_pod_of_a_lost_state_is_not_overlooked(node: Stage) -> None:
     done = Done(node)
     assert done.code == REFUSED
     assert done.errors[0] == (
-        "refused: a pod holds device gpu-0 by claim default/one, the kubelet says"
+        "refused: the kubelet says that a pod uses device gpu-0 through claim default/one"
     )
 
 

@@ -281,11 +281,11 @@ def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: Stage) 
     second = node.claim("two", ["gpu-0"])
     with pytest.raises(
         KubeletError,
-        match=r"device gpu-0 is prepared for claim default/one .*a pod on this node holds it",
+        match=r"device gpu-0 is prepared for claim default/one .*a pod on this node uses it",
     ):
         node.kubelet.prepare(DRIVER, [second], pod="default/b")
     node.api.remove("resourceclaims", "one")
-    with pytest.raises(KubeletError, match="a pod on this node holds it"):
+    with pytest.raises(KubeletError, match="a pod on this node uses it"):
         node.kubelet.prepare(DRIVER, [second], pod="default/b")
     node.kubelet.end_containers(node.kubelet.force_delete("default/a"))
     del node.kubelet.claims[first.uid]

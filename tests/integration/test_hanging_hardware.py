@@ -143,7 +143,7 @@ def test_what_hangs_at_the_end_keeps_its_locks_as_long_as_the_process(
             assert node.process is not None
             ended = node.process.poll() is not None
             try:
-                with locks.held(["leader"], until=0.0, purpose="a test"):
+                with locks.locked(["leader"], until=0.0, purpose="a test"):
                     return True
             except Locked:
                 assert not ended, "a process that is gone holds a lock"

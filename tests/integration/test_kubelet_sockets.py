@@ -21,7 +21,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.health import UNCHECKED, DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, PoolName, ShareId
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import HeldDevice, PreparedDevice, Unknown
+from dra_driver.model.state import PodDevice, PreparedDevice, Unknown
 from dra_driver.testing.fake_kubelet import FakeKubelet, KubeletError
 
 DRIVER = DriverName("gpu.dra-driver.dev")
@@ -327,7 +327,7 @@ def test_pod_resources_name_the_claims_of_pods(node: Node, kubelet: FakeKubelet)
     held = PodResources(kubelet.pod_resources_socket, lambda: "v1.37.1")()
     cdi = (f"k8s.{DRIVER}/claim={REF.uid}-gpu-0",)
     assert held == frozenset(
-        {HeldDevice("default", "one", DRIVER, POOL, DeviceName("gpu-0"), ShareId("share-1"), cdi)}
+        {PodDevice("default", "one", DRIVER, POOL, DeviceName("gpu-0"), ShareId("share-1"), cdi)}
     )
 
 

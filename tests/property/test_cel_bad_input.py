@@ -15,7 +15,7 @@ from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.versions import MAX_LENGTH, OLDEST, Environment
+from dra_driver.cel.versions import OLDEST, Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from tests.support.examples import examples
 
@@ -134,6 +134,9 @@ PIECES = (
 A = 'device.attributes["dra.example.com"].name'
 # The parser raises Python's recursion limit once, where it is first used: before hypothesis looks at it.
 compile_selector("true")
+MAX_LENGTH = (
+    10 * 1024
+)  # The API takes no longer expression, in bytes (CELSelectorExpressionMaxLength).
 WORST = {
     "nothing": "",
     "spaces": " " * MAX_LENGTH,

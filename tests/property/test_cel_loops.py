@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checking import check
-from dra_driver.cel.costs import estimate
 from dra_driver.cel.costs.turns import most_turns
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
@@ -237,7 +236,7 @@ def differs(
     """Whether the two disagree about a device; None where no function is generated."""
     checked = check.check(parser.parse(expression, ENVIRONMENT), ENVIRONMENT)
     exact = evaluate.program(checked, MAX_COST)
-    turns = turns or most_turns(checked, ENVIRONMENT, estimate.cost(checked, ENVIRONMENT).high)
+    turns = turns or most_turns(checked, ENVIRONMENT)
     generated = _leave if turns is None else generate.matcher(checked, _leave, turns)
     if generated is _leave:
         return None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.presence import Alive
+from dra_driver.model.state import Phase
 from dra_driver.node.files import never
 from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
@@ -98,7 +99,14 @@ def call(node: LocalNode, verb: str, refs) -> None:
         case "unprepare":
             node.unprepare(*refs)
         case "run":
-            node.presences |= {a_pod(ref.name): Alive("a process") for ref in refs}
+            # The kubelet starts a pod when its claims were prepared in this boot.
+            rows = (node.parts.row(ref.uid) for ref in refs)
+            ready = (row for row in rows if row and row.phase is Phase.PREPARED)
+            node.presences |= {
+                a_pod(row.ref.name): Alive("a process")
+                for row in ready
+                if row.boot_id == node.store.boot_id
+            }
         case "end":
             for ref in refs:
                 node.presences.pop(a_pod(ref.name), None)

@@ -26,7 +26,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Gone, Presence
-from dra_driver.model.state import HeldDevice, Phase, Unknown
+from dra_driver.model.state import Phase, PodDevice, Unknown
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
@@ -88,7 +88,7 @@ class LocalNode:
         self.inventory = an_inventory(4) if inventory is None else inventory
         self.claims: dict[tuple[str, str], Claim] = {}
         self.fetch: Callable[[ClaimRef], Claim] = self.stored
-        self.held: frozenset[HeldDevice] | Unknown = frozenset()
+        self.pod_devices: frozenset[PodDevice] | Unknown = frozenset()
         self.configure: Callable[[AllocatableDevice, DeviceConfig], None] = (
             lambda _device, _config: None
         )
@@ -112,7 +112,7 @@ class LocalNode:
         locks = Locks(self.directory / "locks", clock=clock, sleep=sleep)
 
         def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
-            return locks.held(names, until=until, purpose=purpose)
+            return locks.locked(names, until=until, purpose=purpose)
 
         self.lock = lock
         self.workers = ThreadPoolExecutor(WORKERS)
@@ -133,7 +133,7 @@ class LocalNode:
             store=self.store,
             cdi=self.cdi,
             executor=Executor(hands, self.workers),
-            releasable=Releasable(A_PLACE, lambda: self.held, self._fetch),
+            releasable=Releasable(A_PLACE, lambda: self.pod_devices, self._fetch),
             lock=lock,
             ask=ClaimReader(self._fetch, self.workers, clock=clock),
             usage=usage,

@@ -51,6 +51,7 @@ class ScriptedApi:
         ] = {}  # slices that exist and that our lists do not show
         self.claims: tuple[Claim, ...] = ()
         self.claim_news: list[ClaimEvent] = []  # what a watch of a claim reports next
+        self.claim_past: list[ClaimEvent] = []  # what the server remembers of claims
         self.requests: list[str] = []
         self.node_events: list[NodeEvent] = []
         self.pauses: list[float] = []
@@ -66,7 +67,7 @@ class ScriptedApi:
         self._stop = Event()
 
     def fail(self, call: str, *errors: DriverError) -> None:
-        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "get", "claims", "find", "event") fail."""
+        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "get", "claims", "find", "changes", "event") fail."""
         self._errors.setdefault(call, []).extend(errors)
 
     def follow(self, watch: Callable[..., None], *steps: Step) -> None:
@@ -91,9 +92,6 @@ class ScriptedApi:
 
     # The door.
 
-    def served_version(self) -> str:
-        return "v1"
-
     def get_claim(self, ref: ClaimRef) -> Claim:
         raise NotFound(f"claim {ref} does not exist")
 
@@ -107,8 +105,13 @@ class ScriptedApi:
         return ClaimFound(str(self._version), same[0] if same else None)
 
     def watch_claim(
-        self, ref: ClaimRef, resource_version: str, _stop: Event
+        self, ref: ClaimRef, resource_version: str, _stop: Event, *, seconds: int | None = None
     ) -> Iterator[ClaimEvent]:
+        if seconds is not None:
+            self._arrive(f"changes {ref.namespace}/{ref.name} {resource_version}", "changes")
+            past = int(resource_version)
+            yield from (one for one in self.claim_past if int(one.resource_version) > past)
+            return
         self._arrive(f"watch {ref.namespace}/{ref.name} {resource_version}", "watch")
         while self._steps:
             self._steps.pop(0)()

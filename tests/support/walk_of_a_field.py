@@ -38,7 +38,8 @@ from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.reconcile import dropped_fields, plan_changes, slice_name
 from dra_driver.planning.scanned import as_scanned
-from dra_driver.planning.slices import plan_pool, tainted
+from dra_driver.planning.slices import plan_pool
+from dra_driver.planning.taints import tainted
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
@@ -75,7 +76,7 @@ def walk(folder: Path) -> None:
     inventory = as_scanned(backend.scan())
     (device,) = plan_pool(inventory, kept=()).slices[0]
     assert field_of(device) == "one", "planning.slices loses a field of a device"
-    assert field_of(tainted(device, A_DRIVER, "")) == "one", "a vanished device loses a field"
+    assert field_of(tainted(device, A_DRIVER)) == "one", "a vanished device loses a field"
     kept = plan_pool(Inventory(()), kept=(device,)).devices
     assert [field_of(each) for each in kept.values()] == ["one"], "a kept device loses a field"
     remembers(device, folder / "state.db")

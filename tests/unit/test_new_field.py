@@ -53,8 +53,8 @@ BY_HAND = [
     # a room that names the fields which it passes on: where, what stands there, what would stand there, and what is said then
     (
         "planning/slices.py",
-        "        **_good_fields(device, problem),\n",
-        "        name=device.name,\n",
+        "    return Device(**good, attributes",
+        "    return Device(name=device.name, attributes",
         "planning.slices loses a field of a device",
     ),
     (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dra_driver.cel import types
+from dra_driver.cel import types, work
 from dra_driver.cel.checked_ast import CheckedAst, Reference
 from dra_driver.cel.checking import hints, validate
 from dra_driver.cel.checking.unify import Substitutions, TooManyStepsError, bounded, more_general
@@ -64,14 +64,14 @@ class _Checker:
         self._parsed = parsed
         self._environment = environment
         self._declared: Declarations = declarations(environment)
-        self._known = Substitutions()  # What the check has found out about type parameters so far.
+        self._known = Substitutions()  # The types found so far for type parameters.
         self._types: dict[int, Type] = {}
         self._references: dict[int, Reference] = {}
         self._scopes: list[dict[str, Type]] = []  # The variables of comprehensions, innermost last.
-        self._parameters = 0  # Error messages show the names of type parameters (_var3), so cel-go's counter is kept.
+        self._parameters = 0  # Error messages show the names of type parameters (_var3), so this counter counts as cel-go does.
 
     def checked(self) -> CheckedAst:
-        """Check the whole expression. CompileError if there are issues."""
+        """Check the whole expression. Raises CompileError if there are issues."""
         root = self._check(self._parsed.root)
         if self.issues:
             raise error_of(self._parsed.expression, self.issues)
@@ -83,7 +83,7 @@ class _Checker:
         return checked
 
     def _final(self) -> dict[int, Type]:
-        """The type of each node, with every type parameter replaced. A parameter that is still unknown becomes dyn."""
+        """Return the type of each node, with every type parameter replaced. A parameter that is still unknown becomes dyn."""
         # Many nodes share one Type object. The cache by identity keeps this linear.
         resolved: dict[int, Type] = {}
         final: dict[int, Type] = {}
@@ -115,6 +115,7 @@ class _Checker:
     def _check(self, node: Expr) -> Expr:
         """Find the type of the node. Returns the node of the checked tree."""
         checked: Expr = node
+        work.current().steps(1)
         match node:
             case Constant():
                 self._types[node.id] = _CONSTANTS[type(node.value)]
@@ -149,7 +150,7 @@ class _Checker:
         return None
 
     def _named(self, name: str, first: str) -> tuple[str, Type] | None:
-        """The full name and the type of `name`, or None if it is not declared.
+        """Return the full name and the type of `name`, or None if it is not declared.
 
         `name` may be qualified (a.b.c); `first` is its first part. The full name starts with a dot if a variable of a
         comprehension has the same name, so that the evaluator does not take that variable (env.go, resolveSimpleIdent).
@@ -241,7 +242,7 @@ class _Checker:
     def _check_call(self, node: Call) -> Expr:
         if node.function == "_?._":
             return self._check_optional_select(node)
-        # cel-go checks the arguments before the target. The order shows in the numbers of type parameters.
+        # cel-go checks the arguments before the target. The order decides the numbers of type parameters.
         args = self._check_all(node.args)
         if node.target is None:
             return self._resolve(node, node.function.removeprefix("."), None, args)
@@ -300,7 +301,10 @@ class _Checker:
     def _fitting(
         self, overloads: Sequence[OverloadDecl], given: Sequence[Type], *, member: bool
     ) -> tuple[list[str], Type | None]:
-        """The IDs of the matching overloads and the type of the call: dyn if their result types differ, None if none matches."""
+        """Return the IDs of the matching overloads and the type of the call.
+
+        The type is dyn if their result types differ, None if none matches.
+        """
         fitting: list[str] = []
         result: Type | None = None
         for overload in overloads:
@@ -323,7 +327,7 @@ class _Checker:
         return fitting, result
 
     def _instance(self, overload: OverloadDecl) -> tuple[Sequence[Type], Type]:
-        """The argument and result types with fresh type parameters, so that two calls do not share what is found out."""
+        """Return the argument and result types with new type parameters: two calls must not share type parameters."""
         if not overload.parameters:
             return overload.arguments, overload.result
         fresh = {name: self._new_parameter() for name in overload.parameters}
@@ -341,7 +345,10 @@ class _Checker:
     # --- literals
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """The common type of the elements so far and one more. dyn if they differ; `validate` reports this later."""
+        """Return the common type of the elements so far and one more, or dyn if the types differ.
+
+        `validate` reports this later.
+        """
         if before is None:
             return found
         if self._known.assignable(before, found):
@@ -349,7 +356,7 @@ class _Checker:
         return types.DYN
 
     def _optional_element(self, node: Expr) -> Type:
-        """The type of an element with the mark ?: the type of the optional's value."""
+        """Return the type of an element with the mark ?, which is the type of the optional's value."""
         found = self._types[node.id]
         if types.is_optional(found):
             return found.parameters[0]
@@ -380,7 +387,7 @@ class _Checker:
             found = self._optional_element(entry.value) if optional else self._types[entry.value.id]
             value = self._joined(value, found)
             entries.append(MapEntry(entry.id, checked_key, checked_value, entry.optional))
-        # An empty map has unknown types, which its use decides: {} == {"a": 1}.
+        # The types of an empty map are unknown until the map is used: {} == {"a": 1}.
         if key is None or value is None:
             key, value = self._new_parameter(), self._new_parameter()
         self._types[node.id] = bounded(types.map_of(key, value))
@@ -460,7 +467,7 @@ class _Checker:
             case Kind.MAP:
                 first, second = over.parameters
             case Kind.DYN | Kind.ERROR | Kind.PARAMETER:
-                # cel-go's own remedy for a range of unknown type: treat it as dyn, and the variables, too.
+                # As in cel-go, a range of unknown type is treated as dyn, and so are the variables.
                 self._known.assignable(types.DYN, over)
                 first, second = types.DYN, self._second(types.DYN)
             case _:
@@ -476,7 +483,7 @@ class _Checker:
         return {node.iter_var: over.parameters[0] if over.kind is Kind.LIST else first}
 
     def _second(self, same: Type) -> Type:
-        """The type of the second variable of a comprehension over dyn. In 1.32 cel-go does not set it, which is a bug."""
+        """Return the type of the second variable of a comprehension over dyn. In 1.32 cel-go does not set it, which is a bug."""
         return same if self._environment.minor >= _SECOND_VARIABLES else types.UNSPECIFIED
 
     def _assert_type(self, node: Expr, wanted: Type) -> None:
@@ -486,7 +493,7 @@ class _Checker:
 
 
 def _qualified(node: Expr) -> list[str] | None:
-    """The parts of a qualified name a.b.c. None if the node is anything else."""
+    """Return the parts of a qualified name a.b.c. Returns None if the node is anything else."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         parts.append(node.field)

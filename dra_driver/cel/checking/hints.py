@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What should the author of an expression write instead?
 
-The API server only says what is wrong. Each function here returns a sentence that says what to do, or "" if the error is
+The API server's message names only the error. Each function here returns a sentence with the correction, or "" if the error is
 clear enough. No code depends on the sentences.
 """
 
@@ -35,7 +35,7 @@ _ATTRIBUTES = "attributes"
 
 
 def name(wrong: str, known: Iterable[str]) -> str:
-    """The hint for an undeclared name."""
+    """Return the hint for an undeclared name."""
     if wrong in ("driver", _ATTRIBUTES, "capacity", "allowMultipleAllocations"):
         return f"Write device.{wrong}: the only variable is device."
     if wrong in ("object", "oldObject", "request", "self", "authorizer", "params"):
@@ -49,7 +49,7 @@ def name(wrong: str, known: Iterable[str]) -> str:
 
 
 def function(wrong: str, declared: Declarations) -> str:
-    """The hint for an undeclared function."""
+    """Return the hint for an undeclared function."""
     macros = [macro for macro in declared.macros if macro[0] == wrong]
     if macros and wrong not in _ELSEWHERE:
         counts = " or ".join(sorted({str(count) for _, count, _ in macros}))
@@ -62,7 +62,7 @@ def function(wrong: str, declared: Declarations) -> str:
 
 
 def field(wrong: str, known: Mapping[str, Type]) -> str:
-    """The hint for a field that `device` or a message does not have. `known` are its fields."""
+    """Return the hint for a field that `device` or a message does not have. `known` are its fields."""
     if wrong == "allowMultipleAllocations":
         return "The field exists from Kubernetes 1.34 on, with the feature DRAConsumableCapacity."
     near = _nearest(wrong, known)
@@ -75,7 +75,7 @@ def field(wrong: str, known: Mapping[str, Type]) -> str:
 
 
 def no_fields(message: str) -> str:
-    """The hint for a field of a type that has no fields."""
+    """Return the hint for a field of a type that has no fields."""
     if message == "kubernetes.Quantity":
         return "A quantity has no fields; compare it with compareTo, isGreaterThan or isLessThan."
     if message == "kubernetes.Semver":
@@ -84,7 +84,7 @@ def no_fields(message: str) -> str:
 
 
 def selection(target: Type, wrong: str) -> str:
-    """The hint for a field of a value that is neither a map nor a message."""
+    """Return the hint for a field of a value that is neither a map nor a message."""
     if target.kind is Kind.LIST:
         return f"A list has no fields: take an element, as in list[0].{wrong}, or ask list.exists(x, …)."
     if target.kind is Kind.STRING:
@@ -93,7 +93,7 @@ def selection(target: Type, wrong: str) -> str:
 
 
 def range_(over: Type) -> str:
-    """The hint for a comprehension over a value that is neither a list nor a map."""
+    """Return the hint for a comprehension over a value that is neither a list nor a map."""
     if over.kind is Kind.ANY:
         return "Before Kubernetes 1.36 attributes are no lists, or the feature DRAListTypeAttributes is off."
     if over.kind is Kind.STRING:
@@ -104,7 +104,7 @@ def range_(over: Type) -> str:
 
 
 def mismatch(wanted: Type, found: Type) -> str:
-    """The hint for a value of the wrong type."""
+    """Return the hint for a value of the wrong type."""
     if wanted.kind is Kind.BOOL and types.is_optional(found):
         return "Say what counts if the value is missing: .orValue(false)."
     if wanted.kind is Kind.BOOL:
@@ -115,7 +115,7 @@ def mismatch(wanted: Type, found: Type) -> str:
 
 
 def overload(wrong: str, given: Sequence[Type], declared: Declarations) -> str:
-    """The hint for a call without a matching overload. `given` are the types of the arguments, target first."""
+    """Return the hint for a call without a matching overload. `given` are the types of the arguments, target first."""
     names = {one.name for one in given}
     hint = ""
     if wrong in _SYMBOLS and names & _ORDERED:

@@ -2,17 +2,18 @@
 """Is one type assignable to another, and which types do the type parameters get?
 
 The checker gives a name (a type parameter) to each type that it does not know yet. If a type is assigned to a parameter,
-`Substitutions` remembers it. If the parameter already has a type, the more general of the two types stays. A failed
-attempt leaves no trace. dyn is assignable to every type. null is assignable to messages and wrappers.
+`Substitutions` stores this type. If the parameter already has a type, the more general of the two types stays. If an
+assignment fails, no stored type changes. dyn is assignable to every type. null is assignable to messages and wrappers.
 
 The rules are exactly cel-go's, including the surprising ones, because they decide which overloads match, and overloads
-decide costs and errors. Types can grow exponentially (x = {y: y}, y = {z: z}, …). cel-go then runs without end. Here the
-size of a type and the number of steps have a limit; the check ends with TooManyStepsError.
+decide costs and errors. Types can grow exponentially (x = {y: y}, y = {z: z}, …). cel-go then runs without end. This module
+limits the size of a type and the number of steps; above a limit the check ends with TooManyStepsError.
 Source: cel-go checker/types.go, checker/mapping.go.
 """
 
 from collections.abc import Sequence
 
+from dra_driver.cel import work
 from dra_driver.cel.types import DYN, Kind, Type, is_dyn
 
 MAX_STEPS = 200_000
@@ -47,11 +48,11 @@ class Substitutions:
         self._steps = 0
 
     def assignable(self, given: Type, wanted: Type) -> bool:
-        """Whether `given` is assignable to `wanted`. If so, the types found for parameters are kept."""
+        """Return whether `given` is assignable to `wanted`. If so, the types found for type parameters are kept."""
         return self.all_assignable((given,), (wanted,))
 
     def all_assignable(self, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
-        """The same for a list of types. If one is not assignable, nothing is kept."""
+        """Return whether each given type is assignable to its wanted type. If one is not, no found type is kept."""
         self._undo.clear()
         if self._all_fit(given, wanted):
             return True
@@ -63,7 +64,7 @@ class Substitutions:
         return False
 
     def resolved(self, checked: Type, *, finally_: bool = False) -> Type:
-        """The type with parameters replaced by their types. With `finally_`, an unknown parameter becomes dyn."""
+        """Return the type with parameters replaced by their types. With `finally_`, an unknown parameter becomes dyn."""
         return self._resolved(checked, {}, finally_=finally_) if checked.open else checked
 
     def _resolved(self, checked: Type, done: dict[str, Type], *, finally_: bool) -> Type:
@@ -87,6 +88,7 @@ class Substitutions:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise TooManyStepsError
+        work.current().steps(1)
 
     def _learn(self, name: str, found: Type) -> None:
         self._undo.append((name, self._known.get(name)))
@@ -133,7 +135,7 @@ class Substitutions:
         )
 
     def _stands_for(self, found: Type, unknown: Type) -> tuple[bool, bool]:
-        """Whether the parameter can be `found`, and whether the parameter already had a type."""
+        """Return whether the parameter can have the type `found`, and whether the parameter already had a type."""
         if found.kind is Kind.PARAMETER and found.name == unknown.name:
             return True, True
         known = self._known.get(unknown.name)
@@ -153,7 +155,7 @@ class Substitutions:
         return True, True
 
     def _free_of(self, unknown: Type, within: Type) -> bool:
-        """Whether the parameter does not occur in the other type. Otherwise the type would contain itself."""
+        """Return whether the parameter does not occur in the other type. Otherwise the type would contain itself."""
         if not within.open:
             return True
         seen: set[str] = set()
@@ -173,7 +175,7 @@ class Substitutions:
 
 
 def bounded(checked: Type) -> Type:
-    """The type itself. TooManyStepsError if it exceeds MAX_SIZE."""
+    """Return the type itself. Raises TooManyStepsError if it exceeds MAX_SIZE."""
     if checked.size > MAX_SIZE:
         raise TooManyStepsError
     return checked
@@ -188,12 +190,12 @@ def _takes_null(checked: Type) -> bool:
 
 
 def more_general(one: Type, other: Type) -> Type:
-    """The more general of two assignable types (mostGeneral in types.go)."""
+    """Return the more general of two assignable types (mostGeneral in types.go)."""
     return one if one is other or _less_specific(one, other) else other
 
 
 def _less_specific(one: Type, other: Type) -> bool:
-    """Whether the first type is equal, or has dyn or a parameter in place of a more specific type."""
+    """Return whether the first type is equal, or has dyn or a parameter in place of a more specific type."""
     if _is_vague(one):
         return True
     if _is_vague(other) or one.kind is not other.kind:

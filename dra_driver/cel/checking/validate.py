@@ -21,7 +21,7 @@ from dra_driver.cel.values import Timestamp
 
 
 def literals(checked: CheckedAst) -> list[Issue]:
-    """The issues of all literals, in the order of cel-go's validators."""
+    """Return the issues of all literals, in the order of cel-go's validators."""
     calls: dict[str, list[Call]] = {}
     found: list[_Problem] = []
     for node, in_format in _nodes(checked.parsed.root):
@@ -43,7 +43,7 @@ _Found = Iterator[_Problem]
 
 
 def _nodes(root: Expr) -> Iterator[tuple[Expr, bool]]:
-    """All nodes, and whether each is inside a call of format()."""
+    """Return all nodes, and whether each is inside a call of format()."""
     todo = [(root, False)]
     while todo:
         node, in_format = todo.pop()
@@ -92,7 +92,7 @@ def _mismatch(node: Expr, wanted: Type, found: Type) -> tuple[int, str, str]:
 
 
 def _unknown_optional(node: Expr) -> tuple[int, str, str]:
-    """The issue for an optional element of type dyn. cel-go panics here, so the message is this project's."""
+    """Return the issue for an optional element of type dyn. cel-go panics here, so the message is this project's."""
     message = "an element marked with ? must have the type optional_type, not dyn"
     return node.id, message, "Without dyn(…) the element's type is known."
 
@@ -121,7 +121,7 @@ def _is_timestamp(value: object) -> bool:
 
 
 def _is_pattern(value: object) -> bool:
-    """Whether the first argument is a valid pattern. In matches(text, pattern) that is the text: a bug of cel-go, kept."""
+    """Return whether the first argument is a valid pattern. In matches(text, pattern) this is the text: a bug of cel-go, kept."""
     try:
         regex.check(str(value))
     except EvaluationError:
@@ -224,7 +224,7 @@ def _precision_problem(clause: re.Match[str]) -> str:
 def _wrong_argument(
     checked: CheckedAst, node: Expr, kinds: frozenset[Kind], *, deep: bool
 ) -> Expr | None:
-    """The argument of the wrong type, or an element of it if it is a literal. None if the verb accepts all."""
+    """Return the argument of the wrong type, or an element of it if it is a literal. Returns None if the verb accepts all."""
     todo = [node]
     while todo:
         part = todo.pop()

@@ -33,17 +33,17 @@ class Bounds:
         return Bounds(min(self.low, other.low), max(self.high, other.high))
 
     def scaled(self, factor: float) -> "Bounds":
-        """Both ends times `factor`, rounded up."""
+        """Return both ends times `factor`, rounded up."""
         return Bounds(_scaled(self.low, factor), _scaled(self.high, factor))
 
 
 def fixed(value: int) -> Bounds:
-    """The range with one value."""
+    """Return the range with one value."""
     return Bounds(value, value)
 
 
 def total(bounds: list[Bounds]) -> Bounds:
-    """The sum of the ranges, ZERO for none."""
+    """Return the sum of the ranges; ZERO if there are none."""
     return reduce(Bounds.__add__, bounds, ZERO)
 
 
@@ -53,13 +53,13 @@ def _scaled(value: int, factor: float) -> int:
 
 
 def quotient(value: int, divisor: int) -> int:
-    """`value / divisor` in float64, rounded up."""
+    """Return `value / divisor` in float64, rounded up."""
     found = float(value) / float(divisor)
     return _OUT_OF_RANGE if found >= _BEYOND else math.ceil(found)
 
 
 def wrapped(value: int) -> int:
-    """The value after an overflow of uint64. The API server does not prevent an overflow in these places."""
+    """Return the value after an overflow of uint64. The API server does not prevent an overflow in these places."""
     return value & LARGEST
 
 

@@ -65,7 +65,7 @@ Rule = Callable[[CallSite], CallEstimate | None]
 
 
 def extension(site: CallSite) -> CallEstimate | None:
-    """The estimate by the rules of the list and set extensions. None if no rule applies."""
+    """Estimate a call by the rules of the list and set extensions. Returns None if no rule applies."""
     name = site.overload
     if name in _SETS:
         both = site.args[0].known_size * site.args[1].known_size
@@ -99,7 +99,7 @@ def _distinct(site: CallSite) -> CallEstimate:
 
 
 def _literal(operand: Operand, *, otherwise: int) -> int:
-    """The value of an int literal, at least 0. `otherwise` if the operand is no literal."""
+    """Return the value of an int literal, at least 0; `otherwise` if the operand is no int literal."""
     expr = operand.expr
     if isinstance(expr, Constant) and type(expr.value) is int:
         return max(expr.value, 0)
@@ -125,13 +125,13 @@ _LISTS: dict[str, Rule] = {
 
 
 def standard(site: CallSite, size: Callable[[Operand], Bounds]) -> CallEstimate:
-    """The estimate by the rules of the standard library. `size` returns the size of an operand."""
+    """Estimate a call by the rules of CEL's standard library. `size` returns the size of an operand. Without a rule the cost is ONE."""
     rule = _STANDARD.get(site.overload)
     return CallEstimate(ONE) if rule is None else rule(site, size)
 
 
 def search(text: Bounds, pattern: Bounds) -> Bounds:
-    """The cost of searching for a pattern. The + ONE makes a search in an empty text cost something."""
+    """Return the cost of searching for a pattern. With + ONE a search in an empty text also has a cost."""
     return (text + ONE).scaled(TRAVERSAL) * pattern.scaled(_REGEX)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much can the evaluation of an expression cost?
 
-The API server refuses an expression if its estimated cost exceeds a limit. It knows no devices yet. The estimate visits
-the nodes of the tree from the leaves up. Each node has a cost. A comprehension multiplies the cost of one iteration by the
+The API server refuses an expression if its estimated cost exceeds a limit. The API server knows no devices at this time. The estimate
+visits the nodes of the tree from the leaves up. Each node has a cost. A comprehension multiplies the cost of one iteration by the
 size of its range. Sizes come from literals, from the declared limits of `device` (see `sizes`), and from rules for
 functions. The result must be exactly the API server's number. So this module visits the nodes in the same order and keeps
 the surprising parts of the original.
@@ -12,6 +12,7 @@ Source: cel-go checker/cost.go, version 0.23 and later. `_Coster022` has the dif
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from dra_driver.cel import work
 from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.costs.bounds import EMPTY, ONE, UNKNOWN, ZERO, Bounds, fixed, total
 from dra_driver.cel.costs.call_estimates import CallEstimate, CallSite, Operand, extension, standard
@@ -44,7 +45,7 @@ _GLOBAL_MATCHES = 37
 
 
 def cost(checked: CheckedAst, environment: Environment) -> Bounds:
-    """The lowest and the highest cost of an evaluation of the expression."""
+    """Return the lowest and the highest cost of an evaluation of the expression."""
     coster = _Coster022 if environment.minor <= _FIRST_RELEASE else Coster
     return coster(checked, environment).cost(checked.parsed.root)
 
@@ -69,7 +70,7 @@ class _LocalVariable:
 
 @dataclass(slots=True)
 class Coster:
-    """One estimate (cel-go: coster). The dicts keep what is known about nodes that were visited, by node ID."""
+    """One estimate (cel-go: coster). The dicts have the costs, sizes and paths of visited nodes, by node ID."""
 
     checked: CheckedAst
     environment: Environment
@@ -81,8 +82,9 @@ class Coster:
     # --- costs
 
     def cost(self, expr: Expr) -> Bounds:
-        """What the node costs, with those below it."""
+        """Return the cost of the node and of all nodes below it."""
         cost = ZERO
+        work.current().steps(1)
         match expr:
             case Constant():
                 pass
@@ -109,7 +111,7 @@ class Coster:
 
     def _select(self, expr: Select) -> Bounds:
         cost = self.cost(expr.operand)
-        # has(a.b) costs nothing beyond its operand (costSelect), although the evaluation does a lookup.
+        # has(a.b) has only the cost of its operand (costSelect), although the evaluation does a lookup.
         if expr.test_only:
             return cost
         if self._type(expr.operand).kind in _WITH_FIELDS:
@@ -171,7 +173,7 @@ class Coster:
         return cost + turns * turn
 
     def turns_of(self, expr: Comprehension) -> Bounds:
-        """How often the loop turns; what it goes over was visited."""
+        """Return the number of iterations of a comprehension whose range was visited before."""
         return self.size(expr.iter_range) or UNKNOWN
 
     def _call(self, expr: Call) -> Bounds:
@@ -195,10 +197,10 @@ class Coster:
         return cost + ONE
 
     def _overloads(self, expr: Call, site: CallSite, costs: list[Bounds]) -> Bounds:
-        """The range over all overloads that the checker left, because any of them may run."""
+        """Return the range over all overloads that the checker left, because any of them may run."""
         cost, size = EMPTY, None
         for overload in self.checked.references[expr.id].overload_ids:
-            found = self._overload(expr, replace(site, overload=overload), costs)
+            found = self.of_overload(expr, replace(site, overload=overload), costs)
             cost |= found.cost
             if found.size is not None:
                 size = found.size if size is None else size | found.size
@@ -210,12 +212,13 @@ class Coster:
         self._keep(expr, size)
         return cost
 
-    def _overload(self, expr: Call, site: CallSite, costs: list[Bounds]) -> CallEstimate:
+    def of_overload(self, expr: Call, site: CallSite, costs: list[Bounds]) -> CallEstimate:
+        """Return the cost of a call and its operands, if the overload of `site` runs. `costs` are the operands' costs."""
         # Kubernetes' estimator comes before cel-go's standard rules, so it decides for a function that both know.
         found = extension(site) or kubernetes(site, self.environment)
         if found is not None:
             return CallEstimate(found.cost + total(costs), found.size)
-        # The right operand of && and || may not be evaluated, so it only counts for the highest cost.
+        # The right operand of && and || may not be evaluated, so it adds only to the highest cost.
         if site.overload in {"logical_and", "logical_or"}:
             return CallEstimate(Bounds(costs[0].low, total(costs).high))
         if site.overload == "conditional":
@@ -241,7 +244,7 @@ class Coster:
     # --- sizes
 
     def size(self, expr: Expr) -> Bounds | None:
-        """The size of a visited node. None if it is unknown."""
+        """Return the size of a visited node, or None if the size is unknown."""
         if expr.id in self.sizes:
             return self.sizes[expr.id]
         written = _written_size(expr)
@@ -329,7 +332,7 @@ class Coster:
 
 @dataclass(slots=True)
 class _Coster022(Coster):
-    """The estimate of cel-go 0.22. It does not know the elements of literals, and no variables except those of loops."""
+    """The estimate of cel-go 0.22. It does not know the elements of literals, and of the variables only loop variables."""
 
     ranges: dict[str, list[Expr]] = field(default_factory=dict)
 
@@ -368,7 +371,7 @@ class _Coster022(Coster):
 
 
 def binds(expr: Comprehension) -> bool:
-    """Whether the comprehension is an expanded cel.bind: its range is empty and its condition is false (isBind)."""
+    """Return whether the comprehension is an expanded cel.bind: its range is empty and its condition is false (isBind)."""
     return (
         isinstance(expr.iter_range, ListLiteral)
         and not expr.iter_range.elements

@@ -46,7 +46,7 @@ _URLS_AND_FORMATS = (
 
 
 def kubernetes(site: CallSite, environment: Environment) -> CallEstimate | None:
-    """The estimate by the rules of this Kubernetes release. None if no rule applies."""
+    """Estimate a call by the rules of this Kubernetes release. Returns None if no rule applies."""
     if environment.minor < _RULE_SINCE.get(site.function, 0):
         return None
     if site.overload == _OWN_INCLUDES:
@@ -60,7 +60,7 @@ def _nominal(site: CallSite) -> CallEstimate:  # noqa: ARG001  the same signatur
 
 
 def _read(site: CallSite) -> CallEstimate:
-    """The function parses its argument."""
+    """Estimate a function that parses its argument."""
     return CallEstimate(site.args[0].known_size.scaled(TRAVERSAL))
 
 
@@ -78,7 +78,7 @@ def _transformed(site: CallSite) -> CallEstimate:
 
 
 def _over_elements(site: CallSite) -> CallEstimate:
-    """The function compares each element once; strings cost extra by length. A string target is read once."""
+    """Estimate a function that compares each element once; strings cost extra by length. A string target is read once."""
     target = site.first
     element = _element(target)
     if element is not None:
@@ -92,7 +92,7 @@ def _over_elements(site: CallSite) -> CallEstimate:
 
 
 def _element(operand: Operand) -> Operand | None:
-    """An operand that represents any element of the list. None if the element type is unknown."""
+    """Return an operand that represents any element of the list. Returns None if the element type is unknown."""
     if not operand.type.parameters:
         return None
     path = None if operand.path is None else Path(*operand.path.names, "@items")
@@ -171,7 +171,7 @@ def _equals(site: CallSite) -> CallEstimate | None:
 
 
 def _selector(site: CallSite) -> CallEstimate:
-    """The authorizer's fieldSelector and labelSelector. They are parsed into one requirement per two characters."""
+    """Estimate the authorizer's fieldSelector or labelSelector, which is parsed into one requirement per two characters."""
     length = site.args[0].known_size
     requirements = length.scaled(0.5).scaled(NEW_LIST + 40.0)
     return CallEstimate(fixed(NEW_LIST) + length.scaled(TRAVERSAL) + requirements)

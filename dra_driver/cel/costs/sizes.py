@@ -14,13 +14,13 @@ from dra_driver.cel.costs.bounds import Bounds
 _DRIVER_LENGTH = _DOMAIN_LENGTH = 63
 _NAME_LENGTH = 32
 _ATTRIBUTES_AND_CAPACITIES = 32
-VALUE_LENGTH = 64  # A string has at most 64 characters, a list at most 48 entries. The larger limit counts for both.
+VALUE_LENGTH = 64  # A string has at most 64 characters, a list at most 48 entries. The larger limit is used for both.
 
 
 class Path:
     """The names from a variable to a value, in an array that several paths may share.
 
-    In Go, `append` writes into the same array while it has room. cel-go appends to the path of a cel.bind or comprehension
+    In Go, `append` writes into the same array while the array has free capacity. cel-go appends to the path of a cel.bind or comprehension
     variable each time that an expression uses this variable. So a later use can overwrite the name that an earlier use
     appended. That is a bug in cel-go. But it changes the estimate, and the estimate decides what the API server accepts.
     """
@@ -32,7 +32,7 @@ class Path:
         self._length = self._room = len(names)
 
     def then(self, name: str) -> "Path":
-        """The path with `name` appended, as Go's append does it."""
+        """Return the path with `name` appended, as Go's `append` does it."""
         longer = Path()
         longer._length = self._length + 1
         if longer._length <= self._room:
@@ -45,7 +45,7 @@ class Path:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the path at this moment. A later `then` on a shared array can change them."""
+        """The names of the path now. A later `then` on a shared array can change them."""
         return tuple(self._names[: self._length])
 
 
@@ -75,7 +75,7 @@ _DEVICE = _Declared(
 
 
 def size_at(path: Path | None) -> Bounds | None:
-    """The size of the value at the path. None if the path does not start at `device` or is not declared."""
+    """Return the size of the value at the path. Returns None if the path does not start at `device` or is not declared."""
     if path is None or path.names[0] != "device":
         return None
     place: _Declared | None = _DEVICE

@@ -10,7 +10,7 @@ Source: cel-go interpreter/runtimecost.go, ext/{lists,sets}.go, k8s.io/apiserver
 import math
 from collections.abc import Callable
 
-from dra_driver.cel import golang, values
+from dra_driver.cel import golang, values, work
 from dra_driver.cel.exact.interpretable import InterpretableCall
 from dra_driver.cel.library.formats import Format
 from dra_driver.cel.values import Opaque, Optional, WithSize
@@ -24,13 +24,18 @@ _LIST = 10  # The cost of a new list.
 _COMPARISONS = 2.0  # The cost of comparing two elements.
 
 
-def price_before(overload: str) -> Rule | None:
-    """What a call will cost, for those that compare each of many elements with each other and so may take minutes."""
-    return _BY_OVERLOAD_FIRST[overload] if overload in _EACH_WITH_EACH else None
+def price_before(function: str, overload: str) -> Rule | None:
+    """Return the least cost of a call that may take minutes or gigabytes. Returns None for other functions.
+
+    cel-go charges after the call. The exact program does not begin such a call if it would exceed the limit.
+    """
+    if overload in _EACH_WITH_EACH:
+        return _BY_OVERLOAD_FIRST[overload]
+    return _BEFORE.get(function)
 
 
 def call_cost(step: InterpretableCall, arguments: Arguments, result: object) -> int:
-    """The actual cost of a call with these arguments and this result."""
+    """Return the actual cost of a call with these arguments and this result."""
     rule = _BY_OVERLOAD_FIRST.get(step.overload) or _BY_FUNCTION.get(step.function)
     if rule is None and step.function == "_==_" and _is_opaque(arguments[0]):
         return 1
@@ -92,19 +97,37 @@ def _joining_two(arguments: Arguments, _result: object) -> int:
 
 
 def _traversing(arguments: Arguments, _result: object) -> int:
-    return _traversal(arguments[0])
+    return _traversal(arguments[0], lambda text: len(golang.utf8(text)))
 
 
-def _traversal(value: object) -> int:
+def _traversing_at_least(arguments: Arguments, _result: object) -> int:
+    """Return at most the cost of `_traversing`: the number of characters is at most the number of bytes, and it is known."""
+    return _traversal(arguments[0], len)
+
+
+def _traversal(value: object, size: Callable[[str], int]) -> int:
     if isinstance(value, str):
-        return int(len(golang.utf8(value)) * _TRAVERSAL)
+        return int(size(value) * _TRAVERSAL)
     if isinstance(value, bytes):
         return int(len(value) * _TRAVERSAL)
     if isinstance(value, list):
-        return sum(map(_traversal, value))
+        work.current().elements(len(value))
+        return sum(_traversal(item, size) for item in value)
     if isinstance(value, dict):
-        return sum(_traversal(values.key_value(k)) + _traversal(v) for k, v in value.items())
+        work.current().elements(len(value))
+        return sum(
+            _traversal(values.key_value(k), size) + _traversal(v, size) for k, v in value.items()
+        )
     return 1
+
+
+def _joined(arguments: Arguments, _result: object) -> int:
+    """Return the cost of join(), or 0 if join() fails."""
+    parts, *separators = arguments
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        return 0
+    between = sum(map(_size, separators)) * max(len(parts) - 1, 0)
+    return _per_character(sum(map(len, parts)) + between, 2 * _TRAVERSAL)
 
 
 def _containing_ip(*, parsed: bool) -> Rule:
@@ -130,7 +153,7 @@ def _validating(arguments: Arguments, _result: object) -> int:
 
 
 def _selecting(arguments: Arguments, _result: object) -> int:
-    """The cost of parsing a selector: at most one requirement (a struct and a list) for every two characters."""
+    """Return the cost of parsing a selector: at most one requirement (a struct and a list) for every two characters."""
     length = _size(arguments[1])
     return 10 + _per_character(length) + math.ceil(math.ceil(length * 0.5) * 50.0)
 
@@ -195,6 +218,8 @@ _BY_OVERLOAD_FIRST: dict[str, Rule] = {
 _EACH_WITH_EACH = frozenset(
     {
         "list_distinct",
+        *(f"list_{kind}_sort" for kind in _COMPARABLE),
+        *(f"list_{kind}_sortByAssociatedKeys" for kind in _COMPARABLE),
         "list_sets_contains_list",
         "list_sets_equivalent_list",
         "list_sets_intersects_list",
@@ -247,4 +272,13 @@ _BY_OVERLOAD: dict[str, Rule] = (
         for relation in ("less", "less_equals", "greater", "greater_equals")
         for kind in ("string", "bytes")
     }
+)
+
+_BEFORE: dict[str, Rule] = (
+    dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"),
+        _traversing_at_least,
+    )
+    | {name: _BY_FUNCTION[name] for name in ("replace", "split", "find", "findAll")}
+    | {"format": _of_inside(0), "join": _joined}
 )

@@ -2,7 +2,7 @@
 """What is the actual cost of an evaluation, and when does it exceed the limit?
 
 Each step reports its value to the tracker when it is done. The tracker keeps these values on a stack. The cost of a call
-depends on the sizes of its arguments, so the tracker looks for them on the stack. A call costs nothing if an argument is not
+depends on the sizes of its arguments, so the tracker searches the arguments on the stack. A call costs nothing if an argument is not
 on the stack any more. The tracker is an exact copy of cel-go's, because the sum decides whether a selector fails.
 Source: cel-go interpreter/runtimecost.go.
 """
@@ -26,6 +26,7 @@ from dra_driver.cel.exact.interpretable import (
 from dra_driver.cel.failures import Aborted, EvaluationError
 
 _STEP = 1
+_CHARACTERS_OF_A_STEP = 64
 
 
 class Tracker:
@@ -43,13 +44,14 @@ class Tracker:
         self._places: dict[int, list[int]] = {}
 
     def done(self, node: int, value: object, cost: int) -> None:
-        """Push the value of a step and add its cost. Aborted if the limit is exceeded."""
+        """Push the value of a step and add its cost. Raises Aborted if the limit is exceeded."""
         self._places.setdefault(node, []).append(len(self._stack))
         self._stack.append((node, value))
         self.cost += cost
         if self.cost > self._limit:
             raise _exceeded()
-        self._unchecked += 1
+        # A step with a long text takes longer, so it is counted as several steps.
+        self._unchecked += 1 + len(value) // _CHARACTERS_OF_A_STEP if type(value) is str else 1
         if self._unchecked >= STEPS_BETWEEN_CHECKS:
             self._unchecked = 0
             if self._cancelled():
@@ -61,7 +63,7 @@ class Tracker:
             raise _exceeded()
 
     def _are_there(self, steps: tuple[Interpretable, ...]) -> bool:
-        """Whether `take` would find them."""
+        """Return whether `take` would find the values of these steps on the stack."""
         end = len(self._stack)
         for step in reversed(steps):
             places = [place for place in self._places.get(step_id(step), ()) if place < end]
@@ -78,7 +80,7 @@ class Tracker:
                 self._cut(place)
 
     def take(self, steps: tuple[Interpretable, ...]) -> Arguments | None:
-        """Remove the values of these steps and return them. None if one is not on the stack."""
+        """Remove the values of these steps and return them. Returns None if one is not on the stack."""
         found: Arguments = []
         for step in reversed(steps):
             place = self._place(step_id(step))
@@ -124,7 +126,7 @@ class CountedQualifier(Qualifier):
     computed: bool = False
 
     def apply(self, frame: Frame, target: object, *, optional: bool) -> object:
-        """As Qualifier.apply. An optional qualifier that finds nothing costs nothing."""
+        """Apply the qualifier as Qualifier.apply does. An optional qualifier that finds nothing costs nothing."""
         found = Qualifier.apply(self, frame, target, optional=optional)
         missing = found is ABSENT or isinstance(found, EvaluationError)
         tracker = frame.tracker
@@ -136,7 +138,7 @@ class CountedQualifier(Qualifier):
 
 
 def counted_qualifier(qualifier: Qualifier, *, computed: bool) -> Qualifier:
-    """A copy of the qualifier that reports to the tracker."""
+    """Return a copy of the qualifier that reports to the tracker."""
     key, optional, test = qualifier.key, qualifier.optional, qualifier.test
     return CountedQualifier(qualifier.id, key, optional, test, computed)
 
@@ -145,7 +147,7 @@ Report = Callable[[Tracker, object], int]
 
 
 def _reporter(step: Interpretable) -> Report:
-    """The function that removes the step's operands from the stack and returns the cost of the step."""
+    """Return the function that removes the step's operands from the stack and returns the cost of the step."""
     if isinstance(step, InterpretableCall):
         return partial(_call, step)
     if isinstance(step, InterpretableAttribute):

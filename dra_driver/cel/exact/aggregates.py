@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists, maps and messages that an expression puts together, and `in` a list of constants.
+"""How are list, map and message literals evaluated, and `in` with a list of constants?
 
-What is made of constants only is made once, when the program is made.
+A literal of constants is evaluated once, when the program is made.
 Source: cel-go interpreter/interpretable.go, interpreter/decorators.go.
 """
 
@@ -33,7 +33,10 @@ def _all_constant(steps: tuple[Interpretable, ...]) -> bool:
 
 
 def _now(node: int, run: Run) -> Interpretable:
-    """What a step of constants gives, before there is a device; an error is a constant, too."""
+    """Return the constant step for a literal of constants.
+
+    If its value is an error, the step returns this error for each device.
+    """
     try:
         value = run(Frame(_NO_DEVICE, []))
     except Aborted as error:
@@ -45,7 +48,7 @@ def _now(node: int, run: Run) -> Interpretable:
 
 
 def list_step(node: ListLiteral, elements: tuple[Interpretable, ...]) -> Interpretable:
-    """`[a, ?b]`"""
+    """Return the step for `[a, ?b]`."""
 
     def run(frame: Frame) -> object:
         made: list[object] = []
@@ -80,7 +83,7 @@ def _element(value: object) -> object:
 def map_step(
     node: MapLiteral, keys: tuple[Interpretable, ...], entries: tuple[Interpretable, ...]
 ) -> Interpretable:
-    """`{k: v, ?o: w}`"""
+    """Return the step for `{k: v, ?o: w}`."""
     parts = tuple(zip(keys, entries, (entry.optional for entry in node.entries), strict=True))
 
     def run(frame: Frame) -> object:
@@ -128,7 +131,7 @@ def _entry(key: object, value: object) -> object:
 def message_step(
     node: StructLiteral, made: str, fields: tuple[Interpretable, ...]
 ) -> Interpretable:
-    """`google.protobuf.Int64Value{value: 1}`"""
+    """Return the step for `google.protobuf.Int64Value{value: 1}`."""
     messages.require(made)
     parts = tuple(zip(node.fields, fields, strict=True))
 
@@ -153,7 +156,7 @@ def message_step(
 
 
 def membership(call: InterpretableCall, elements: object) -> Interpretable:
-    """`x in [constants]`: x is not asked about an empty list, and is looked up among primitive values."""
+    """Return the step for `x in [constants]`. For an empty list x is not evaluated. A list of primitive values becomes a set."""
     if elements == []:
         return constant(call.id, value=False)
     if not isinstance(elements, list) or not all(
@@ -173,7 +176,7 @@ def membership(call: InterpretableCall, elements: object) -> Interpretable:
 
 
 def _keys(element: object) -> Iterator[object]:
-    """The element and what equals it among the other kinds of numbers, as keys of a map."""
+    """Return the keys under which `key_of` finds the element: its own key, and the keys of equal numbers of other types."""
     yield values.key_of(element)
     yield from map(values.key_of, values.numeric_twins(element))
     if isinstance(element, int) and type(element) is not bool:

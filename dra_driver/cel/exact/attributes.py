@@ -2,7 +2,7 @@
 """What is the value of an attribute such as `device.attributes["d"].model`, `a.?b[c]`, `has(a.b)` or `(c ? a : b).x`?
 
 In cel-go's words, an attribute is a root value and a list of qualifiers (fields and indices). The evaluator resolves all
-qualifiers together, because an optional one (`.?b`, `[?k]`) makes all later ones optional: if one of them is missing, the
+qualifiers together, because an optional qualifier (`.?b`, `[?k]`) makes all later qualifiers optional: if one of them is missing, the
 result is optional.none(). A condition passes its qualifiers to both branches, and resolves only one of them.
 Functions return an error as a value, as everywhere in the evaluator.
 Source: cel-go interpreter/attributes.go.
@@ -43,12 +43,12 @@ _DEVICE_FIELDS = {
 
 
 def invalid_key(key: object) -> str | None:
-    """The error message if the value cannot be a qualifier, else None."""
+    """Return the error message if the value cannot be a qualifier, else None."""
     return None if type(key) in _KEYS else f"invalid qualifier type: {values.go_type(key)}"
 
 
 def look(target: object, key: object, *, presence: bool) -> object:
-    """The value of `target` at `key`. If it is missing: ABSENT with `presence`, else an error."""
+    """Return the value of `target` at `key`. If the key is missing, return ABSENT with `presence`, else an error."""
     if isinstance(target, dict):
         value, found = values.find(target, key)
         if found:
@@ -90,7 +90,7 @@ class Qualifier:
     test: bool = False
 
     def apply(self, frame: Frame, target: object, *, optional: bool) -> object:
-        """The value at this qualifier, ABSENT if an optional one is missing, or an error."""
+        """Return the value at this qualifier, ABSENT if an optional one is missing, or an error."""
         key = self.key(frame)
         if type(key) is EvaluationError:
             return key
@@ -117,7 +117,7 @@ class QualifiedAttribute:
         self.qualifiers.append(qualifier)
 
     def resolve(self, frame: Frame) -> object:
-        """The value at the last qualifier, or an error."""
+        """Return the value at the last qualifier, or an error."""
         value = self.root(frame)
         if type(value) is EvaluationError:
             return value
@@ -160,7 +160,7 @@ class ConditionalAttribute:
         self.falsy.add(qualifier)
 
     def resolve(self, frame: Frame) -> object:
-        """The value of the branch that the condition selects, or an error."""
+        """Return the value of the branch that the condition selects, or an error."""
         chosen = self.condition(frame)
         if chosen is True:
             return self.truthy.resolve(frame)

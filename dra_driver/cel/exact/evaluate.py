@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate an expression exactly as the scheduler does, down to which of several errors is reported.
+"""How is an expression evaluated exactly as in the scheduler, including the choice between several errors?
 
-`program` makes the steps once (planner.py), the answer is then asked for each device. An error is a value until the end:
-steps return it, and here it is raised.
+`program` makes the steps once (planner.py) and returns a function that evaluates them for a device. During the evaluation an
+error is a value that steps return. At the end this module raises it.
 Source: cel-go cel/program.go, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
@@ -17,19 +17,20 @@ from dra_driver.cel.exact.attributes import Frame
 from dra_driver.cel.exact.planner import Planner
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.values import Optional
+from dra_driver.cel.work import Work
 
 
 class Program(Protocol):
     """Evaluates an expression for a device."""
 
     def __call__(self, device: DeviceValue, cancelled: Check = never) -> object:
-        """The value. Raises EvaluationError, and Cancelled where `cancelled` says so while steps are counted."""
+        """Return the result. Raises EvaluationError if it is an error, Cancelled if `cancelled` ends the evaluation."""
 
 
 def program(checked: CheckedAst, cost_limit: int | None = None) -> Program:
-    """What evaluates the expression for a device; raises PlanError now, EvaluationError then.
+    """Return the program of an expression. Raises PlanError if it cannot be made.
 
-    With a limit the cost is counted, and evaluation ends where it is exceeded.
+    With `cost_limit`, an evaluation counts its cost and ends with an error if the cost exceeds the limit.
     """
     planner = Planner(checked, counts=cost_limit is not None)
     root = planner.step(checked.parsed.root).run
@@ -37,10 +38,11 @@ def program(checked: CheckedAst, cost_limit: int | None = None) -> Program:
 
     def evaluate(device: DeviceValue, cancelled: Check = never) -> object:
         tracker = None if cost_limit is None else Tracker(cost_limit, cancelled)
-        values.work.begin()
-        result = root(Frame(device, [None] * size, tracker))
+        with Work(cancelled):
+            result = root(Frame(device, [None] * size, tracker))
         if isinstance(result, EvaluationError):
-            # The same error may be raised again, and by another thread; texts may hold bytes that are no UTF-8.
+            # A constant error can be raised for several devices, also on another thread, so each time it is a new object. Its text
+            # may contain bytes that are not UTF-8.
             raise EvaluationError(golang.valid(result.message))
         return result
 
@@ -48,7 +50,7 @@ def program(checked: CheckedAst, cost_limit: int | None = None) -> Program:
 
 
 def as_bool(value: object) -> bool:
-    """The answer of a selector; an error if the expression gave something else."""
+    """Return the result of a selector as a bool. Raises EvaluationError if it is something else."""
     inner = value
     while isinstance(inner, Optional) and inner.present:
         inner = inner.value

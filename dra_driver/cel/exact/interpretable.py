@@ -69,22 +69,22 @@ class InterpretableAttribute(Interpretable):
 
 
 def step_id(step: Interpretable) -> int:
-    """The ID under which the tracker knows the step. For an attribute it changes while qualifiers are appended."""
+    """Return the ID under which the tracker knows the step. For an attribute it changes while qualifiers are appended."""
     return step.id if type(step) is not InterpretableAttribute or step.test else step.attribute.id
 
 
 def constant(node: int, value: object) -> InterpretableConst:
-    """The step for a constant value."""
+    """Return the step for a constant value."""
     return InterpretableConst(node, lambda _frame: value, value)
 
 
 def attribute(found: Attribute) -> InterpretableAttribute:
-    """The step that resolves an attribute."""
+    """Return the step that resolves an attribute."""
     return InterpretableAttribute(found.id, found.resolve, found)
 
 
 def presence(node: int, found: Attribute) -> InterpretableAttribute:
-    """The step for has(). `found` ends with a qualifier that has `test` set."""
+    """Return the step for has(). `found` ends with a qualifier that has `test` set."""
 
     def run(frame: Frame) -> object:
         value = found.resolve(frame)
@@ -94,7 +94,10 @@ def presence(node: int, found: Attribute) -> InterpretableAttribute:
 
 
 def logic(node: int, terms: tuple[Interpretable, ...], *, decisive: bool) -> InterpretableLogic:
-    """The step for `&&` (`decisive` is False) or `||` (True). If a term is decisive, errors of other terms do not count."""
+    """Return the step for `&&` (`decisive` is False) or `||` (True).
+
+    If a term is decisive, errors of other terms are ignored.
+    """
 
     def run(frame: Frame) -> object:
         error: EvaluationError | None = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of comprehensions, lazily bound variables, and `or`: what decides itself which of its parts run.
+"""How are comprehensions, cel.bind and or() evaluated, which do not evaluate all their operands?
 
-A loop folds: it starts with the accumulator, each turn computes a new one, and an error in it is a value like others (so
-`exists` can forget it). The accumulator's first value is computed when it is first asked for, which makes cel.bind
-lazy: it is a loop over nothing. An empty list or map to start with is changed in place from then on.
+A comprehension has an accumulator. Each iteration computes a new value of the accumulator. This value can be an error, so that `exists`
+can ignore the error later. The first value is computed when it is first read. So cel.bind is lazy, because it is a comprehension over
+an empty list. If the first value is an empty list or map, the iterations change it in place.
 Source: cel-go interpreter/interpretable.go (evalFold, folder).
 """
 
@@ -24,7 +24,7 @@ def reader(place: int) -> Run:
 
 
 def lazily(place: int, compute: Run) -> Run:
-    """Read a variable, and compute it the first time."""
+    """Read an accumulator. Its first value is computed when it is first read."""
 
     def run(frame: Frame) -> object:
         value = frame.slots[place]
@@ -50,7 +50,7 @@ def _immutable(value: object) -> object:
 
 
 def alternative(first: Run, second: Run, *, unwraps: bool) -> Run:
-    """The first if it has a value, which `unwraps` takes out; else the second."""
+    """Evaluate or() or orValue(): the first operand if it has a value, else the second. orValue() `unwraps` the value."""
 
     def run(frame: Frame) -> object:
         value = first(frame)
@@ -66,8 +66,11 @@ def alternative(first: Run, second: Run, *, unwraps: bool) -> Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """A loop; the accumulator is at `place`, the variables behind it. No condition means that it never stops early."""
+class Folder:
+    """A comprehension (cel-go: evalFold, folder). `place` is the slot of the accumulator; the variables have the next two slots.
+
+    Without a condition it never stops early.
+    """
 
     place: int
     two: bool
@@ -77,7 +80,7 @@ class Fold:
     result: Run
 
     def run(self, frame: Frame) -> object:
-        """The result after the last turn."""
+        """Return the result after the last iteration."""
         items = self.items(frame)
         if isinstance(items, EvaluationError):
             return items

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the tree to steps: which closure evaluates each node.
+"""How does the tree become steps, each with a function that evaluates one node?
 
-Constants are folded on the way up, as cel-go folds them: a literal list, a conversion of a constant, a regular
-expression. A conversion that fails there makes the whole program fail, even in a branch that would never run. `x in []`
-is false without asking x, and `x in [1, 2]` looks into a set.
-Names are looked up here, once: a variable of a loop is a place in the frame's slots.
+The planner folds constants where cel-go does: list literals, conversions of a constant, regular expressions. If such a
+conversion fails, the whole program fails, even if the node would never be evaluated. `x in []` is false without evaluating x,
+and `x in [1, 2]` becomes a lookup in a set. Variables are resolved here: each has a slot in the frame.
 Source: cel-go interpreter/planner.go, interpreter/decorators.go, cel/library.go (optional `or`).
 """
 
 from collections.abc import Callable
 
-from dra_driver.cel import values
+from dra_driver.cel import values, work
 from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.exact import aggregates, loops
 from dra_driver.cel.exact import interpretable as plan
@@ -49,7 +48,7 @@ from dra_driver.cel.types import Kind
 from dra_driver.cel.values import TypeValue
 
 _PAIR = 2
-# Other names of types are known to the checker only.
+# The evaluator does not know other type names, although the checker does.
 _TYPE_NAMES = frozenset(
     {
         values.BOOL,
@@ -73,7 +72,7 @@ _TYPE_NAMES = frozenset(
 
 
 class Planner:
-    """Makes the steps of one expression; with `counts` each tells a tracker what it cost."""
+    """Makes the steps of one expression. With `counts`, each step reports its cost to the tracker of the frame."""
 
     def __init__(self, checked: CheckedAst, *, counts: bool) -> None:
         self.slots = 0
@@ -82,7 +81,8 @@ class Planner:
         self._scope: dict[str, Run] = {}
 
     def step(self, node: Expr) -> Interpretable:
-        """The step for a node, and below it those for its parts."""
+        """Return the step for a node. The steps for its operands are made first."""
+        work.current().steps(1)
         match node:
             case Call():
                 return self._call(node)
@@ -130,7 +130,7 @@ class Planner:
         return plan.attribute(QualifiedAttribute(node, variable or _device))
 
     def _path(self, step: Interpretable) -> InterpretableAttribute:
-        """The step as something that qualifiers can be added to."""
+        """Return the step as an attribute, so that qualifiers can be appended."""
         if isinstance(step, InterpretableAttribute):
             return step
         begun = plan.attribute(QualifiedAttribute(step.id, step.run))
@@ -176,9 +176,8 @@ class Planner:
         return self._done(self._plain(node, tuple(arguments)))
 
     def _plain(self, node: Call, arguments: tuple[Interpretable, ...]) -> Interpretable:
-        ids = self._checked.references[node.id].overload_ids
-        overload = ids[0] if len(ids) == 1 else ""
-        run = _calling(_implementation(node.function, overload), arguments, overload)
+        overload = self._checked.only_overload(node.id)
+        run = _calling(_implementation(node.function, overload), arguments, node.function, overload)
         call = InterpretableCall(node.id, run, node.function, overload, arguments)
         if overload == "in_list" and isinstance(arguments[1], InterpretableConst):
             return aggregates.membership(call, arguments[1].value)
@@ -190,21 +189,21 @@ class Planner:
             and isinstance(pattern, InterpretableConst)
             and isinstance(pattern.value, str)
         ):
-            call.run = _calling(_matcher(node.function, pattern.value), arguments)
+            call.run = _calling(_matcher(node.function, pattern.value), arguments, node.function)
         return call
 
     def logic(self, node: int, arguments: list[Interpretable], *, decisive: bool) -> Interpretable:
-        """`&&`, `||`"""
+        """Return the step for `&&` (`decisive` is False) or `||` (True)."""
         return self._done(plan.logic(node, tuple(arguments), decisive=decisive))
 
     def equality(self, node: int, arguments: list[Interpretable], *, wanted: bool) -> Interpretable:
-        """`==`, `!=`: what cannot be compared is an error for the first, and not equal for the second."""
+        """Return the step for `==` or `!=`. If values cannot be compared, `==` is an error and `!=` is true."""
         name, overload = ("_==_", "equals") if wanted else ("_!=_", "not_equals")
         run = _calling(FUNCTIONS[name], tuple(arguments))
         return self._done(InterpretableCall(node, run, name, overload, tuple(arguments)))
 
     def condition(self, node: int, arguments: list[Interpretable]) -> Interpretable:
-        """`c ? a : b`"""
+        """Return the step for `c ? a : b`. It is an attribute, because qualifiers can follow."""
         chooser, *sides = arguments
         truthy, falsy = (
             side.attribute
@@ -217,7 +216,7 @@ class Planner:
         return self._done(plan.attribute(chosen))
 
     def index(self, node: int, arguments: list[Interpretable], *, optional: bool) -> Interpretable:
-        """`a[k]`, `a[?k]`, `a.?k`"""
+        """Return the step for `a[k]`, `a[?k]` or `a.?k`: the attribute of a with one more qualifier."""
         path = self._path(arguments[0])
         path.attribute.add(self._qualifier(node, arguments[1], optional=optional))
         return path
@@ -225,7 +224,7 @@ class Planner:
     def alternative(
         self, node: int, arguments: list[Interpretable], *, unwraps: bool
     ) -> Interpretable:
-        """`a.or(b)`, `a.orValue(b)`: b is asked only if a is none."""
+        """Return the step for `a.or(b)` or `a.orValue(b)`. b is evaluated only if a is none."""
         first, second = arguments
         return self._done(
             Interpretable(node, loops.alternative(first.run, second.run, unwraps=unwraps))
@@ -247,7 +246,7 @@ class Planner:
         self._scope = after
         result = self.step(node.result)
         self._scope = outer
-        fold = loops.Fold(
+        folder = loops.Folder(
             places[0],
             two=bool(node.iter_var2),
             items=items.run,
@@ -257,7 +256,7 @@ class Planner:
             turn=turn.run,
             result=result.run,
         )
-        return plan.InterpretableFold(node.id, fold.run, items)
+        return plan.InterpretableFold(node.id, folder.run, items)
 
 
 Builder = Callable[[Planner, int, list[Interpretable]], Interpretable]
@@ -320,11 +319,16 @@ def _answer(implementation: Implementation, arguments: tuple[object, ...]) -> ob
 
 
 def _calling(
-    implementation: Implementation, steps: tuple[Interpretable, ...], overload: str = ""
+    implementation: Implementation,
+    steps: tuple[Interpretable, ...],
+    function: str = "",
+    overload: str = "",
 ) -> Run:
-    """Evaluate the arguments and call. A call of one or two evaluates both, whatever the first gives.
+    """Return a function that evaluates the arguments and calls the implementation.
 
-    Those of any number do not, and upstream has made `format` one of them. What takes long is not begun if it exceeds the limit.
+    cel-go has steps for one and for two arguments; they evaluate both arguments even if the first one is an error. cel-go's step
+    for any number of arguments stops at the first error, and `format` also has this step. A call that can take long does not
+    begin if the call would exceed the cost limit.
     """
     if implementation is FUNCTIONS["@not_strictly_false"]:
         return _asking(implementation, steps[0])
@@ -332,7 +336,7 @@ def _calling(
         len(steps) > _PAIR or isinstance(implementation, Dispatcher) or overload == "string_format"
     )
     place = lists.counted_argument(overload)
-    price = price_before(overload)
+    price = price_before(function, overload)
 
     def run(frame: Frame) -> object:
         arguments: list[object] = []
@@ -354,5 +358,5 @@ def _calling(
 
 
 def _asking(implementation: Implementation, step: Interpretable) -> Run:
-    """The one function that takes errors as arguments."""
+    """Return a function that calls @not_strictly_false, the only function that accepts an error as its argument."""
     return lambda frame: _answer(implementation, (step.run(frame),))

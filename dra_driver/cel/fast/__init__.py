@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate for very many devices: a generated Python function, which leaves what it cannot do to the exact program."""
+"""Evaluates an expression for very many devices with a generated Python function. If it gives up, the exact program runs."""

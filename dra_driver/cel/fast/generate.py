@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How is an expression asked of very many devices?
+"""How is one expression evaluated quickly for very many devices?
 
-As a Python function made for it, which is several times as fast as walking the tree. The function is an optimist: it is
-right about the usual course and raises whenever something else happens (a key is missing, a value is of
-another kind, a number too large), and then the exact evaluation decides, errors, absorption and all. So the rule for all
-that is written here: *return only what the exact evaluation would return; when in doubt raise.* What cannot be
-written that way is not written at all, and the exact evaluation does the work.
+This module generates a Python function from the tree. It is several times as fast as the exact evaluation. The function
+handles the common case only. If anything else happens (a key is missing, a value has another type, a number is too large),
+the function gives up: it raises an exception, and the exact evaluation starts from the beginning. Only the exact evaluation
+knows errors and the operators that ignore errors. So there is one rule for all generated code: *return only what the exact evaluation would return. If
+in doubt, raise.* An expression that cannot be written in this way gets no generated function.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,10 +40,10 @@ from dra_driver.cel.types import DYN
 
 
 class Matcher(Protocol):
-    """Whether a device is wanted. Raises EvaluationError, and Cancelled where `cancelled` says so before there is an answer."""
+    """Returns whether the selector matches a device. EvaluationError if the evaluation fails, Cancelled if `cancelled` ends it."""
 
     def __call__(self, device: DeviceValue, cancelled: Check = never) -> bool:
-        """The answer."""
+        """Return whether the selector matches."""
 
 
 _CONSTANTS: dict[type, Form] = {
@@ -55,7 +55,10 @@ _CONSTANTS: dict[type, Form] = {
 
 
 def matcher(checked: CheckedAst, exact: Matcher, turns: Turns = NO_LOOPS) -> Matcher:
-    """A function that answers as `exact` does, sooner where it can. A loop turns as often as `turns` allows at most."""
+    """Return the generated function, or `exact` itself if the expression has none. Both have the same results.
+
+    `turns` limits the iterations of loops. A device that needs more goes to `exact`.
+    """
     writer = Writer(checked, turns)
     try:
         answer = as_bool(writer, _write(writer, checked.parsed.root))
@@ -68,19 +71,19 @@ def matcher(checked: CheckedAst, exact: Matcher, turns: Turns = NO_LOOPS) -> Mat
         | {
             "exact": exact,
             "never": never,
-            "stumble": _stumble,
+            "give_up": _give_up,
         }
     )
-    exec(compile(source, "<a generated selector>", "exec"), namespace)  # noqa: S102  see writer.py: no text of the expression is in it
+    exec(compile(source, "<a generated selector>", "exec"), namespace)  # noqa: S102 - no text of the expression is in it: see writer.py
     return cast(Matcher, namespace["matches"])
 
 
-def _stumble() -> bool:
-    """Leave it to the exact evaluation."""
+def _give_up() -> bool:
+    """Give up: the exact evaluation takes over."""
     raise Unsupported
 
 
-# The attributes are looked at in any case: one that cannot be converted fails every expression.
+# The function reads the attributes in any case, because an attribute that cannot be converted fails every expression.
 _SOURCE = """\
 def matches(device, cancelled=never):
     try:
@@ -157,7 +160,7 @@ _FIELDS = {
 
 
 def _value_at(writer: Writer, operand: Code, key: Code) -> Code:
-    """What stands there; a missing name stumbles."""
+    """Return the value at a key. The generated code gives up if the key is missing."""
     if key.form is Form.STRING and operand.form is Form.DOMAINS:
         if key.constant and operand.text in {ATTRIBUTES, CAPACITY}:
             return writer.values_of(operand, key)
@@ -182,18 +185,22 @@ def _call(writer: Writer, expr: Call) -> Code:
     nodes = expr.args if expr.target is None else (expr.target, *expr.args)
     operands = [_write(writer, node) for node in nodes]
     result = form_of(writer.checked.types.get(expr.id, DYN))
-    return inline.call(writer, expr.function, operands, result)
+    overload = writer.checked.only_overload(expr.id)
+    return inline.call(writer, expr.function, operands, result, overload)
 
 
 def _both(writer: Writer, expr: Call) -> Code:
-    """`&&` and `||`: what decides early decides here, too; what stumbles before is decided exactly."""
+    """Write `&&` or `||`.
+
+    Python also stops at the first operand that decides. If an operand gives up, the exact evaluation starts.
+    """
     word = " and " if expr.function == "_&&_" else " or "
     operands = [as_bool(writer, _write(writer, node)) for node in _chain(expr)]
     return Code(f"({word.join(operands)})", Form.BOOL)
 
 
 def _chain(expr: Call) -> list[Expr]:
-    """The operands of `a && b && c`, from the left."""
+    """Return the operands of `a && b && c`, from the left."""
     operands: list[Expr] = []
     rest: list[Expr] = [expr]
     while rest:
@@ -224,7 +231,7 @@ def _index(writer: Writer, expr: Call) -> Code:
 
 
 def _or_value(writer: Writer, expr: Call) -> Code:
-    """`values.?name.orValue(otherwise)`, as the optional is not seen by anybody else."""
+    """Write `values.?name.orValue(otherwise)`. Nothing else uses the optional, so the generated code makes none."""
     values, name = _optional(writer, expr.target)
     otherwise = _write(writer, expr.args[0])
     found = writer.name()
@@ -240,7 +247,7 @@ def _has_value(writer: Writer, expr: Call) -> Code:
 
 
 def _optional(writer: Writer, expr: Expr | None) -> tuple[Code, Code]:
-    """The map and the name in `values.?name` and `values[?name]`."""
+    """Return the map and the name in `values.?name` and `values[?name]`."""
     if not isinstance(expr, Call) or expr.function not in {"_?._", "_[?_]"}:
         raise Unsupported
     values, name = (_write(writer, node) for node in expr.args)
@@ -257,7 +264,7 @@ def _in(writer: Writer, expr: Call) -> Code | None:
 
 
 def _compared(writer: Writer, expr: Call) -> Code | None:
-    """`a.compareTo(b) >= 0` is one comparison."""
+    """Write `a.compareTo(b) >= 0` as one comparison. Returns None if the call has another form."""
     left, right = expr.args
     if not isinstance(left, Call) or left.function != "compareTo" or left.target is None:
         return None
@@ -268,13 +275,13 @@ def _compared(writer: Writer, expr: Call) -> Code | None:
 
 
 def _format(writer: Writer, expr: Call) -> Code | None:
-    """A constant template is read here; others are left to the function itself."""
+    """Write format() with a constant template. Returns None for another template: format() itself parses it at run time."""
     template, arguments = expr.target, expr.args[0]
     if not isinstance(template, Constant) or not isinstance(arguments, ListLiteral):
         return None
     if not isinstance(template.value, str) or arguments.optional_indices:
         return None
-    with writer.deeper():  # as many brackets as two operands inside each other
+    with writer.deeper():  # A filled template has as many nested brackets as two operands.
         operands = [_write(writer, node) for node in arguments.elements]
     return templates.filled(writer, template.value, operands)
 

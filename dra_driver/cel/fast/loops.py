@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How are macros written as Python?
 
-all, exists and exists_one become any(), all() and sum(), map and filter become comprehensions, and so do transformList and
-transformMap. They are known by what the parser writes for them (syntax/macros.py). cel.bind gives a value a name.
-A loop that would turn more often than the cost estimate reckoned with stumbles before its first turn, so the function ends
-soon and costs less than an evaluation may.
+all, exists and exists_one become all(), any() and sum(). map, filter, transformList and transformMap become comprehensions.
+cel.bind becomes an assignment. The parser has replaced the macros, so this module recognizes its expansions (see
+syntax/macros.py). A generated function does not count its cost. Instead it gives up before a loop that would have more
+iterations than the cost estimate assumed (see costs/turns.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,11 +32,11 @@ _ONE_ENTRY = 1
 
 
 def loop(writer: Writer, expr: Comprehension, write: Write) -> Code:
-    """Whatever the macro was."""
+    """Return the code for a comprehension. Raises Unsupported if it comes from no macro that this module knows."""
     if isinstance(expr.iter_range, ListLiteral) and not expr.iter_range.elements:
         return _bind(writer, expr, write)
     if writer.is_variable(expr.accu_var) or expr.accu_var in (expr.iter_var, expr.iter_var2):
-        raise Unsupported  # a name of the expression hides the accumulator
+        raise Unsupported  # A variable of the expression hides the accumulator.
     writer.require_short_texts()
     if isinstance(expr.accu_init, Constant):
         return _quantifier(writer, expr, write)
@@ -44,9 +44,10 @@ def loop(writer: Writer, expr: Comprehension, write: Write) -> Code:
 
 
 def _bind(writer: Writer, expr: Comprehension, write: Write) -> Code:
-    """cel.bind; the value is not looked at later than it could be, and an error in it may never show: both as well here.
+    """Write cel.bind. CEL evaluates the value at its first use, this code at once. If the evaluation fails, the function gives up.
 
-    A bound empty map or list is one that cel-go may change, which shows in sums (never written) and where the map was one of domains.
+    cel-go may change a bound empty list or map in place. An expression can notice this only in a sum of lists, which is never
+    written as Python, and in a map of domains, which is refused here.
     """
     if not isinstance(expr.loop_condition, Constant) or expr.loop_condition.value is not False:
         raise Unsupported
@@ -64,8 +65,8 @@ def _bind(writer: Writer, expr: Comprehension, write: Write) -> Code:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turns:
-    """`for {targets} in {over}`, once `{size}` was looked at."""
+class _Range:
+    """`for {targets} in {over}`. `check` is the condition that the loop has few iterations."""
 
     targets: str
     over: str
@@ -74,13 +75,13 @@ class _Turns:
     text_keys: bool
 
     def checked(self, decided: str, form: Form, element: Form = Form.ANYTHING) -> Code:
-        """What the loop gives, if it does not turn too often."""
-        return Code(f"({decided} if {self.check} else stumble())", form, element)
+        """Return code for the result of the loop. The code gives up if the loop would have too many iterations."""
+        return Code(f"({decided} if {self.check} else give_up())", form, element)
 
 
 @contextmanager
-def _turning(writer: Writer, expr: Comprehension, over: Code) -> Iterator[_Turns]:
-    """The loop's variables, as long as its body is written."""
+def _turning(writer: Writer, expr: Comprehension, over: Code) -> Iterator[_Range]:
+    """Return a context with the range of a loop. The loop's variables exist only while the loop's body is written."""
     name, first, second = writer.name(), writer.name(), writer.name()
     two = bool(expr.iter_var2)
     most = writer.turns.most.get(expr.id, _MOST_TURNS)
@@ -102,10 +103,10 @@ def _turning(writer: Writer, expr: Comprehension, over: Code) -> Iterator[_Turns
         variables.pop("", None)
     targets = f"{first}, {second}" if two else first
     with writer.bound_all(variables):
-        yield _Turns(targets, _iterated(over.form, name, two=two), check, first, keyed)
+        yield _Range(targets, _iterated(over.form, name, two=two), check, first, keyed)
 
 
-# The maps whose keys are texts as they are, and one whose keys are encoded.
+# The forms that are maps, and the form of their keys. The keys of a computed map are encoded (see values.key_of).
 _KEYS = {Form.DOMAINS: Form.STRING, Form.VALUES: Form.STRING, Form.MAP: Form.ANYTHING}
 _SIZED = frozenset({*_KEYS, Form.LIST})
 
@@ -122,7 +123,10 @@ def _iterated(form: Form, name: str, *, two: bool) -> str:
 
 
 def _quantifier(writer: Writer, expr: Comprehension, write: Write) -> Code:
-    """They end early where CEL does, and a turn that stumbles is decided exactly."""
+    """Write all, exists or exists_one.
+
+    The code stops at the same element as CEL. If it gives up, the exact evaluation decides.
+    """
     step = _call(expr.loop_step)
     pattern, place = _QUANTIFIERS[step.function]
     over = write(writer, expr.iter_range)
@@ -132,7 +136,7 @@ def _quantifier(writer: Writer, expr: Comprehension, write: Write) -> Code:
     return turns.checked(decided, Form.BOOL)
 
 
-# By the function that a turn calls, with the place of the predicate among its arguments.
+# By the function in the loop step: the Python code, and the index of the predicate among the arguments.
 _QUANTIFIERS = {
     "_&&_": ("all({holds} for {targets} in {over})", 1),
     "_||_": ("any({holds} for {targets} in {over})", 1),
@@ -144,7 +148,7 @@ _QUANTIFIERS = {
 
 
 def _collector(writer: Writer, expr: Comprehension, write: Write) -> Code:
-    """A turn adds to what was collected, or with a predicate leaves it as it is."""
+    """Write map, filter or transform: each step adds an element or entry, or nothing if the predicate is false."""
     step, predicate = _call(expr.loop_step), None
     if step.function == "_?_:_":
         predicate, step = step.args[0], _call(step.args[1])
@@ -171,7 +175,7 @@ _ENTRY = ("map", "key", "value")
 
 
 def _one_entry(writer: Writer, entries: Expr, write: Write) -> tuple[Code, Code]:
-    """`{key: value}`, as transformMapEntry usually has it."""
+    """Return the key and the value of `{key: value}` in transformMapEntry. Raises Unsupported for other maps."""
     if not isinstance(entries, MapLiteral) or len(entries.entries) != _ONE_ENTRY:
         raise Unsupported
     (entry,) = entries.entries
@@ -181,7 +185,7 @@ def _one_entry(writer: Writer, entries: Expr, write: Write) -> tuple[Code, Code]
 
 
 def _call(step: Expr) -> Call:
-    """What the parser wrote for a turn."""
+    """Return the loop step, which is always a call."""
     return cast(Call, step)
 
 
@@ -189,7 +193,7 @@ def _call(step: Expr) -> Call:
 
 
 def _each(value: object) -> list[object]:
-    """The list to go over; maps of unknown origin are left to the exact evaluation."""
+    """Return the list. Gives up for another value, because the encoding of a map's keys is not known here."""
     if type(value) is not list:
         raise Unsupported
     return value
@@ -204,7 +208,7 @@ def _items(mapping: Mapping[object, object]) -> list[tuple[object, object]]:
 
 
 def _inserted(pairs: Iterable[tuple[object, object]]) -> LiteralMap:
-    """The map of these; a key that is there already is an error."""
+    """Return the map with these entries. Raises EvaluationError if two keys are equal."""
     made = MutableMap()
     for key, value in pairs:
         _insert(made, key, value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How is `"%s-%d".format([a, b])` written as Python?
 
-A template that is known is read once, when the function is made. Texts and numbers of a surely known kind are filled in by Python's
-own `%`, where it writes what Kubernetes writes; everything else by the exact implementation of its clause.
+A constant template is parsed once, when the function is generated. Python's `%` writes texts and ints as Kubernetes does, if
+their static type is known. The exact implementation of the clause writes everything else.
 """
 
 from functools import partial
@@ -12,11 +12,11 @@ from dra_driver.cel.fast.writer import Code, Form, Unsupported, Writer
 from dra_driver.cel.library import formatting
 
 _MOST_DIGITS = 100
-_MOST_WRITTEN = 1_000_000  # characters; a text in a text in a text grows without costing anything
+_MOST_CLAUSES = 32
 
 
 def filled(writer: Writer, template: str, operands: list[Code]) -> Code:
-    """The template with its clauses replaced."""
+    """Return the template with its clauses replaced by the operands. Raises Unsupported if they do not match."""
     try:
         parts = formatting.parse(template)
     except EvaluationError as error:
@@ -24,8 +24,10 @@ def filled(writer: Writer, template: str, operands: list[Code]) -> Code:
     clauses = [part for part in parts if not isinstance(part, str)]
     if len(clauses) != len(operands):
         raise Unsupported
-    if any(clause.precision > _MOST_DIGITS for clause in clauses):
-        raise Unsupported  # each clause may write megabytes, and the length of the text is checked only when it is whole
+    # The generated code checks the length only of the whole text. So the text must stay short before this check: a template with
+    # more clauses than `_MOST_CLAUSES`, or with a precision above `_MOST_DIGITS`, gets no generated code.
+    if len(clauses) > _MOST_CLAUSES or any(one.precision > _MOST_DIGITS for one in clauses):
+        raise Unsupported
     left = iter(operands)
     pattern, arguments = "", []
     for part in parts:
@@ -34,13 +36,12 @@ def filled(writer: Writer, template: str, operands: list[Code]) -> Code:
             continue
         pattern += "%s"
         arguments.append(_shown(writer, part, next(left)))
-    name, most = writer.name(), min(_MOST_WRITTEN, formatting.MOST_WRITTEN)
     text = f"({pattern!r} % ({''.join(f'{one}, ' for one in arguments)}))"
-    return Code(f"({name} if len({name} := {text}) <= {most} else stumble())", Form.STRING)
+    return Code(writer.short_text(text), Form.STRING)
 
 
 def _shown(writer: Writer, clause: formatting.Verb, operand: Code) -> str:
-    """What `%s` of Python writes as the clause would."""
+    """Return the operand in a form that Python's `%s` writes as the clause would."""
     if (clause.letter, operand.form) in _AS_IT_IS:
         return operand.text
     exact = writer.constant(partial(formatting.write, clause), Form.ANYTHING).text

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program text of a generated function, and what it may assume of values.
+"""How is the Python text of a generated function written, and which types do its values have?
 
-Nothing of an expression's text becomes program text: strings and numbers enter by repr(), other values and functions by
-a namespace, and variables get numbers in place of their names. A piece of text is always one operand: a name, a literal, a call, or
-in brackets. Python's parser takes a limited number of brackets inside each other, so the depth is bounded.
+No text of the expression becomes Python text. Strings and numbers are written with repr(). Other values and functions are
+in the namespace of the function. Variables get numbers instead of their names. Each piece of text is one operand: a name, a
+literal, a call, or text in parentheses. Python's parser limits nested parentheses, so the depth is limited.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,24 +14,28 @@ from itertools import count
 
 from dra_driver.cel import values
 from dra_driver.cel.checked_ast import CheckedAst
-from dra_driver.cel.failures import Aborted, EvaluationError
+from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.functions import FUNCTIONS
+from dra_driver.cel.library import operators
+from dra_driver.cel.overloads import Dispatcher
 from dra_driver.cel.turns import NO_LOOPS, Turns
 from dra_driver.cel.types import Kind, Type
+from dra_driver.cel.work import SHORT_TEXT
 
 _DEEPEST, _MOST_NODES = 40, 2_000
 _LOOK_AT_CAPACITY = "capacity = device.capacity"
-_LOOK_AT_TEXTS = "device.short_texts or stumble()"
+_LOOK_AT_TEXTS = "device.short_texts or give_up()"
+_ROOM = f"room = {1 << 16}"  # characters of all texts that the loops make for one device
 _WITH_LITERALS = frozenset({bool, bytes, int, str, type(None)})
 ATTRIBUTES, CAPACITY = "attributes", "capacity"
 
 
 class Unsupported(Exception):
-    """What cannot be written as Python, or not so that it surely means the same."""
+    """The expression cannot be written as Python with the same meaning. A generated function raises it to give up."""
 
 
 class Form(Enum):
-    """What Python surely finds when a piece of text is evaluated."""
+    """The Python type of the value of a piece of text. ANYTHING if the type is not known."""
 
     ANYTHING = auto()
     BOOL = auto()
@@ -40,15 +44,15 @@ class Form(Enum):
     INT = auto()
     LIST = auto()
     MAP = auto()
-    """what a loop made: its keys are encoded by `values.key_of`"""
+    """A map that a loop made. `values.key_of` has encoded its keys."""
     STRING = auto()
     UINT = auto()
     QUANTITY = auto()
     SEMVER = auto()
     DOMAINS = auto()
-    """device.attributes or device.capacity: every domain can be looked up"""
+    """device.attributes or device.capacity. A lookup of an unknown domain gives an empty map."""
     VALUES = auto()
-    """a dict of one domain's values by name"""
+    """The values of one domain, by name."""
 
 
 _FORMS = {
@@ -71,13 +75,13 @@ SCALARS = {
 
 
 def form_of(type_: Type) -> Form:
-    """What a static type promises."""
+    """Return the form of all values of a static type."""
     return _FORMS.get(type_.kind) or _NAMED_FORMS.get(type_.name, Form.ANYTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One operand of program text, what it gives, and the value if it is known already."""
+    """One operand of Python text: its form, the form of its elements, and its value if the operand is `constant`."""
 
     text: str
     form: Form
@@ -86,26 +90,16 @@ class Code:
     constant: bool = False
 
 
-def _unequal(left: object, right: object) -> bool:
-    """What cannot be compared is not equal, and no error; what would take too long to compare is left to the exact one."""
-    try:
-        return not values.equal(left, right)
-    except Aborted:
-        raise
-    except EvaluationError:
-        return True
-
-
 _EXACT: dict[str, Callable[..., object]] = {
     **FUNCTIONS,
     "_==_": values.equal,
-    "_!=_": _unequal,
+    "_!=_": operators.not_equal,
 }
 
 
 @dataclass(slots=True)
 class Writer:
-    """What has been written so far for one expression."""
+    """The state while the function of one expression is written."""
 
     checked: CheckedAst
     turns: Turns = NO_LOOPS
@@ -114,32 +108,39 @@ class Writer:
     _variables: dict[str, list[Code]] = field(default_factory=dict)
     _depth: int = 0
     _nodes: int = 0
+    _loops: int = 0
     _numbers: Iterator[int] = field(default_factory=count)
     _domains: dict[tuple[str, str], str] = field(default_factory=dict)
-    _functions: dict[str, str] = field(default_factory=dict)
+    _functions: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def name(self) -> str:
-        """A variable that nothing else uses."""
+        """Return a new variable name."""
         return f"v{next(self._numbers)}"
 
     def constant(self, value: object, form: Form) -> Code:
-        """A value that is known already."""
+        """Return the operand for a constant."""
         if type(value) in _WITH_LITERALS:
             return Code(repr(value), form, value=value, constant=True)
         name = f"k{next(self._numbers)}"
         self.namespace[name] = value
         return Code(name, form, value=value, constant=True)
 
-    def call(self, function: str, *operands: str) -> str:
-        """A call of the exact implementation, which finds out itself what it is given."""
-        name = self._functions.get(function)
+    def call(self, function: str, *operands: str, overload: str = "") -> str:
+        """Write a call of the exact implementation, which checks the types of its arguments itself.
+
+        `overload` is its ID if the static types leave only one. The values of an empty list do not show which one is meant.
+        """
+        name = self._functions.get((function, overload))
         if name is None:
-            name = self._functions[function] = f"f{next(self._numbers)}"
-            self.namespace[name] = _EXACT[function]
+            name = self._functions[function, overload] = f"f{next(self._numbers)}"
+            exact = _EXACT[function]
+            if overload and isinstance(exact, Dispatcher):
+                exact = exact.overload(overload)
+            self.namespace[name] = exact
         return f"{name}({', '.join(operands)})"
 
     def folded(self, function: str, operands: Sequence[Code], form: Form) -> Code:
-        """The value of a function of constants."""
+        """Return the result of a function whose arguments are constants. Raises Unsupported if it fails."""
         try:
             value = _EXACT[function](*(operand.value for operand in operands))
         except EvaluationError as error:
@@ -147,18 +148,34 @@ class Writer:
         return self.constant(value, form)
 
     def require_short_texts(self) -> None:
-        """Leave devices to the exact evaluation that have longer texts than the loops were allowed for."""
+        """Let the function give up for a device with longer texts than the limits of the loops assume."""
         if self.turns.short_texts and _LOOK_AT_TEXTS not in self.prologue:
             self.prologue.insert(0, _LOOK_AT_TEXTS)
 
+    def short_text(self, text: str) -> str:
+        """Return code for a text of at most SHORT_TEXT characters; it gives up for a longer one. Growing texts cost nothing in CEL.
+
+        In loops the code also limits the length of all texts of one device together.
+        """
+        name = self.name()
+        short = f"len({name} := {text}) <= {SHORT_TEXT}"
+        if self._loops:
+            if _ROOM not in self.prologue:
+                self.prologue.insert(0, _ROOM)
+            short += f" and (room := room - len({name})) >= 0"
+        return f"({name} if {short} else give_up())"
+
     def part(self, name: str) -> Code:
-        """device.attributes or device.capacity."""
+        """Return the operand device.attributes or device.capacity."""
         if name == CAPACITY and _LOOK_AT_CAPACITY not in self.prologue:
             self.prologue.insert(0, _LOOK_AT_CAPACITY)
         return Code(name, Form.DOMAINS, Form.QUANTITY if name == CAPACITY else Form.ANYTHING)
 
     def values_of(self, part: Code, domain: Code) -> Code:
-        """The values of a domain, looked up once; one that is not there is empty, so this cannot fail."""
+        """Return the values of a domain, which are looked up once, at the start.
+
+        The lookup cannot fail: an unknown domain is empty.
+        """
         name = self._domains.get((part.text, domain.text))
         if name is None:
             name = self._domains[part.text, domain.text] = self.name()
@@ -166,33 +183,35 @@ class Writer:
         return Code(name, Form.VALUES, part.element)
 
     def variable(self, name: str) -> Code:
-        """What a name of the expression stands for."""
+        """Return the operand for a variable of the expression. Raises Unsupported if the expression has no such variable."""
         if not self.is_variable(name):
             raise Unsupported
         return self._variables[name][-1]
 
     def is_variable(self, name: str) -> bool:
-        """Whether the name is one that the expression gave."""
+        """Return whether the expression has defined this variable."""
         return bool(self._variables.get(name))
 
     @contextmanager
     def bound(self, name: str, code: Code) -> Iterator[None]:
-        """Where a name of the expression stands for something."""
+        """Define a variable of the expression for the code that is written inside."""
         self._variables.setdefault(name, []).append(code)
         yield
         self._variables[name].pop()
 
     @contextmanager
     def bound_all(self, codes: Mapping[str, Code]) -> Iterator[None]:
-        """The same for the variables of a loop."""
+        """Define the variables of a loop for its body."""
         with ExitStack() as names:
             for name, code in codes.items():
                 names.enter_context(self.bound(name, code))
+            self._loops += 1
             yield
+            self._loops -= 1
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """One operand inside another."""
+        """Enter a nested operand. Raises Unsupported if the nesting is too deep or the function too long."""
         self._depth += 1
         self._nodes += 1
         if self._depth > _DEEPEST or self._nodes > _MOST_NODES:
@@ -202,8 +221,8 @@ class Writer:
 
 
 def as_bool(writer: Writer, code: Code) -> str:
-    """The operand where only a bool will do."""
+    """Return the operand as a bool. The generated code gives up for any other value."""
     if code.form is Form.BOOL:
         return code.text
     name = writer.name()
-    return f"({name} if ({name} := {code.text}) is True or {name} is False else stumble())"
+    return f"({name} if ({name} := {code.text}) is True or {name} is False else give_up())"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_driver.cel import values
-from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.golang import quote
 from dra_driver.cel.library import netip
 from dra_driver.cel.library.netip import BITS_4, Address, AddressError
@@ -30,13 +30,13 @@ class IP(Opaque):
     go_name = "cel.IP"
 
     def equals(self, other: object) -> bool:
-        """Whether the addresses are equal. EvaluationError for another type."""
+        """Return whether the addresses are equal. Raises EvaluationError for another type."""
         if not isinstance(other, IP):
             raise no_such_overload()
         return self.address == other.address
 
     def size(self) -> int:
-        """The length in bytes: 4 or 16."""
+        """Return the length in bytes: 4 or 16."""
         return self.address.bits // 8
 
     def __str__(self) -> str:
@@ -54,21 +54,21 @@ class CIDR(Opaque):
     go_name = "cel.CIDR"
 
     def equals(self, other: object) -> bool:
-        """Whether address and prefix length are equal. EvaluationError for another type."""
+        """Return whether address and prefix length are equal. Raises EvaluationError for another type."""
         if not isinstance(other, CIDR):
             raise no_such_overload()
         return (self.address, self.length) == (other.address, other.length)
 
     def size(self) -> int:
-        """The length of the prefix in bytes."""
+        """Return the length of the prefix in bytes."""
         return -(-self.length // 8)
 
     def masked(self) -> "CIDR":
-        """The network with the bits behind the prefix set to 0."""
+        """Return the network with the bits behind the prefix set to 0."""
         return CIDR(Address(_prefix(self.address, self.length), self.address.bits), self.length)
 
     def contains(self, address: Address, length: int) -> bool:
-        """Whether the network contains all addresses that have the first `length` bits of `address`."""
+        """Return whether the network contains all addresses that have the first `length` bits of `address`."""
         if address.bits != self.address.bits or length < self.length:
             return False
         return _prefix(address, self.length) == _prefix(self.address, self.length)
@@ -110,6 +110,8 @@ def _cidr(text: str) -> CIDR:
         return CIDR(_unmapped(text, address), length)
     except AddressError as error:
         raise EvaluationError(f"{problem}{problem}{error}") from error
+    except Aborted:
+        raise
     except EvaluationError as error:
         raise EvaluationError(f"{problem}{error}") from error
 
@@ -118,6 +120,8 @@ def _can(read: Callable[[str], object]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
             read(text)
+        except Aborted:
+            raise
         except EvaluationError:
             return False
         return True
@@ -172,6 +176,8 @@ def _contains_ip(cidr: CIDR, ip: IP) -> bool:
 def _contains_ip_text(cidr: CIDR, text: str) -> bool:
     try:
         ip = _ip(text)
+    except Aborted:
+        raise
     except EvaluationError as error:
         raise no_such_overload() from error
     return _contains_ip(cidr, ip)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable
 
-from dra_driver.cel import golang, values
+from dra_driver.cel import golang, values, work
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library import times
 from dra_driver.cel.library.operators import signed, unsigned
@@ -72,6 +72,7 @@ def _string_to_double(text: str) -> float:
 
 
 def _parse_double(text: str) -> float | None:
+    work.require_parseable(text)
     if _SPECIAL_DOUBLE.fullmatch(text):
         return float(text)
     plain = text.replace("_", "")
@@ -139,12 +140,12 @@ def _number_to_string(value: int) -> str:
 
 
 def type_of(value: object) -> TypeValue:
-    """The function type(value)."""
+    """Return the CEL type of a value: the function type(value)."""
     return TypeValue(values.kind(value))
 
 
 def to_string(value: object) -> str:
-    """The text of string(value), which format("%s") also writes. KeyError for a type without string()."""
+    """Return the text of string(value), which format("%s") also writes. Raises KeyError for a type without string()."""
     return _TO_STRING[type(value)](value)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named formats: format.dns1123Label().validate("x") is optional.none(), or the list of problems.
 
-The problems are those of Kubernetes' validation functions, byte for byte.
+The texts of the problems are the same as in Kubernetes' validation functions, byte for byte.
 Source: k8s.io/apiserver pkg/cel/library/format.go, k8s.io/apimachinery pkg/util/validation, pkg/api/validate/content.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from dra_driver.cel import golang, values
+from dra_driver.cel import golang, values, work
 from dra_driver.cel.failures import no_such_overload
 from dra_driver.cel.library import urls
 from dra_driver.cel.overloads import Overload
@@ -23,7 +23,7 @@ Problems = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format(Opaque):
-    """A named format. `regex_size` is the pattern length that counts for the cost of validate()."""
+    """A named format. `regex_size` is the pattern length in the cost of validate()."""
 
     name: str
     regex_size: int
@@ -34,7 +34,7 @@ class Format(Opaque):
     hashable = False
 
     def equals(self, other: object) -> bool:
-        """Whether the names are equal. EvaluationError for another type."""
+        """Return whether the names are equal. Raises EvaluationError for another type."""
         if not isinstance(other, Format):
             raise no_such_overload()
         return self.name == other.name
@@ -128,7 +128,7 @@ def _label_value(text: str) -> list[str]:
 
 
 def _as_prefix(check: Problems) -> Problems:
-    """The check for a prefix of a name. In contrast to a name, it can end with a dash."""
+    """Return the check for a prefix of a name. In contrast to a name, it can end with a dash."""
 
     def problems(text: str) -> list[str]:
         # maskTrailingDash in Kubernetes replaces the last two bytes by "a", not only the dash.
@@ -210,6 +210,7 @@ def _named(name: str) -> Optional:
 
 
 def _validate(named: Format, text: str) -> Optional:
+    work.require_parseable(text)
     problems: list[object] = [*named.problems(text)]
     return Optional(problems) if problems else NONE
 

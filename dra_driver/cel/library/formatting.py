@@ -6,11 +6,12 @@ Source: cel-go ext/formatting.go, golang.org/x/text/message.
 """
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import NamedTuple
 
-from dra_driver.cel import golang, values
+from dra_driver.cel import golang, values, work
 from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.library import conversions
 from dra_driver.cel.syntax.ast import Uint
@@ -22,46 +23,48 @@ _PRECISION = 6
 _FILLED = 255
 _SMALLEST_DIGIT = 1100  # No double has a digit further behind the decimal point.
 _LONGEST = 10**6
-MOST_WRITTEN = 5 * 10**7  # Characters. Go has no limit here until it runs out of memory.
+_QUOTED_AT_ONCE = 50_000
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-_DIGITS = "0123456789"
+_DIGITS = re.compile(r"\.([0-9]*)")
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _CLAUSE_ERROR = "could not parse formatting clause: "
 _FORMAT_ERROR = "error during formatting: "
 
 
 def format_text(template: str, arguments: list[object]) -> str:
-    """The template with each clause replaced by its argument. EvaluationError if they do not match."""
+    """Return the template with each clause replaced by its argument. Raises EvaluationError if they do not match."""
+    counter = work.current()
     written: list[str] = []
-    position, used, left = 0, 0, MOST_WRITTEN
+    position, used, whole = 0, 0, 0
     while position < len(template):
-        if template[position] != "%":
-            written.append(template[position])
-            position += 1
-        elif template.startswith("%%", position):
-            written.append("%")
-            position += 2
-        else:
-            length, shown = _clause(template[position + 1 :], arguments, used)
-            written.append(shown)
-            left -= len(shown)
-            if left < 0:
-                raise EvaluationError(f"the text would have more than {MOST_WRITTEN} characters")
-            position += 1 + length
+        if template.startswith("%%", position):
+            length, shown = len("%%"), "%"
+        elif template[position] == "%":
+            length, shown = _clause(template, position, arguments, used)
             used += 1
+        else:
+            end = template.find("%", position)
+            shown = template[position : end if end >= 0 else None]
+            length = len(shown)
+        # All parts can be one long text, so the length is checked before they are put together.
+        whole += len(shown)
+        counter.text(whole, added=len(shown))
+        counter.steps(1)
+        written.append(shown)
+        position += length
     return "".join(written)
 
 
 class Verb(NamedTuple):
-    """What a clause asks for."""
+    """The parsed form of a clause."""
 
     letter: str
     precision: int
 
 
 def parse(template: str) -> list[str | Verb]:
-    """The texts and the clauses of a template, in order. Raises EvaluationError."""
+    """Return the texts and the clauses of a template, in order. Raises EvaluationError."""
     parts: list[str | Verb] = []
     position = 0
     while position < len(template):
@@ -71,23 +74,24 @@ def parse(template: str) -> list[str | Verb]:
             continue
         if position + 1 == len(template):
             raise EvaluationError("unexpected end of string")
-        length, verb, precision = _verb(template[position + 1 :])
+        length, verb, precision = _verb(template, position)
         parts.append(Verb(verb, precision))
-        position += 1 + length
+        position += length
     return parts
 
 
 def write(verb: Verb, argument: object) -> str:
-    """The argument as a clause writes it. Raises EvaluationError."""
+    """Return the argument as a clause writes it. Raises EvaluationError."""
     return _write(verb.letter, verb.precision, argument)
 
 
-def _clause(rest: str, arguments: list[object], used: int) -> tuple[int, str]:
+def _clause(template: str, start: int, arguments: list[object], used: int) -> tuple[int, str]:
+    """Return the length of the clause that starts here, and the text that it becomes."""
     if used >= len(arguments):
         raise EvaluationError(f"index {used} out of range")
-    if not rest:
+    if start + 1 == len(template):
         raise EvaluationError("unexpected end of string")
-    length, verb, precision = _verb(rest)
+    length, verb, precision = _verb(template, start)
     try:
         return length, _write(verb, precision, arguments[used])
     except Aborted:
@@ -96,19 +100,20 @@ def _clause(rest: str, arguments: list[object], used: int) -> tuple[int, str]:
         raise EvaluationError(_FORMAT_ERROR + error.message) from error
 
 
-def _verb(rest: str) -> tuple[int, str, int]:
-    position, precision = 0, _PRECISION
-    if rest[0] == ".":
-        digits = rest[1 : 1 + len(rest[1:]) - len(rest[1:].lstrip(_DIGITS))]
-        position = 1 + len(digits)
-        if position >= len(rest):
+def _verb(template: str, start: int) -> tuple[int, str, int]:
+    """Return the length of the clause that starts here with a percent sign, its verb and its precision."""
+    position, precision = start + 1, _PRECISION
+    found = _DIGITS.match(template, position)
+    if found:
+        position = found.end()
+        if position >= len(template):
             raise EvaluationError(_precision_error("could not find end of precision specifier"))
-        precision = _precision(digits)
+        precision = _precision(found[1])
     # cel-go reads bytes, so its message shows only the first byte of a letter outside ASCII.
-    verb = chr(golang.utf8(rest[position])[0])
+    verb = chr(golang.utf8(template[position])[0])
     if verb not in _VERBS:
         raise EvaluationError(f'{_CLAUSE_ERROR}unrecognized formatting clause "{verb}"')
-    return position + 1, verb, precision
+    return position + 1 - start, verb, precision
 
 
 def _precision(digits: str) -> int:
@@ -153,12 +158,12 @@ def _string(argument: object) -> str:
 
 
 def _list(elements: list[object]) -> str:
-    values.work.spend(len(elements))
+    work.current().elements(len(elements))
     return "[" + ", ".join(map(_element, elements)) + "]"
 
 
 def _map(mapping: dict[object, object]) -> str:
-    values.work.spend(len(mapping))
+    work.current().elements(len(mapping))
     pairs = [(_key(values.key_value(key)), _element(value)) for key, value in mapping.items()]
     pairs.sort(key=lambda pair: golang.utf8(pair[0]))
     return "{" + ", ".join(f"{key}:{value}" for key, value in pairs) + "}"
@@ -166,18 +171,28 @@ def _map(mapping: dict[object, object]) -> str:
 
 def _key(key: object) -> str:
     if type(key) is str:
-        return golang.quote(key)
+        return _quoted(key)
     if isinstance(key, int):
         return conversions.to_string(key)
     raise EvaluationError(f"no formatting function for map key of type {values.kind(key)}")
 
 
+def _quoted(text: str) -> str:
+    """Return the text as a literal. Each character takes a while, so a long text is written in pieces, which are counted."""
+    pieces: list[str] = []
+    for start in range(0, len(text), _QUOTED_AT_ONCE):
+        piece = text[start : start + _QUOTED_AT_ONCE]
+        work.current().characters(len(piece))
+        pieces.append(golang.quote(piece)[1:-1])
+    return f'"{"".join(pieces)}"'
+
+
 def _element(value: object) -> str:
-    """A value inside a list or map, written like a CEL literal."""
+    """Return a value inside a list or map, written like a CEL literal."""
     if type(value) is str:
-        return golang.quote(value)
+        return _quoted(value)
     if isinstance(value, bytes):
-        return "b" + golang.quote(_string(value))
+        return "b" + _quoted(_string(value))
     if isinstance(value, float):
         return _fixed(value) if math.isfinite(value) else golang.quote(golang.double(value))
     if isinstance(value, Timestamp | values.Duration):
@@ -252,7 +267,7 @@ def _fixed(value: float) -> str:
 
 
 def _grouped(value: float, precision: int) -> str:
-    """The number with `precision` digits. golang.org/x/text counts modulo 256 when it adds zeros; that is kept."""
+    """Return the number with `precision` digits. golang.org/x/text adds zeros modulo 256, and so does this function."""
     if not math.isfinite(value):
         return _special(value)
     text = f"{Decimal(value):,.{min(precision, _SMALLEST_DIGIT)}f}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from dra_driver.cel import values
-from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.library import operators
 from dra_driver.cel.overloads import Overload
 from dra_driver.cel.syntax.ast import Uint
@@ -28,9 +28,11 @@ _ZEROS: dict[str, object] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration
 
 
 def _order(left: object, right: object) -> int:
-    """Compare two elements. Upstream ignores an error of Compare, so such elements count as equal."""
+    """Compare two elements. Upstream ignores an error of Compare and treats such elements as equal."""
     try:
         return values.compare(left, right)
+    except Aborted:
+        raise
     except EvaluationError:
         return 0
 

@@ -6,7 +6,7 @@ Source: cel-go ext/lists.go, ext/comprehensions.go.
 
 from functools import cmp_to_key
 
-from dra_driver.cel import values
+from dra_driver.cel import values, work
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.overloads import Overload, Singleton
 from dra_driver.cel.values import LiteralMap, MutableMap
@@ -50,6 +50,7 @@ def _flatten(elements: object, *depths: object) -> list[object]:
 
 def _flattened(elements: list[object], depth: int) -> list[object]:
     flat: list[object] = []
+    work.current().elements(len(elements))
     for element in elements:
         if isinstance(element, list) and depth > 0:
             flat.extend(_flattened(element, depth - 1))
@@ -80,8 +81,11 @@ def _sort_by(elements: list[object], sort_keys: list[object]) -> list[object]:
 
 
 def _by_key(left: tuple[object, object], right: tuple[object, object]) -> int:
+    work.current().steps(1)
     try:
         return values.compare(left[0], right[0])
+    except Aborted:
+        raise
     except EvaluationError:  # NaN has no order; as in Go's stable sort, it keeps its place.
         return 0
 
@@ -119,7 +123,7 @@ def _insert_all(
 
 
 # The cost trackers of these overloads convert an argument to a list or an int without a check. If the argument has another
-# type, for example because it is an error, Go panics. The panic ends the evaluation; no operator ignores it.
+# type, for example because it is an error, Go panics. The panic ends the evaluation, and no operator ignores the panic.
 _COUNTED = {
     "list_distinct": (0, values.LIST),
     "list_flatten_int": (1, values.INT),
@@ -130,12 +134,12 @@ _ADDABLE = _COMPARABLE - {values.BOOL}
 
 
 def counted_argument(overload: str) -> int | None:
-    """The index of the argument that `require_countable` must check, or None."""
+    """Return the index of the argument that `require_countable` must check, or None."""
     return _COUNTED[overload][0] if overload in _COUNTED else None
 
 
 def require_countable(overload: str, value: object) -> None:
-    """Aborted if cel-go's cost tracker would panic with this argument."""
+    """Raise Aborted if cel-go's cost tracker would panic with this argument."""
     wanted = _COUNTED[overload][1]
     failed = isinstance(value, EvaluationError)
     kind = "error" if failed else values.kind(value)

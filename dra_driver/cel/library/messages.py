@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message literals: google.protobuf.Int64Value{value: 1}.
 
-The checker accepts all well-known protobuf messages. The evaluator supports those that wrap one value; the literal is then
-this value. The planner refuses the others, because no selector needs them. `device` has a message type too; an expression
+The checker accepts all well-known protobuf messages. The evaluator supports only messages that wrap one value; the value of such a literal is
+the wrapped value. The planner refuses the others, because no selector needs them. `device` has a message type too; an expression
 cannot construct it.
 Source: cel-go common/types/provider.go.
 """
@@ -23,13 +23,13 @@ _ZEROS: dict[str, object] = {
 
 
 def require(name: str) -> None:
-    """PlanError if the evaluator does not support messages with this name."""
+    """Raise PlanError if the evaluator does not support messages with this name."""
     if name != _DEVICE and name not in _ZEROS:
         raise PlanError(f"messages of type {name} are not supported in selectors")
 
 
 def make(name: str, fields: dict[str, object]) -> object:
-    """The value of a message literal, or an error as a value."""
+    """Return the value of a message literal, or an error as a value."""
     if name not in _ZEROS:
         return EvaluationError(f"unknown type '{name}'")
     value = fields.get("value", _ZEROS[name])

@@ -7,18 +7,18 @@ Source: Go's package net/netip.
 
 from dataclasses import dataclass
 
+from dra_driver.cel import work
 from dra_driver.cel.golang import quote
 
 BITS_4, BITS_6 = 32, 128
 _FIELDS = 8
 _BYTE, _WORD_DIGITS, _OCTETS = 255, 4, 4
 _WORDS_OF_IPV4 = 2
-_HEX = frozenset("0123456789abcdefABCDEF")
 _MAPPED = 0xFFFF
 
 
 class AddressError(ValueError):
-    """The text is no address. The message is that of Go."""
+    """The text is no address. The message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Address:
 
 
 def _longest_zeros(words: list[int]) -> tuple[int, int]:
-    """Start and end of the first longest run of at least two zero words. (0, 0) if there is none."""
+    """Return the start and the end of the first longest run of at least two zero words, or (0, 0) if there is none."""
     best = (0, 0)
     for start in range(_FIELDS):
         end = start
@@ -58,7 +58,8 @@ def _longest_zeros(words: list[int]) -> tuple[int, int]:
 
 
 def parse(text: str) -> Address:
-    """Parse an address. AddressError if the text is none."""
+    """Parse an address. Raises AddressError if the text is no address, Aborted if it is too long."""
+    work.require_parseable(text)
     for character in text:
         if character == ".":
             return Address(_ipv4(text, text), BITS_4)
@@ -120,7 +121,7 @@ class _Ipv6Reader:
         self._words: list[int] = []
 
     def number(self) -> int:
-        """The address as a number. AddressError if the text is no address."""
+        """Return the address as a number. Raises AddressError if the text is no address."""
         while len(self._words) < _FIELDS and self._field():
             pass
         if self._rest:
@@ -178,7 +179,11 @@ class _Ipv6Reader:
 
 
 def parse_prefix(text: str) -> tuple[Address, int]:
-    """Parse a network into the address and the prefix length. AddressError if the text is no network."""
+    """Parse a network into the address and the prefix length.
+
+    Raises AddressError if the text is no network, Aborted if it is too long.
+    """
+    work.require_parseable(text)
     before, slash, bits = text.rpartition("/")
     if not slash:
         raise _wrong_prefix(text, "no '/'")

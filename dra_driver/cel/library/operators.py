@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable, Sized
 
-from dra_driver.cel import values
+from dra_driver.cel import values, work
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.library import times
 from dra_driver.cel.overloads import Singleton
@@ -29,14 +29,14 @@ _ORDERED = _NUMBERS | _SPANS | _TEXTS | {values.BOOL}
 
 
 def signed(value: int) -> int:
-    """The value. EvaluationError if it does not fit into an int."""
+    """Return the value. Raises EvaluationError if it does not fit into an int."""
     if values.INT_MIN <= value <= values.INT_MAX:
         return value
     raise EvaluationError("integer overflow")
 
 
 def unsigned(value: int) -> Uint:
-    """The value as a uint. EvaluationError if it does not fit."""
+    """Return the value as a uint. Raises EvaluationError if it does not fit."""
     if 0 <= value <= values.UINT_MAX:
         return Uint(value)
     raise EvaluationError("unsigned integer overflow")
@@ -87,7 +87,7 @@ _subtract_numbers = _on_numbers(operator.sub, operator.sub)
 
 
 def add(left: object, right: object) -> object:
-    """The operator `left + right`, also for strings, bytes, lists and times. EvaluationError on an overflow."""
+    """Return `left + right`, also for strings, bytes, lists and times. Raises EvaluationError on an overflow."""
     if isinstance(left, list):
         return _add_lists(left, right)
     if isinstance(left, Duration | Timestamp):
@@ -109,18 +109,19 @@ def _add_lists(left: list[object], right: object) -> object:
         return left or right
     if len(left) + len(right) > MAX_ELEMENTS:
         raise Aborted(f"a list of more than {MAX_ELEMENTS:,} elements is not made")
+    work.current().elements(len(left) + len(right))
     return ConcatenatedList([*left, *right])
 
 
 def subtract(left: object, right: object) -> object:
-    """The operator `left - right`, also for times. EvaluationError on an overflow."""
+    """Return `left - right`, also for times. Raises EvaluationError on an overflow."""
     if isinstance(left, Duration | Timestamp):
         return times.subtract(left, right)
     return _subtract_numbers(left, right)
 
 
 def negate(value: object) -> object:
-    """The operator `-value`. It is not defined for a uint."""
+    """Return `-value`, which is not defined for a uint."""
     if isinstance(value, Duration):
         return Duration(signed(-value.nanos))
     if isinstance(value, float):
@@ -137,12 +138,12 @@ def _not(value: object) -> object:
 
 
 def not_strictly_false(value: object) -> object:
-    """The loop condition of all() and exists(): an error counts as true, so that the loop continues."""
+    """Return the loop condition of all() and exists(). For an error it is true, so that the loop continues."""
     return value if isinstance(value, bool) else True
 
 
 def contains(element: object, collection: object) -> object:
-    """The operator `in`: an element of a list or a key of a map. An element that cannot be compared is not in a list."""
+    """Return whether `element` is an element of a list or a key of a map. An element that cannot be compared is not in a list."""
     if isinstance(collection, list):
         return values.contains(collection, element)
     if isinstance(collection, dict):
@@ -155,14 +156,16 @@ def _size(value: Sized) -> int:
 
 
 def equal(left: object, right: object) -> bool:
-    """The operator `left == right`. EvaluationError if values of these types cannot be compared."""
+    """Return `left == right`. Raises EvaluationError if values of these types cannot be compared."""
     return values.equal(left, right)
 
 
 def not_equal(left: object, right: object) -> bool:
-    """The operator `left != right`. Values that cannot be compared are unequal; `==` would be an error."""
+    """Return `left != right`. Values that cannot be compared are unequal; `==` would be an error."""
     try:
         return not values.equal(left, right)
+    except Aborted:
+        raise
     except EvaluationError:
         return True
 

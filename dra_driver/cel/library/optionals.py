@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of optional values: optional.of, value, hasValue, first, last, unwrap.
 
-`or` and `orValue` are not here. They evaluate their argument only if they need it, so the planner makes steps for them.
+`or` and `orValue` are not here. These two evaluate their argument only if they need it, so the planner makes steps for them.
 Source: cel-go cel/library.go.
 """
 
@@ -29,7 +29,7 @@ def _of_non_zero(value: object) -> Optional:
 
 
 def value_of(optional: Optional) -> object:
-    """The value. EvaluationError for optional.none()."""
+    """Return the value. Raises EvaluationError for optional.none()."""
     if not optional.present:
         raise EvaluationError("optional.none() dereference")
     return optional.value

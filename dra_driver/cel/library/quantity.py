@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes' quantities in expressions: quantity("40Gi").compareTo(…), add, asInteger.
 
-Go keeps a quantity in one of two forms, and an expression can observe the form. The fast form is a 64-bit integer with a
-power of ten. The other form is a decimal number of any length; for it isInteger() is always false, also for
+Go stores a quantity in one of two forms, and the results of an expression can depend on the form. The fast form is a
+64-bit integer with a power of ten. The other form is a decimal number of any length; for it isInteger() is always false, also for
 `quantity("100Ti")`. Go chooses the form by the number of digits, and this module does the same. The result of add() and
 sub() is a pointer in Go. In `==` a pointer is allowed on the left but is an error on the right.
 Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/quantity.go.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from dra_driver.cel import values
-from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel import golang, values
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.overloads import Overload
 from dra_driver.cel.values import INT_MAX, INT_MIN, Opaque
 from dra_driver.model import quantity as canonical
@@ -31,6 +31,12 @@ _FAST_DIGITS = 18
 _FAST_BINARY_DIGITS = 14
 _MOST_POWERS = 5000  # Go would run out of memory for larger powers of ten.
 _TABLE = 32
+_LONGEST_KEPT = (
+    64  # Characters. The texts of devices are shorter; a selector can make texts of megabytes.
+)
+_MOST_DIGITS = (
+    20_000  # Converting digits takes quadratic time: a few hundredths of a second for so many.
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,17 +52,17 @@ class Quantity(Opaque):
     type_name = TYPE
 
     def go_type(self) -> str:
-        """The type name in cel-go's error messages."""
+        """Return the type name in cel-go's error messages."""
         return "*cel.Quantity" if self.pointer else "cel.Quantity"
 
     def equals(self, other: object) -> bool:
-        """Whether the values are equal. EvaluationError for another type and for a pointer on the right."""
+        """Return whether the values are equal. Raises EvaluationError for another type and for a pointer on the right."""
         if not isinstance(other, Quantity) or other.pointer:
             raise no_such_overload()
         return self.compare(other) == 0
 
     def compare(self, other: "Quantity") -> int:
-        """-1, 0 or 1 if this quantity is less than, equal to or greater than the other."""
+        """Return -1, 0 or 1 if this quantity is less than, equal to or greater than the other."""
         if abs(self.scale - other.scale) > _MOST_POWERS:
             return _compare_magnitudes(self, other)
         scale = min(self.scale, other.scale)
@@ -64,12 +70,12 @@ class Quantity(Opaque):
         return (left > right) - (left < right)
 
     def at(self, scale: int) -> int:
-        """The value in units of 10^scale. `scale` must not exceed the quantity's own scale."""
+        """Return the value in units of 10^scale. `scale` must not exceed the quantity's own scale."""
         return self.value * _power(self.scale - scale)
 
     @property
     def integer(self) -> int | None:
-        """The value as an int64 (Quantity.AsInt64). None for the decimal form, a fraction, or an overflow."""
+        """The value as an int64 (Quantity.AsInt64). Returns None for the decimal form, a fraction, or an overflow."""
         if not self.fast or self.scale < 0:
             return None
         return _scaled(self.value, self.scale)
@@ -85,8 +91,13 @@ def _power(exponent: int) -> int:
     return int(10**exponent)
 
 
+def _digits(number: int) -> int:
+    """The number of digits. str() raises ValueError for more than 4,300."""
+    return Decimal(number).adjusted() + 1
+
+
 def _scaled(value: int, powers: int) -> int | None:
-    """`value` times 10^`powers`. None if it does not fit into 64 bits."""
+    """Return `value` times 10^`powers`. Returns None if it does not fit into 64 bits."""
     if value == 0 or powers == 0:
         return value
     if powers > _FAST_DIGITS:
@@ -100,7 +111,7 @@ def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
 
     def rank(quantity: Quantity) -> tuple[int, int]:
         sign = (quantity.value > 0) - (quantity.value < 0)
-        return sign, sign * (len(str(abs(quantity.value))) + quantity.scale)
+        return sign, sign * (_digits(abs(quantity.value)) + quantity.scale)
 
     return (rank(left) > rank(right)) - (rank(left) < rank(right))
 
@@ -108,14 +119,22 @@ def _compare_magnitudes(left: Quantity, right: Quantity) -> int:
 # --- parsing ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8192)
 def parse_quantity(text: str) -> Quantity:
-    """Parse a quantity. EvaluationError with the API server's message if the text is none."""
+    """Parse a quantity.
+
+    Raises EvaluationError with the API server's message if the text is no quantity, Aborted if it has too many digits.
+    """
+    return _remembered(text) if len(text) <= _LONGEST_KEPT else _parsed(text)
+
+
+def _parsed(text: str) -> Quantity:
     parts = canonical.scan(text) if text else None
     if parts is None or not _SUFFIX_CHARACTERS.issuperset(parts.suffix):
         raise EvaluationError(_WRONG)
     fraction, suffix = parts.fraction, parts.suffix
     whole = parts.whole.lstrip("0") or "0"
+    if len(whole) + len(fraction) > _MOST_DIGITS:
+        raise Aborted(f"a quantity of more than {_MOST_DIGITS} digits")
     # int(text) raises ValueError for more than 4,300 digits.
     number = int(Decimal(whole + fraction))
     if suffix in canonical.BINARY_SUFFIXES:
@@ -130,13 +149,16 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(-parsed.value, parsed.scale, parsed.fast, parsed.format)
 
 
+_remembered = lru_cache(maxsize=8192)(_parsed)
+
+
 def _decimal_exponent(parts: canonical.Parts) -> tuple[int, canonical.Format]:
     if parts.suffix in canonical.DECIMAL_SUFFIXES:
         return canonical.DECIMAL_SUFFIXES[parts.suffix], "DecimalSI"
-    exponent = parts.exponent
-    if exponent is None or not INT_MIN <= int(Decimal(exponent)) <= INT_MAX:
+    exponent = None if parts.exponent is None else golang.integer(parts.exponent)
+    if exponent is None or not INT_MIN <= exponent <= INT_MAX:
         raise EvaluationError(_WRONG_SUFFIX)
-    return (int(Decimal(exponent)) + 2**31) % 2**32 - 2**31, "DecimalExponent"
+    return (exponent + 2**31) % 2**32 - 2**31, "DecimalExponent"
 
 
 def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Quantity:
@@ -148,10 +170,10 @@ def _decimal(number: int, digits: int, scale: int, form: canonical.Format) -> Qu
 
 
 def _in_nanos(number: int, scale: int) -> int:
-    """The number in billionths, rounded up: a request below one billionth becomes one billionth."""
+    """Return the number in billionths, rounded up: a request below one billionth becomes one billionth."""
     if scale >= _NANO:
         return number * _power(scale - _NANO)
-    if _NANO - scale > len(str(number)):
+    if _NANO - scale > _digits(number):
         return 1
     return -(-number // _power(_NANO - scale))
 
@@ -174,6 +196,8 @@ def _binary(number: int, whole: str, fraction: str, exponent: int) -> Quantity:
 def _is_quantity(text: str) -> bool:
     try:
         parse_quantity(text)
+    except Aborted:
+        raise
     except EvaluationError:
         return False
     return True
@@ -194,7 +218,7 @@ def _as_float(quantity: Quantity) -> float:
 
 
 def _power_as_float(exponent: int) -> float:
-    """10^exponent, rounded as Go's math.Pow10 does, which multiplies the entries of two tables."""
+    """Return 10^exponent, rounded as Go's math.Pow10 does, which multiplies the entries of two tables."""
     rows, rest = divmod(abs(exponent), _TABLE)
     if exponent >= 0:
         return float(f"1e{rows * _TABLE}") * float(f"1e{rest}")

@@ -28,14 +28,14 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[object]:
 
 
 def _native(value: object) -> object:
-    """The value of an optional. With a constant pattern, upstream unwraps an optional text (ref.Val.Value)."""
+    """Return the value of an optional. With a constant pattern, upstream unwraps an optional text (ref.Val.Value)."""
     while isinstance(value, Optional) and value.present:
         value = value.value
     return value
 
 
 def _text(optional: object) -> str:
-    """The text to search. With a constant pattern, upstream accepts a type and searches its name."""
+    """Return the text to search. With a constant pattern, upstream accepts a type and searches its name."""
     value = _native(optional)
     if isinstance(value, TypeValue):
         return value.name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semantic versions 2.0.0: semver("1.2.3").isLessThan(…), major, …
 
-Build metadata is kept but does not count in comparisons. With the argument normalize, "v1.02" is parsed as 1.2.0.
+Build metadata is kept, but comparisons ignore it. With the argument normalize, "v1.02" is parsed as 1.2.0.
 Source: k8s.io/apiserver pkg/cel/library/semverlib.go, github.com/blang/semver/v4.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dra_driver.cel import golang, values
-from dra_driver.cel.failures import EvaluationError, no_such_overload
+from dra_driver.cel import golang, values, work
+from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
 from dra_driver.cel.overloads import Overload
 from dra_driver.cel.values import UINT_MAX, Opaque
 
@@ -19,6 +19,9 @@ TYPE = "kubernetes.Semver"
 _NUMBERS = frozenset("0123456789")
 _ALPHANUMERIC = _NUMBERS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
 _PARTS = 3
+_LONGEST_KEPT = (
+    64  # Characters. The versions of devices are shorter; a selector can make texts of megabytes.
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,13 +39,13 @@ class Semver(Opaque):
     hashable = False
 
     def equals(self, other: object) -> bool:
-        """Whether the versions are equal, without build metadata. EvaluationError for another type."""
+        """Return whether the versions are equal, without build metadata. Raises EvaluationError for another type."""
         if not isinstance(other, Semver):
             raise no_such_overload()
         return self.compare(other) == 0
 
     def compare(self, other: "Semver") -> int:
-        """-1, 0 or 1 if this version is less than, equal to or greater than the other."""
+        """Return -1, 0 or 1 if this version is less than, equal to or greater than the other."""
         left, right = _order(self), _order(other)
         return (left > right) - (left < right)
 
@@ -54,16 +57,23 @@ class Semver(Opaque):
 
 
 def _order(version: Semver) -> tuple[object, ...]:
-    """The sort key. A release is greater than its pre-releases, a word than a number, more parts than fewer."""
+    """Return the sort key. A release is greater than its pre-releases, a word than a number, more parts than fewer."""
     words = tuple(
         (1, 0, part) if isinstance(part, str) else (0, part, "") for part in version.prerelease
     )
     return version.major, version.minor, version.patch, not words, words
 
 
-@lru_cache(maxsize=8192)
 def parse_semver(text: str) -> Semver:
-    """Parse a version. EvaluationError with the API server's message if the text is none."""
+    """Parse a version.
+
+    Raises EvaluationError with the API server's message if the text is no version, Aborted if it is too long.
+    """
+    return _remembered(text) if len(text) <= _LONGEST_KEPT else _parsed(text)
+
+
+def _parsed(text: str) -> Semver:
+    work.require_parseable(text)
     if text == "":
         raise EvaluationError("Version string empty")
     parts = text.split(".", 2)
@@ -79,6 +89,9 @@ def parse_semver(text: str) -> Semver:
         tuple(map(_prerelease, prerelease.split("."))) if dash else (),
         tuple(map(_build, build.split("."))) if plus else (),
     )
+
+
+_remembered = lru_cache(maxsize=8192)(_parsed)
 
 
 def _number(name: str, text: str) -> int:
@@ -143,6 +156,8 @@ def _semver(text: str, *normalize: bool) -> Semver:
 def _is_semver(text: str, *normalize: bool) -> bool:
     try:
         _semver(text, *normalize)
+    except Aborted:
+        raise
     except EvaluationError:
         return False
     return True
@@ -167,5 +182,5 @@ OVERLOADS = (
 
 
 def _as_int(number: int) -> int:
-    """The uint64 as an int64. Upstream converts without a check, so a large number becomes negative."""
+    """Return the uint64 as an int64. Upstream converts without a check, so a large number becomes negative."""
     return number if number <= values.INT_MAX else number - 2**64

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of strings: those of the standard library and those of ext.Strings, version 2.
+"""The functions of strings, from the standard library and from ext.Strings, version 2.
 
-Positions count code points. lowerAscii() and upperAscii() change ASCII letters only.
+A position is a number of code points. lowerAscii() and upperAscii() change ASCII letters only.
 Source: cel-go ext/strings.go, common/types/string.go.
 """
 
 from collections.abc import Callable
 
-from dra_driver.cel import regex, values
+from dra_driver.cel import regex, values, work
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.library import formatting
 from dra_driver.cel.overloads import Overload, Singleton
 
+_SHORT = 64  # Characters. No string of a device is longer.
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 # The characters of Go's unicode.IsSpace. Python's str.strip() also removes some control characters.
@@ -53,7 +54,11 @@ def _index_of(text: str, part: str, offset: int = 0) -> int:
 
 
 def _last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
+    """As str.rfind(). That can take quadratic time, in one call that no signal interrupts. str.find() takes linear time."""
+    if len(part) <= _SHORT or len(part) > len(text):
+        return text.rfind(part)
+    found = text[::-1].find(part[::-1])
+    return len(text) - len(part) - found if found >= 0 else -1
 
 
 def _last_index_of_before(text: str, part: str, offset: int) -> int:
@@ -63,11 +68,14 @@ def _last_index_of_before(text: str, part: str, offset: int) -> int:
         return min(offset, len(text))
     if offset >= len(text):
         return -1
-    return text.rfind(part, 0, offset + len(part))
+    return _last_index_of(text[: offset + len(part)], part)
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
-    return text.replace(old, new, max(count, -1))
+    limit = max(count, -1)
+    found = text.count(old) if limit < 0 else min(text.count(old), limit)
+    work.current().text(len(text) + found * max(len(new) - len(old), 0))
+    return text.replace(old, new, limit)
 
 
 def _split(text: str, separator: str, count: int = -1) -> list[object]:
@@ -90,10 +98,13 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _join(parts: list[object], separator: str = "") -> str:
+    texts: list[str] = []
     for part in parts:
         if not isinstance(part, str):
             raise EvaluationError(f"join: invalid input: {values.text(part)}")
-    return separator.join(map(str, parts))
+        texts.append(part)
+    work.current().text(sum(map(len, texts)) + len(separator) * max(len(texts) - 1, 0))
+    return separator.join(texts)
 
 
 def _quote(text: str) -> str:

@@ -11,7 +11,7 @@ import zoneinfo
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from dra_driver.cel import golang, values
+from dra_driver.cel import golang, values, work
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.overloads import Overload
 from dra_driver.cel.values import DURATION, INT_MAX, INT_MIN, SECOND, TIMESTAMP, Duration, Timestamp
@@ -43,7 +43,8 @@ _MAX_HOURS, _MAX_MINUTES = 24, 60  # The limits of an offset. Go allows the limi
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Parse "1h30m" or "-1.5s". None if the text is no duration."""
+    """Parse "1h30m" or "-1.5s". Returns None if the text is no duration. Raises Aborted if it is too long."""
+    work.require_parseable(text)
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return Duration(0)
@@ -83,7 +84,7 @@ def _nanoseconds(whole: str, fraction: str | None, unit: str) -> int | None:
 
 
 def _leading(fraction: str) -> str:
-    """The leading digits of a fraction that fit into 63 bits. Go ignores the digits behind them."""
+    """Return the leading digits of a fraction that fit into 63 bits. Go ignores the digits behind them."""
     # int(text) raises ValueError for more than 4,300 digits. So many leading zeros make every unit 0 anyway.
     zeros = len(fraction) - len(fraction.lstrip("0"))
     fraction = fraction[: min(zeros, 2 * _LONGEST) + _LONGEST]
@@ -93,7 +94,7 @@ def _leading(fraction: str) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Parse RFC 3339 as Go does. None if the syntax is wrong, EvaluationError if the time is out of range."""
+    """Parse RFC 3339 as Go does. Returns None if the syntax is wrong. Raises EvaluationError if the time is out of range."""
     match = _RFC3339.fullmatch(text) if text.isascii() else None
     if match is None:
         return None
@@ -125,7 +126,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def in_range(timestamp: Timestamp) -> Timestamp:
-    """The timestamp. EvaluationError if it is not between the years 1 and 9999."""
+    """Return the timestamp. Raises EvaluationError if it is not between the years 1 and 9999."""
     if EARLIEST <= timestamp.seconds <= LATEST:
         return timestamp
     raise EvaluationError("timestamp overflow")
@@ -135,19 +136,19 @@ def in_range(timestamp: Timestamp) -> Timestamp:
 
 
 def duration_text(duration: Duration) -> str:
-    """The duration in seconds, as string() writes it: "5400s"."""
+    """Return the duration in seconds, as string() writes it: "5400s"."""
     return golang.double_in_full(_in_units(duration, SECOND)) + "s"
 
 
 def _in_units(duration: Duration, unit: int) -> float:
-    """The duration in `unit`. Go divides the whole part and the rest separately, which changes the rounding."""
+    """Return the duration in `unit`. Go divides the whole part and the rest separately, which changes the rounding."""
     size = abs(duration.nanos)
     amount = float(size // unit) + float(size % unit) / unit
     return amount if duration.nanos >= 0 else -amount
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """The time in RFC 3339, with its own offset and with the fewest digits."""
+    """Return the time in RFC 3339, with its own offset and with the fewest digits."""
     year, rest = golang.civil(timestamp.seconds + timestamp.offset)
     fraction = f".{timestamp.nanos:09d}".rstrip("0") if timestamp.nanos else ""
     return f"{year:04d}-{rest:%m-%dT%H:%M:%S}{fraction}{_offset_text(timestamp.offset)}"
@@ -175,7 +176,7 @@ def _later(timestamp: Timestamp, nanos: int) -> Timestamp:
 
 
 def add(left: Duration | Timestamp, right: object) -> object:
-    """The sum. A duration can be added to both types, a timestamp only to a duration."""
+    """Return the sum. A duration can be added to both types, a timestamp only to a duration."""
     if isinstance(left, Duration) and isinstance(right, Duration):
         return _nanos(left.nanos + right.nanos)
     if isinstance(left, Timestamp) and isinstance(right, Duration):
@@ -186,7 +187,7 @@ def add(left: Duration | Timestamp, right: object) -> object:
 
 
 def subtract(left: Duration | Timestamp, right: object) -> object:
-    """The difference. A duration can be subtracted from both types, a timestamp only from a timestamp."""
+    """Return the difference. A duration can be subtracted from both types, a timestamp only from a timestamp."""
     if isinstance(right, Duration):
         if isinstance(left, Duration):
             return _nanos(left.nanos - right.nanos)
@@ -215,7 +216,7 @@ def _zone_offset(timestamp: Timestamp, zone: str) -> int:
 
 
 def _wrapped(minutes: int) -> int:
-    """The minutes in seconds. Go calculates in 64-bit nanoseconds and ignores an overflow."""
+    """Return the minutes in seconds. Go calculates in 64-bit nanoseconds and ignores an overflow."""
     nanos = (minutes * 60 * SECOND - INT_MIN) % 2**64 + INT_MIN
     return nanos // SECOND if nanos >= 0 else -(-nanos // SECOND)
 

@@ -7,7 +7,7 @@ Source: k8s.io/apiserver pkg/cel/library/urls.go, pkg/cel/url.go.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dra_driver.cel import values
+from dra_driver.cel import values, work
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 from dra_driver.cel.library import weburl
 from dra_driver.cel.library.weburl import UrlError, WebUrl
@@ -27,7 +27,7 @@ class URL(Opaque):
     go_name = "cel.URL"
 
     def equals(self, other: object) -> bool:
-        """Whether the texts of the URLs are equal. EvaluationError for another type."""
+        """Return whether the texts of the URLs are equal. Raises EvaluationError for another type."""
         if not isinstance(other, URL):
             raise no_such_overload()
         return str(self) == str(other)
@@ -37,6 +37,7 @@ class URL(Opaque):
 
 
 def _url(text: str) -> URL:
+    work.require_parseable(text)
     content = weburl.to_bytes(text)
     try:
         weburl.parse_request(content)
@@ -50,7 +51,8 @@ def _is_url(text: str) -> bool:
 
 
 def problem(text: str) -> str | None:
-    """The error message if the text is no absolute URL or path, else None."""
+    """Return the error message if the text is no absolute URL or path, else None. Raises Aborted if it is too long."""
+    work.require_parseable(text)
     try:
         weburl.parse_request(weburl.to_bytes(text))
     except UrlError as error:

@@ -32,7 +32,7 @@ class UrlPart(Enum):
 
 
 class UrlError(ValueError):
-    """The text is no URL. The message is that of Go."""
+    """The text is no URL. The message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class WebUrl:
     omit_host: bool = False
 
     def escaped_path(self) -> str:
-        """The original text of the path if it is a valid escaping, else the default escaping."""
+        """Return the original text of the path if it is a valid escaping, else the default escaping."""
         if self.raw_path and _is_encoded(self.raw_path, UrlPart.PATH):
             return self.raw_path
         return "*" if self.path == "*" else escape(self.path, UrlPart.PATH)
 
     def host_and_port(self) -> tuple[str, str]:
-        """The host without brackets, and the port or ""."""
+        """Return the host without brackets, and the port or ""."""
         host, colon, port = self.host.rpartition(":")
         if not colon or not _is_port(":" + port):
             host, port = self.host, ""
@@ -67,7 +67,7 @@ class WebUrl:
         return host, port
 
     def parameters(self) -> dict[str, list[str]]:
-        """The parameters of the query. Invalid ones are ignored, as by URL.Query()."""
+        """Return the parameters of the query. Invalid ones are ignored, as by URL.Query()."""
         found: dict[str, list[str]] = {}
         if self.query.count("&") >= _MAX_PARAMETERS:
             return found
@@ -115,12 +115,12 @@ class WebUrl:
 
 
 def to_bytes(text: str) -> str:
-    """The bytes of a text, each as one latin-1 character."""
+    """Return the bytes of a text, each as one latin-1 character."""
     return golang.utf8(text).decode("latin-1")
 
 
 def to_text(content: str) -> str:
-    """The inverse of `to_bytes`."""
+    """Return the inverse of `to_bytes`."""
     return golang.from_utf8(content.encode("latin-1"))
 
 
@@ -137,7 +137,7 @@ def escape(content: str, part: UrlPart) -> str:
 
 
 def unescape(content: str, part: UrlPart, *, zone: bool = False) -> str:
-    """Replace each %XX by its byte. UrlError for an escape that this part does not allow."""
+    """Replace each %XX by its byte. Raises UrlError for an escape that this part does not allow."""
     unescaped: list[str] = []
     position = 0
     while position < len(content):
@@ -183,7 +183,7 @@ def parse_request(content: str) -> WebUrl:
 
 
 def parse(content: str) -> WebUrl:
-    """Parse any URL. UrlError if the text is none."""
+    """Parse any URL. Raises UrlError if the text is no URL."""
     before, _, fragment = content.partition("#")
     try:
         url = _parse(before, request=False)

@@ -5,7 +5,7 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
@@ -47,9 +47,10 @@ _TEXT_TESTS = {
 class FalseCondition:
     """A condition that is false for a device.
 
-    `part` is the text of the condition, `found` says why it is false. `relaxed` is the smallest change of the condition
-    that is true for the device; "" if the condition must be removed. `path` is the compared path. `wanted` are the
-    constants that would make the condition true. `typo` is a missing path and the similar name that the author may have meant.
+    `part` is the text of the condition, `found` the reason why it is false. `relaxed` is the smallest change of the condition
+    that is true for the device; "" if the condition must be removed. `path` is the compared path. `wanted` are the texts
+    that would make the condition true, as CEL literals. `typo` is a missing path and the similar name that the author may
+    have meant.
     """
 
     part: str
@@ -83,7 +84,7 @@ class PartTexts:
         self._known: dict[int, str] = {}
 
     def of(self, part: Expr) -> str:
-        """The text of `part`, a node of the parsed expression."""
+        """Return the text of `part`, a node of the parsed expression."""
         known = self._known.get(part.id)
         if known is None:
             known = self._known[part.id] = unparse(self.parsed, part)
@@ -92,11 +93,15 @@ class PartTexts:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """One side of a comparison: its name, and its value on this device ("" for a constant)."""
+    """One side of a comparison: its name, and its value on this device ("" for a constant).
+
+    `text` is the CEL literal, if the side is a text.
+    """
 
     name: str
     value: str
     path: DevicePath | None = None
+    text: str = ""
 
 
 class ConditionExplainer:
@@ -119,7 +124,7 @@ class ConditionExplainer:
         return replace(told, part=text)
 
     def lacks(self, path: DevicePath) -> str:
-        """The sentence that the device does not have the path, with the names that it has."""
+        """Return the sentence that the device does not have the path, with the names that it has."""
         what = "attribute" if path.kind == "attributes" else "capacity"
         there = list(names(path.kind, path.domain, self._driver, self._device))
         if there:
@@ -149,7 +154,7 @@ class ConditionExplainer:
         return FailingCondition(self._texts.of(part), missing, lacks, typos)
 
     def _near(self, path: DevicePath) -> str:
-        """The similar name that the author may have meant, or ""."""
+        """Return the similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
         return likely(path.name, list(there))
 
@@ -177,11 +182,11 @@ class ConditionExplainer:
             found = f"of another driver than {second.name}"
         relaxed = self._relaxed(part, right, first.path)
         return FalseCondition(
-            "", found, relaxed=relaxed, path=first.path, wanted=(second.value or second.name,)
+            "", found, relaxed=relaxed, path=first.path, wanted=_texts_of([second])
         )
 
     def _relaxed(self, part: Expr, bound: Expr, path: DevicePath) -> str:
-        """The comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
+        """Return the comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
         strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
         constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if strict or constant is None or not _is_constant(bound):
@@ -221,11 +226,11 @@ class ConditionExplainer:
             f"{operand.name} {operand.value} is not in {listed}",
             relaxed=self._extended(item, container, operand.path),
             path=operand.path,
-            wanted=tuple(self._operand(element).name for element in elements),
+            wanted=_texts_of(map(self._operand, elements)),
         )
 
     def _extended(self, item: Expr, container: Expr, path: DevicePath) -> str:
-        """The `in` condition with the device's value added to the list, or ""."""
+        """Return the `in` condition with the device's value added to the list, or ""."""
         published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if published is None or not isinstance(container, ListLiteral):
             return ""
@@ -279,15 +284,33 @@ class ConditionExplainer:
     def _plain_operand(self, part: Expr) -> _Operand:
         path = path_of(part)
         if path is None:
-            return _Operand(self._texts.of(part), "")
-        return _Operand(path.shown(self._driver), self._value(path), path)
+            match part:
+                case Constant(value=str(constant)):
+                    text = literal(constant)
+                case _:
+                    text = ""
+            return _Operand(self._texts.of(part), "", text=text)
+        published = value_at(path, self._driver, self._device)
+        value = shown(published)
+        text = value if _is_text(published) else ""
+        return _Operand(path.shown(self._driver), value, path, text)
 
     def _value(self, path: DevicePath) -> str:
         return shown(value_at(path, self._driver, self._device))
 
 
+def _is_text(published: object) -> bool:
+    if isinstance(published, DeviceAttribute):
+        return published.string_value is not None
+    return isinstance(published, str)
+
+
+def _texts_of(operands: Iterable[_Operand]) -> tuple[str, ...]:
+    return tuple(operand.text for operand in operands if operand.text)
+
+
 def shown(published: object) -> str:
-    """A published value as text, or "" for None."""
+    """Return a published value as text, or "" for None."""
     if isinstance(published, DeviceCapacity):
         return str(published.value)
     if isinstance(published, DeviceAttribute) and published.version_value is not None:
@@ -303,7 +326,7 @@ def shown(published: object) -> str:
 
 
 def _bare(published: object) -> bool | int | str | None:
-    """The value of a scalar attribute, or the text of a capacity or version. None for a list."""
+    """Return the value of a scalar attribute, or the text of a capacity or version. Returns None for a list."""
     match published:
         case bool() | int() | str():
             return published
@@ -340,13 +363,13 @@ def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
 
 
 def compared(part: Expr) -> DevicePath | None:
-    """The path that a comparison reads. None if the condition is no comparison of a device path."""
+    """Return the path that a comparison reads. Returns None if the condition is no comparison of a device path."""
     sides = _sides(part)
     return (path_of(sides[1]) or path_of(sides[2])) if sides else None
 
 
 def _sides(part: Expr) -> tuple[str, Expr, Expr] | None:
-    """A comparison as (operator, left, right), or None. a.compareTo(b) > 0 and a.isLessThan(b) are comparisons, too."""
+    """Return a comparison as (operator, left, right), or None. a.compareTo(b) > 0 and a.isLessThan(b) are comparisons, too."""
     match part:
         case Call(
             function=sign,
@@ -373,7 +396,7 @@ def _is_constant(part: Expr) -> bool:
 
 
 def _with(part: Expr, old: Expr, new: Expr) -> Expr:
-    """A copy of a comparison with the node `old` replaced by `new`."""
+    """Return a copy of a comparison with the node `old` replaced by `new`."""
     if part is old:
         return new
     if isinstance(part, Call):

@@ -35,14 +35,14 @@ class DevicePath:
     name: str = ""
 
     def shown(self, driver: str) -> str:
-        """The name for messages. The domain is left out if it is that of the driver."""
+        """Return the name for messages. If the domain equals `driver`, the name is without the domain."""
         if not self.name:
             return self.kind
         return self.name if self.domain in (driver, "") else f"{self.domain}/{self.name}"
 
 
 def path_of(part: Expr) -> DevicePath | None:
-    """The path if the expression is exactly one path, else None."""
+    """Return the path if the expression is exactly one path, else None."""
     outer = _step(part)
     if outer is None:
         return None
@@ -63,7 +63,7 @@ def path_of(part: Expr) -> DevicePath | None:
 
 
 def domain_of(part: Expr) -> tuple[DeviceField, str] | None:
-    """The kind and the domain if the expression is a whole domain, as in `"x" in device.attributes["domain"]`."""
+    """Return the kind and the domain if the expression is a whole domain, as in `"x" in device.attributes["domain"]`."""
     outer = _step(part)
     inner = None if outer is None else _step(outer[0])
     if outer is None or inner is None or not _is_device(inner[0]):
@@ -74,7 +74,7 @@ def domain_of(part: Expr) -> tuple[DeviceField, str] | None:
 
 
 def paths(root: Expr) -> frozenset[DevicePath] | None:
-    """All paths that the expression reads. None if it also uses `device` in another way."""
+    """Return all paths that the expression reads. Returns None if it also uses `device` in another way."""
     found: set[DevicePath] = set()
     todo = [root]
     while todo:
@@ -90,7 +90,7 @@ def paths(root: Expr) -> frozenset[DevicePath] | None:
 
 
 def children(part: Expr) -> Iterator[Expr]:
-    """The direct children of a node."""
+    """Return the direct children of a node."""
     match part:
         case Select():
             yield part.operand
@@ -113,7 +113,7 @@ def children(part: Expr) -> Iterator[Expr]:
 
 
 def names(kind: DeviceField, domain: str, driver: str, device: Device) -> dict[str, object]:
-    """The published values of a device in one domain, by the name in expressions."""
+    """Return the published values of a device in one domain, by the name in expressions."""
     published = device.attributes if kind == "attributes" else device.capacity
     answer: dict[str, object] = {}
     for qualified, value in (published or {}).items():
@@ -124,7 +124,7 @@ def names(kind: DeviceField, domain: str, driver: str, device: Device) -> dict[s
 
 
 def value_at(path: DevicePath, driver: str, device: Device) -> object:
-    """The published value at a path. None if the device does not have it."""
+    """Return the published value at a path. Returns None if the device does not have it."""
     if path.kind == "driver":
         return driver
     if path.kind == "allowMultipleAllocations":
@@ -143,7 +143,7 @@ def _is_device(part: Expr) -> bool:
 
 
 def _step(part: Expr) -> tuple[Expr, str] | None:
-    """The operand and the name of `.name`, `["name"]`, `.?name` or `[?"name"]`. None for other expressions."""
+    """Return the operand and the name of `.name`, `["name"]`, `.?name` or `[?"name"]`. Returns None for other expressions."""
     match part:
         case Select(operand=operand, field=field):
             return operand, field

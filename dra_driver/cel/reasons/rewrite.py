@@ -13,17 +13,17 @@ AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
 
 def written(path: DevicePath) -> str:
-    """The path as CEL text."""
+    """Return the path as CEL text."""
     return f"device.{path.kind}[{literal(path.domain)}].{path.name}"
 
 
 def guard(path: DevicePath) -> str:
-    """The condition that the device has the path: has(…)."""
+    """Return the condition that the device has the path: has(…)."""
     return f"has({written(path)})"
 
 
 def presence(part: Expr) -> DevicePath | None:
-    """The path if the condition only tests whether it exists: has(…), or "name" in a domain. Else None."""
+    """Return the path if the condition only tests whether it exists: has(…), or "name" in a domain. Else None."""
     match part:
         case Select(test_only=True):
             return path_of(part)
@@ -35,7 +35,7 @@ def presence(part: Expr) -> DevicePath | None:
 
 
 def renamed(parsed: ParsedAst, names: Mapping[DevicePath, str]) -> str:
-    """The text of the expression with other names at these paths, also inside macros."""
+    """Return the text of the expression with other names at these paths, also inside macros."""
     macros = {number: _renamed(call, names) for number, call in parsed.macros.items()}
     return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
 
@@ -52,7 +52,7 @@ def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:
 
 
 def _name_of(part: object, names: Mapping[DevicePath, str]) -> dict[str, Any]:
-    """The fields of the node that contain a renamed name, with their new values."""
+    """Return the fields of the node that contain a renamed name, with their new values."""
     match part:
         case Select() if (path := path_of(part)) and path in names:
             return {"field": names[path]}

@@ -2,13 +2,13 @@
 """Which conditions of a selector are false for a device?
 
 Most selectors are several conditions joined by `&&`. This module evaluates each condition alone. `conditions.py` explains
-those that are false. This module can also write the selector with such a condition changed or removed.
+the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
-from dra_driver.cel.compile import Selector, compile_selector
+from dra_driver.cel.compile import Selector, part_of_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
@@ -22,7 +22,6 @@ from dra_driver.cel.reasons.conditions import (
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
-from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.model.api.resource_slice import Device
 
 
@@ -36,12 +35,14 @@ class ExplainedSelector:
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
         self._briefs: dict[int, FalseCondition] = {}
-        self._parts = [(part, self._alone(part)) for part in conjuncts(self._parsed.root)]
+        self._parts = [(part, self._alone(part)) for part in conjuncts(self.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
         try:
-            return compile_selector(unparse(self._parsed, part), self.selector.environment)
-        except CompileError:  # For example dyn(x) && y: the first operand alone is no bool.
+            return part_of_selector(self.selector, part)
+        except (
+            CompileError
+        ):  # For example dyn(x) && y in an older release: the first operand alone is no bool.
             return None
 
     def false_conditions(
@@ -53,14 +54,20 @@ class ExplainedSelector:
         relax: bool = False,
         cancelled: Check = never,
     ) -> tuple[FalseCondition, ...]:
-        """The false conditions, or the whole selector if no condition alone is false. `relax` fills `FalseCondition.relaxed`."""
+        """Return the false conditions, or the whole selector if no condition alone is false.
+
+        `relax` fills `FalseCondition.relaxed`.
+        """
         explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
         return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
     def false_conditions_in_brief(
         self, value: DeviceValue, cancelled: Check = never
     ) -> tuple[FalseCondition, ...]:
-        """The same without the values of the device, which is faster. For reports about very many devices."""
+        """Return the false conditions without the values of the device, which is faster.
+
+        Reports about very many devices use this.
+        """
         return tuple(self._brief(part) for part in self._failed(value, cancelled))
 
     def _failed(self, value: DeviceValue, cancelled: Check) -> list[Expr]:
@@ -81,13 +88,13 @@ class ExplainedSelector:
     def failing_conditions(
         self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
     ) -> tuple[FailingCondition, ...]:
-        """The conditions that end with an error, or the whole selector if no condition alone does."""
+        """Return the conditions that end with an error, or the whole selector if no condition alone does."""
         explainer = ConditionExplainer(driver, device, self._texts)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]
         return tuple(explainer.failing(part) for part in failing or [self.root])
 
     def guarded(self, failing: Mapping[str, Sequence[DevicePath]]) -> str:
-        """The selector with has(…) before the paths that made these conditions fail."""
+        """Return the selector with has(…) before the paths that made these conditions fail."""
         kept: list[str] = [guard(path) for path in failing.get(self._texts.of(self.root), ())]
         for part, _ in self._parts:
             text = self._texts.of(part)
@@ -96,11 +103,11 @@ class ExplainedSelector:
         return " && ".join(dict.fromkeys(kept))
 
     def renamed(self, names: Mapping[DevicePath, str]) -> str:
-        """The text of the selector with other names at these paths."""
+        """Return the text of the selector with other names at these paths."""
         return renamed(self._parsed, names)
 
     def with_dependent(self, failed: Sequence[FalseCondition]) -> tuple[FalseCondition, ...]:
-        """`failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""
+        """Return `failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""
         known = {part.part: part for part in failed}
         gone: set[DevicePath] = set()
         for part, _ in self._parts:
@@ -115,7 +122,7 @@ class ExplainedSelector:
         return tuple(known.values())
 
     def without(self, failed: Sequence[FalseCondition]) -> str:
-        """The selector with each condition of `failed` relaxed or removed. "" if nothing is left."""
+        """Return the selector with each condition of `failed` relaxed or removed. Returns "" if nothing is left."""
         changed = {part.part: part.relaxed for part in failed}
         if self._texts.of(self.root) in changed:
             return changed[self._texts.of(self.root)]
@@ -134,7 +141,7 @@ def _binds_loosely(part: Expr) -> bool:
 
 
 def conjuncts(root: Expr) -> Iterator[Expr]:
-    """The operands of the `&&` chain, from left to right."""
+    """Return the operands of the `&&` chain, from left to right."""
     todo = [root]
     while todo:
         part = todo.pop()

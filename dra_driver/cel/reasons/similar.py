@@ -8,12 +8,12 @@ _NEAR = 0.6
 
 
 def meant(word: str, there: Sequence[str]) -> str:
-    """The question "did you mean X?" for a mistyped word. "" if no name is similar."""
+    """Return the question "did you mean X?" for a mistyped word. Returns "" if no name is similar."""
     return question(likely(word, there))
 
 
 def likely(word: str, there: Sequence[str]) -> str:
-    """The existing name that is most similar to `word`. "" if none is similar, or if `word` exists."""
+    """Return the existing name that is most similar to `word`. Returns "" if none is similar, or if `word` exists."""
     if word in there:
         return ""
     near = max(there, key=lambda name: _likeness(word, name), default="")
@@ -21,12 +21,12 @@ def likely(word: str, there: Sequence[str]) -> str:
 
 
 def question(near: str) -> str:
-    """The question "did you mean X?" for a name, "" for ""."""
+    """Return the question "did you mean X?" for a name, "" for ""."""
     return f"did you mean {near}?" if near else ""
 
 
 def _likeness(word: str, name: str) -> float:
-    """The similarity from 0 to 1. Quotes, an equal domain and equal last labels of a domain do not count."""
+    """Return the similarity from 0 to 1. Quotes, an equal domain and equal last labels of a domain are ignored."""
     one, other = word.strip('"'), name.strip('"')
     if one.lower() == other.lower():
         return 1

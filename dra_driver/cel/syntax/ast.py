@@ -142,7 +142,7 @@ class ParsedAst:
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
-    """The direct children of a node, in the order of the text."""
+    """Return the direct children of a node, in the order of the text."""
     match node:
         case Select():
             under: tuple[Expr, ...] = (node.operand,)
@@ -163,7 +163,7 @@ def children(node: Expr) -> tuple[Expr, ...]:
 
 
 def walk(root: Expr) -> Iterator[Expr]:
-    """All nodes, parents before children."""
+    """Return all nodes, parents before children."""
     todo = [root]
     while todo:
         node = todo.pop()

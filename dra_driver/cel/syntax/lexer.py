@@ -56,7 +56,7 @@ _SHOWN = 10
 
 
 def tokens(expression: str) -> list[Token]:
-    """The tokens of an expression. The last one has the kind END, or NONE if the rest of the text is no token."""
+    """Return the tokens of an expression. The last one has the kind END, or NONE if the rest of the text is no token."""
     found: list[Token] = []
     offset = 0
     while match := _TOKEN.match(expression, offset):
@@ -78,7 +78,7 @@ def _kind(match: re.Match[str]) -> str:
 
 
 def no_word(token: Token) -> Issue:
-    """The issue for a token of kind NONE."""
+    """Return the issue for a token of kind NONE."""
     message = f"Syntax error: token recognition error at: '{token.text}'"
     return Issue(message, token.offset, _ADVICE.get(token.text[0], ""))
 

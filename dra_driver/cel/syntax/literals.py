@@ -64,7 +64,7 @@ class LiteralError(ValueError):
 
 
 def string_value(text: str, *, surrogates: bool = False) -> str:
-    """The value of a string literal. With `surrogates`, the escape of a surrogate gives U+FFFD, as in 1.32."""
+    """Return the value of a string literal. With `surrogates`, the escape of a surrogate gives U+FFFD, as in 1.32."""
 
     def code_point(code: int) -> str:
         if code in _SURROGATES and surrogates:
@@ -79,7 +79,7 @@ def string_value(text: str, *, surrogates: bool = False) -> str:
 
 
 def bytes_value(text: str) -> bytes:
-    """The value of a bytes literal. A hexadecimal or octal escape is one byte; a character is its UTF-8 bytes."""
+    """Return the value of a bytes literal. A hexadecimal or octal escape is one byte; a character is its UTF-8 bytes."""
 
     def character(match: re.Match[str]) -> str:
         if match.group(1)[0] in "uU":
@@ -95,7 +95,7 @@ def bytes_value(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[bool, str]:
-    """Whether the literal is raw, and the text between its quotes."""
+    """Return whether the literal is raw, and the text between its quotes."""
     raw = text[0] in "rR"
     quoted = text[1:] if raw else text
     marks = 3 if quoted[:3] in ('""' + '"', "'''") and len(quoted) >= 6 else 1  # noqa: PLR2004 - two times three quotes

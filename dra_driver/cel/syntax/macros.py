@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does the parser replace a macro call with?
+"""Which nodes replace a macro call?
 
 A macro looks like a function call. The parser expands it: has(a.b) becomes a field test, the others become comprehensions.
 A comprehension with an empty range only gives a name to a value: the accumulator has the name, and the loop never runs.
@@ -13,6 +13,7 @@ Source: cel-go parser/macro.go, cel/library.go, ext/bindings.go, ext/comprehensi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dra_driver.cel import work
 from dra_driver.cel.declarations import declarations
 from dra_driver.cel.syntax.ast import (
     Call,
@@ -72,7 +73,7 @@ class NodeFactory:
         self.accumulator = "@result" if hidden else _VISIBLE_NAME
 
     def new_id(self, offset: int) -> int:
-        """A new ID for a node at this index of the text."""
+        """Return a new ID for a node at this index of the text."""
         number = len(self.offsets) + 1
         self.offsets[number] = offset
         return number
@@ -80,6 +81,7 @@ class NodeFactory:
     def _here(self) -> int:
         if len(self.offsets) >= MAX_NODES:
             raise TooManyNodesError
+        work.current().steps(1)
         return self.new_id(self.place)
 
     def literal(self, value: ConstantValue) -> Expr:
@@ -89,26 +91,26 @@ class NodeFactory:
         return Identifier(self._here(), name)
 
     def result(self) -> Expr:
-        """An identifier node for the accumulator."""
+        """Return an identifier node for the accumulator."""
         return self.name(self.accumulator)
 
     def sequence(self, *elements: Expr) -> Expr:
-        """A list literal of these elements."""
+        """Return a list literal of these elements."""
         return ListLiteral(self._here(), elements)
 
     def empty_map(self) -> Expr:
         return MapLiteral(self._here(), ())
 
     def call(self, function: str, *args: Expr, target: Expr | None = None) -> Expr:
-        """A call node; a member call if there is a target."""
+        """Return a call node; a member call if there is a target."""
         return Call(self._here(), function, args, target)
 
     def presence(self, selected: Select) -> Expr:
-        """The field test for a selection: has(a.b)."""
+        """Return the field test for a selection: has(a.b)."""
         return Select(self._here(), selected.operand, selected.field, test_only=True)
 
     def loop(self, over: Expr, names: Sequence[str], fold: Fold) -> Expr:
-        """A comprehension over `over` with one or two variables."""
+        """Return a comprehension over `over` with one or two variables."""
         first, second = (*names, "")[:2]
         return Comprehension(
             id=self._here(),
@@ -123,7 +125,7 @@ class NodeFactory:
         )
 
     def bind(self, name: str, value: Expr, expression: Expr) -> Expr:
-        """The expansion of cel.bind: `expression`, in which `name` is `value`."""
+        """Return the expansion of cel.bind: `expression`, in which `name` is `value`."""
         return Comprehension(
             id=self._here(),
             iter_range=self.sequence(),
@@ -137,7 +139,7 @@ class NodeFactory:
         )
 
     def copy(self, node: Expr) -> Expr:
-        """A copy of the tree with new IDs and the same positions."""
+        """Return a copy of the tree with new IDs and the same positions."""
         place, self.place = self.place, self.offsets[node.id]
         number = self._here()
         self.place = place
@@ -196,11 +198,11 @@ Expander = Callable[[NodeFactory, Expr, tuple[Expr, ...]], Expr]
 
 
 def expander(call: Call, environment: Environment) -> Expander | None:
-    """The expander if the call is a macro in this environment, else None."""
+    """Return the expander if the call is a macro in this environment, else None."""
     member = call.target is not None
     if (call.function, len(call.args), member) not in declarations(environment).macros:
         return None
-    # x.bind(…) with another target is an ordinary call of a function "bind", which nobody declares.
+    # x.bind(…) with another target is an ordinary call of a function "bind", which is not declared.
     if call.function == "bind" and not _is_name(call.target, "cel"):
         return None
     return _TWO_VARIABLES.get((call.function, len(call.args))) or _EXPANDERS[call.function]
@@ -218,7 +220,7 @@ def _has(nodes: NodeFactory, _: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def _variable(nodes: NodeFactory, node: Expr, otherwise: str) -> str:
-    """The name of an iteration variable. MacroError with the message `otherwise` if the argument is no name."""
+    """Return the name of an iteration variable. Raises MacroError with the message `otherwise` if the argument is no name."""
     if not isinstance(node, Identifier):
         raise MacroError(node, otherwise, _VARIABLE_ADVICE)
     # 1.32 accepts the name of the accumulator here. Such a macro then overwrites its own result.
@@ -232,7 +234,7 @@ def _simple(nodes: NodeFactory, args: Sequence[Expr]) -> list[str]:
 
 
 def _pair(nodes: NodeFactory, args: Sequence[Expr]) -> list[str]:
-    """The names of the two iteration variables: index and element, or key and value."""
+    """Return the names of the two iteration variables: index and element, or key and value."""
     names: list[str] = []
     for node in args[:2]:
         if not isinstance(node, Identifier):
@@ -275,7 +277,7 @@ def _exists_one(nodes: NodeFactory, predicate: Expr) -> Fold:
 
 
 def _collect(nodes: NodeFactory, start: Expr, step: Expr, predicate: Expr | None) -> Fold:
-    """A comprehension that takes `step` for each element, or only for those with a true `predicate`."""
+    """Return a comprehension that takes `step` for each element, or only if `predicate` is true for the element."""
     if predicate is not None:
         step = nodes.call("_?_:_", predicate, step, nodes.result())
     return Fold(start=start, goes_on=nodes.literal(value=True), step=step, result=nodes.result())
@@ -339,7 +341,7 @@ def _bind(nodes: NodeFactory, _: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def _if_present(nodes: NodeFactory, function: str, target: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The expression, in which the name is the value of the optional `target`."""
+    """Return the expression, in which the name is the value of the optional `target`."""
     if not isinstance(args[0], Identifier):
         message = f"{function}() variable name must be a simple identifier"
         raise MacroError(args[0], message, _VARIABLE_ADVICE)

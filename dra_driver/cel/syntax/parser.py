@@ -6,8 +6,8 @@ at the end of its call. Some errors do not stop the parser (a reserved word, a n
 them together. A syntax error stops the parser.
 
 cel-go has two limits, and other modules rely on them because they walk over the tree with recursive functions. A rule of
-the grammar can be nested in itself at most 250 times. An operand can be under at most 250 operators, selections, indices
-and member calls.
+the grammar can be nested in itself at most 250 times. In the tree at most 250 operators, selections, indices
+and member calls can be above an operand.
 Source: cel-go parser/parser.go, parser/helper.go, parser/gen/CEL.g4.
 """
 
@@ -95,7 +95,7 @@ class _Parser(NodeFactory):
         self._macros: dict[int, Call] = {}
 
     def parsed(self) -> ParsedAst:
-        """Parse the whole expression. CompileError if there are issues."""
+        """Parse the whole expression. Raises CompileError if there are issues."""
         root = self._parse_expression()
         if self._token.kind != lexer.END:
             raise self._unexpected("the end of the expression")
@@ -132,7 +132,7 @@ class _Parser(NodeFactory):
         if token.kind == lexer.NONE:
             return error_of(self._expression, [*self._issues, lexer.no_word(token)])
         found = "the expression ends" if token.kind == lexer.END else f"'{token.text}' stands there"
-        # ANTLR lists all expected tokens. This message names only what the grammar needs, so it differs from cel-go's.
+        # ANTLR lists all expected tokens. This message names only the needed token, so it differs from cel-go's.
         message = f"Syntax error: mismatched input '{token.text}' expecting {wanted}"
         before = self._tokens[self._at - 1].text if self._at else ""
         hint = (
@@ -165,7 +165,7 @@ class _Parser(NodeFactory):
     def _measured(self, node: Expr, operands: Sequence[Expr], *, counts: bool = True) -> Expr:
         """Store the height of the tree under `node` and check it. Returns `node`.
 
-        Only operators, selections, indices and member calls count (`counts`). cel-go does the same: a list in a list does
+        Only operators, selections, indices and member calls add to the height (`counts`). cel-go does the same: a list in a list does
         not make the tree higher.
         """
         # The parser builds the tree from the leaves, so the heights of the operands are already known.
@@ -260,7 +260,10 @@ class _Parser(NodeFactory):
         return self._measured(call, call.args, counts=False)
 
     def _at_negative_number(self, marks_before: int) -> bool:
-        """Whether the minus here is the sign of a number. In `--1` the first minus is an operator, so no sign follows it."""
+        """Return whether the minus here is the sign of a number.
+
+        In `--1` the first minus is an operator, so no sign follows it.
+        """
         if marks_before or self._token.kind != "-":
             return False
         return self._tokens[self._at + 1].kind in ("int", "double")
@@ -380,7 +383,7 @@ class _Parser(NodeFactory):
         return node
 
     def _begins_message(self) -> bool:
-        """Whether a message literal a.b.c{ comes next. This needs more than one token of lookahead."""
+        """Return whether a message literal a.b.c{ comes next. This needs more than one token of lookahead."""
         at = self._at
         while self._tokens[at].kind == "identifier" and self._tokens[at + 1].kind == ".":
             at += 2
@@ -428,7 +431,7 @@ class _Parser(NodeFactory):
         return self._measured(MapLiteral(node, tuple(entries)), parts, counts=False)
 
     def _goes_on(self, closing: str, count: int) -> bool:
-        """Whether another element follows. The grammar allows one comma before the closing bracket, even in `[,]`."""
+        """Return whether another element follows. The grammar allows one comma before the closing bracket, even in `[,]`."""
         if self._accept(closing):
             return False
         if count:
@@ -472,7 +475,7 @@ class _Parser(NodeFactory):
 
 
 def _balanced(function: str, terms: Sequence[Expr], places: Sequence[int], part: range) -> Expr:
-    """The tree of the operators in `part`. Its root is the operator in the middle."""
+    """Return the tree of the operators in `part`. Its root is the operator in the middle."""
     middle = (part.start + part.stop) // 2
     left, right = range(part.start, middle), range(middle + 1, part.stop)
     return Call(

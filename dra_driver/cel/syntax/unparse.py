@@ -47,12 +47,12 @@ _PREFIX = {"!_": "!", "-_": "-"}
 
 
 def unparse(parsed: ParsedAst, part: Expr | None = None) -> str:
-    """The text of the whole expression, or of `part`."""
+    """Return the text of the whole expression, or of `part`."""
     return _Writer(parsed.macros).write(parsed.root if part is None else part)
 
 
 def literal(value: ConstantValue) -> str:
-    """The CEL literal for a constant."""
+    """Return the CEL literal for a constant."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -140,7 +140,7 @@ class _Writer:
         return None
 
     def _operand(self, part: Expr, loosest: int) -> str:
-        """The text of `part`, in parentheses if its precedence value exceeds `loosest`."""
+        """Return the text of `part`, in parentheses if its precedence value exceeds `loosest`."""
         text = self.write(part)
         return f"({text})" if self._precedence(part) > loosest else text
 

@@ -25,12 +25,12 @@ class Since(NamedTuple):
     stored_gate: str = ""
 
     def holds(self, *, minor: int, stored: bool, gates: AbstractSet[str]) -> bool:
-        """Whether release 1.`minor` with these enabled gates has the declaration."""
+        """Return whether release 1.`minor` with these enabled gates has the declaration."""
         first, gate = (self.stored, self.stored_gate) if stored else (self.new, self.gate)
         return first <= minor <= self.until and (not gate or gate in gates)
 
 
-class Overload(NamedTuple):
+class OverloadRow(NamedTuple):
     """One signature of a function. The target of a member function is its first argument.
 
     Types are in CEL's notation. One capital letter is a type parameter. A function that is not
@@ -46,7 +46,7 @@ class Overload(NamedTuple):
     since: Since = Since()
 
 
-class Macro(NamedTuple):
+class MacroRow(NamedTuple):
     """A call that the parser expands: `has(x.y)`, or with a target `list.all(x, ...)`."""
 
     function: str
@@ -55,7 +55,7 @@ class Macro(NamedTuple):
     since: Since = Since()
 
 
-class Identifier(NamedTuple):
+class IdentifierRow(NamedTuple):
     """A variable, a constant or a type name. `type` is the type of its value."""
 
     name: str
@@ -63,7 +63,7 @@ class Identifier(NamedTuple):
     since: Since = Since()
 
 
-class Message(NamedTuple):
+class MessageRow(NamedTuple):
     """A message type. `made` is the type of the literal `name{...}`."""
 
     name: str
@@ -71,8 +71,8 @@ class Message(NamedTuple):
     since: Since = Since()
 
 
-class Field(NamedTuple):
-    """A field of a message type. If several entries for one name apply, the last one counts."""
+class FieldRow(NamedTuple):
+    """A field of a message type. If several entries for one name apply, the last one is used."""
 
     message: str
     name: str

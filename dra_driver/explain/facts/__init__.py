@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known before any device is looked at: of devices, nodes, claims and pods."""
+"""What `explain` knows about devices, nodes, claims and pods before it checks any device."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What speaks against a wanted claim, whatever the devices are?
+"""Which problems keep a pod from using a claim, whatever devices the cluster has?
 
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreFilter), pkg/registry/resource (admin access).
 """
@@ -32,25 +32,25 @@ from dra_driver.model.gates import ALLOCATION
 MALFORMED = "malformed"
 NO_ALLOCATION = FeatureOff(ALLOCATION, "a claim")
 _LABELS_SINCE = 33
-"""The release from which on admin access needs a label of the namespace."""
+"""The minor version of Kubernetes since which a namespace needs a label for admin access."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A wanted claim with the `problems` that keep it from being used, now and later."""
+    """A claim that the pod needs, and the `problems` that keep the pod from using it. They do not go away by themselves."""
 
     wanted: WantedClaim
     problems: tuple[Verdict, ...]
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The problems; before them that the controller has not made the claim yet, which is no problem of its devices."""
+        """First, if the controller has not made the claim yet, the verdict that says so. Then the problems."""
         late = self.wanted.not_made_yet
         return (late, *self.problems) if late else self.problems
 
 
 def claim_facts(wanted: WantedClaim, subject: Resolved, fleet: Fleet) -> ClaimFacts:
-    """The claim with what speaks against it in this cluster."""
+    """Return the claim with its problems in this cluster."""
     problems = _problems(wanted.claim, wanted, subject, fleet) if wanted.claim else ()
     return ClaimFacts(wanted, (*wanted.problems, *problems))
 
@@ -73,12 +73,15 @@ def _problems(
     if least > MAX_RESULTS:
         yield TooManyDevices(least)
     admin = fleet.rules.admin_access and any(one.admin_access for one in requests)
-    if admin and not wanted.exists:  # the API server has checked those that exist
+    if admin and not wanted.exists:  # the API server has checked each claim that exists
         yield from _admin_access(claim, fleet)
 
 
 def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
-    """Requests that have neither `exactly` nor `firstAvailable`: the API versions differ in where a request has its fields."""
+    """Yield a verdict for each request without `exactly` and `firstAvailable`.
+
+    The request may be written for another API version: in v1beta1 the fields of `exactly` are fields of the request itself.
+    """
     for request in claim.spec.devices.requests or ():
         if request.exactly is None and not request.first_available:
             name = full_name(claim.metadata)
@@ -87,7 +90,7 @@ def _without_kind(claim: ResourceClaim) -> Iterator[Verdict]:
 
 
 def _counts(requests: Sequence[ClaimRequest]) -> dict[int, list[int]]:
-    """The least number of devices that each alternative of a request takes, by the request's place."""
+    """Return for each request, by its index, the least number of devices that each of its alternatives takes."""
     counts: dict[int, list[int]] = {}
     for request in requests:
         least = 0 if request.all_devices else request.body.count

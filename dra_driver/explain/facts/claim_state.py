@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can a claim that exists be used by a pod, and from which nodes?
+"""Can a pod use a claim that exists, and from which nodes?
 
 Source: k8s.io/dynamic-resource-allocation/resourceclaim, k8s.io/kubernetes
 pkg/scheduler/framework/plugins/dynamicresources (PreFilter, Filter, isClaimReadyForBinding).
@@ -27,11 +27,11 @@ from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, R
 MOST_CONSUMERS = 256
 _LABELS = ("resource.k8s.io/admin-access", "resource.kubernetes.io/admin-access")
 _RENAMED = 34
-"""The release that brought the second name of the label."""
+"""The minor version of Kubernetes since which the label has its second name."""
 
 
 def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
-    """What keeps the pod from using the claim, whatever the devices are."""
+    """Yield the reasons why the pod cannot use the claim, whatever its devices are."""
     name = full_name(claim.metadata)
     if claim.metadata.deletion_timestamp is not None:
         yield ClaimMissing(name, "is being deleted")
@@ -43,14 +43,14 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
 
 
 def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
-    """That a claim made from a template belongs to another pod of the same name."""
+    """Yield a reason if the claim was made from a template for another pod of the same name."""
     owners = claim.metadata.owner_references or ()
     if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
         yield ClaimMissing(full_name(claim.metadata), "was not made for this pod: delete it")
 
 
 def binding(claim: ResourceClaim) -> Iterator[Verdict]:
-    """The binding conditions of an allocated claim that are not met; one that failed stands for the others."""
+    """Yield, for each device of an allocated claim, the binding conditions that failed. If none failed, those not yet True."""
     for result in allocated(claim):
         if not result.binding_conditions:
             continue
@@ -72,18 +72,18 @@ def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> 
 
 
 def is_allocated(claim: ResourceClaim) -> bool:
-    """Whether the claim has its devices."""
+    """Return whether the claim has its devices."""
     return claim.status.allocation is not None
 
 
 def allocated(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
-    """The devices that a claim has."""
+    """Return the devices in the claim's status.allocation."""
     allocation = claim.status.allocation
     return (allocation.devices.results or []) if allocation else []
 
 
 def chosen_devices(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
-    """The devices that a claim has, as the report shows them."""
+    """Return the devices in the claim's status.allocation, as the report shows them."""
     return tuple(
         ChosenDevice(full_name(claim.metadata), one.request, one.driver, one.pool, one.device)
         for one in allocated(claim)
@@ -91,7 +91,7 @@ def chosen_devices(claim: ResourceClaim) -> tuple[ChosenDevice, ...]:
 
 
 def allocated_elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
-    """Whether an allocated claim cannot be used from the node."""
+    """Yield a reason if the allocated devices of the claim cannot be used from the node."""
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
     if selector is None:
@@ -105,7 +105,7 @@ def allocated_elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
 
 
 def admin_access_allowed(namespace: Namespace | None, minor: int | None) -> bool:
-    """Whether claims of a namespace may have admin access."""
+    """Return whether the namespace has the label that allows admin access for its claims."""
     labels = (namespace.metadata.labels or {}) if namespace else {}
     label = _LABELS[int(minor is None or minor >= _RENAMED)]
     return labels.get(label) == "true"

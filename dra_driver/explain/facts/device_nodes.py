@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From which nodes can a device be used?
 
-The search asks this for one node at a time. In a large cluster most slices name their one node, and few node selectors differ, so
-each selector is matched with the nodes once.
+The search answers this for one node at a time; this module answers it for all nodes. In a large cluster most slices name one
+node, and there are only a few different node selectors. So each selector is compared with the nodes once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,17 +18,17 @@ Choice = tuple[str | None, bool | None, NodeSelector | None]
 
 
 class DeviceNodes:
-    """The nodes that the report is about, and which devices they can use."""
+    """Tells which of the nodes in the report can use a device."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
         self._known: dict[bytes, frozenset[str]] = {}
 
     def of(self, device: SliceDevice) -> frozenset[str] | None:
-        """The names of the nodes that can use the device; None means all."""
+        """Return the names of the nodes that can use the device; None means all nodes."""
         name, everywhere, selector = choice(device)
         if name:
-            return frozenset((name,)) & self.nodes.keys()
+            return frozenset((name,)).intersection(self.nodes)
         if everywhere:
             return None
         return self._selected(selector) if selector else frozenset()
@@ -43,13 +43,13 @@ class DeviceNodes:
 
 
 def choice(device: SliceDevice) -> Choice:
-    """The node name, all-nodes flag and node selector that count: the slice's, or the device's where the slice says so."""
+    """Return the nodeName, allNodes and nodeSelector of the device, if the slice has perDeviceNodeSelection; else of the slice."""
     source = device.device if device.slice.spec.per_device_node_selection else device.slice.spec
     return source.node_name, source.all_nodes, source.node_selector
 
 
 def where_usable(device: SliceDevice) -> str:
-    """The nodes that a device is for, in words."""
+    """Return text that says on which nodes a pod can use the device."""
     name, everywhere, selector = choice(device)
     if name:
         return f"node {name}"
@@ -59,7 +59,7 @@ def where_usable(device: SliceDevice) -> str:
 
 
 def selector_text(selector: NodeSelector) -> str:
-    """A node selector in words."""
+    """Return a node selector as text."""
     terms = [
         " and ".join(_requirement(one) for one in requirements)
         for term in selector.node_selector_terms or ()
@@ -80,5 +80,6 @@ def _requirement(requirement: NodeSelectorRequirement) -> str:
 def _matches(node: Node, selector: NodeSelector) -> bool:
     try:
         return selector_matches(node, selector)
-    except AllocationError:  # a malformed selector; the search itself stops on it and says so
+    except AllocationError:
+        # The selector is malformed. The search stops with this error, too, and the report shows that one.
         return False

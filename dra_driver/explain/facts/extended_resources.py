@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extended resources that devices provide: which claim would the scheduler make for a pod?
+"""Which claim would the scheduler make for a pod that asks for extended resources, if devices provide these?
 
-A container may ask for `example.com/gpu: 2` as if a device plugin offered it. Where a DeviceClass carries that name (each
-class also has an implicit one), and the node itself does not offer the resource, the scheduler makes a claim with one
-request for each container and resource. Init containers use again what containers after them have.
+A container may ask for `example.com/gpu: 2` as if a device plugin offered it. If a DeviceClass has that extendedResourceName
+(each class also has an implicit one), and the node itself does not offer the resource, the scheduler makes a claim with one
+request for each container and resource. Init containers end before the other containers start, so both use the same devices.
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go,
 k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
 """
@@ -38,7 +38,7 @@ from dra_driver.model.gates import ALLOCATION
 
 GATE = "DRAExtendedResource"
 NAME = "<extended-resources>"
-"""What the scheduler calls the claim until it is written."""
+"""The scheduler's name for the claim, until it creates the claim at the API server."""
 
 
 class ExtendedResources:
@@ -57,18 +57,18 @@ class ExtendedResources:
 
     @property
     def refused(self) -> tuple[Verdict, ...]:
-        """Why neither a device nor a device plugin provides some of them, on any of the nodes."""
+        """The reasons why neither a device nor a device plugin provides some of the resources, on any of the nodes."""
         return tuple(self._refused.values())
 
     @property
     def names(self) -> frozenset[str]:
-        """The extended resources that a node does not have to offer: devices provide them, or they are refused already."""
+        """The extended resources that a node does not have to offer: devices provide them, or `refused` has a reason for them."""
         return frozenset((*self._resources, *self._refused))
 
     def wanted(self) -> Iterator[WantedClaim]:
-        """The claim for all that some node lacks, if any node lacks one."""
+        """Yield one claim for all resources that at least one node does not offer itself. Yield none if every node offers all."""
         resources = self._resources
-        if self._nodes:  # where every node offers a resource itself, no device has to
+        if self._nodes:  # if every node offers a resource itself, no device has to provide it
             needed = {one for node in self._nodes for one in self.lacking(node)}
             resources = tuple(one for one in resources if one in needed)
         if self._pod is not None and (resources or self._refused):
@@ -78,18 +78,18 @@ class ExtendedResources:
             yield WantedClaim(full_name(claim.metadata), made, origin, problems=self.refused)
 
     def lacking(self, node: Node) -> tuple[str, ...]:
-        """Those that the node does not offer itself, so that devices have to provide them there."""
+        """Return the resources that the node does not offer itself, so that devices have to provide them there."""
         return on_node(self._resources, node)
 
     def claims_for(self, lacking: Sequence[str]) -> tuple[ResourceClaim, ...]:
-        """The claim that the scheduler makes on a node that lacks these; none where it lacks nothing."""
+        """Return the claim that the scheduler makes on a node that lacks these resources; () if `lacking` is empty."""
         if self._pod is None or not lacking:
             return ()
         return (claim_for(self._pod, lacking, self._classes),)
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
-    """The class for each extended resource; of several with one name the newest, then the first by name, counts."""
+    """Return the class for each extended resource. If several have the same resource name: the newest, then the first by name."""
     found: dict[str, str] = {}
     oldest_first = sorted(classes, key=lambda c: c.metadata.name, reverse=True)
     oldest_first.sort(key=lambda c: c.metadata.creation_timestamp or "")
@@ -102,7 +102,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
 
 
 def backed_by_devices(pod: Pod, classes: Mapping[str, str]) -> tuple[str, ...]:
-    """The resources that a pod asks for and that a DeviceClass provides, sorted."""
+    """Return the resources that a pod asks for and that a DeviceClass provides, sorted."""
     asked = pod_requests(pod)
     return tuple(
         sorted(name for name in asked if asked[name] and may_be_devices(name) and name in classes)
@@ -110,7 +110,7 @@ def backed_by_devices(pod: Pod, classes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
-    """Those of the resources that the node does not offer itself, so that devices have to provide them."""
+    """Return the resources that the node does not offer itself, so that devices have to provide them."""
     offered = node.status.allocatable or {}
     return tuple(name for name in resources if not amount(offered.get(name, "0")).nanos)
 
@@ -118,9 +118,9 @@ def on_node(resources: Iterable[str], node: Node) -> tuple[str, ...]:
 def without_devices(
     pod: Pod, nodes: Iterable[Node], state: ClusterState, *, gate_off: str
 ) -> dict[str, Verdict]:
-    """Why no device can provide a resource that no node offers itself, by the resource.
+    """Return, for each resource that no node offers itself, the reason why no device can provide it; none if one can.
 
-    `gate_off` names the feature gate that is off; "" where the scheduler makes claims.
+    `gate_off` names the feature gate that is off; "" if the scheduler makes claims for extended resources.
     """
     there = list(nodes)
     classes = classes_by_resource(state.device_classes)
@@ -151,8 +151,8 @@ def _without_device(
 def _nowhere_offered(
     resource: str, classes: Mapping[str, str], state: ClusterState
 ) -> ClassMissing | None:
-    """That no class stands for the resource and no node offers it."""
-    if not state.nodes or state.gaps("nodes"):  # one that nobody could read may offer it
+    """Return the reason that no class provides the resource and no node offers it; None if a node offers it, or may."""
+    if not state.nodes or state.gaps("nodes"):  # a node that could not be read may offer it
         return None
     offered = {name for node in state.nodes for name in node.status.allocatable or {}}
     if resource in offered:
@@ -162,7 +162,7 @@ def _nowhere_offered(
 
 
 def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:
-    """The claim that the scheduler would make for these resources of a pod."""
+    """Return the claim that the scheduler would make for these resources of a pod."""
     requests: list[DeviceRequest] = []
     for resource in sorted(resources):
         requests += _requests(pod, resource, classes[resource])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known before any device is looked at: the nodes, and for each the claims to allocate and what rules it out.
+"""What does `explain` know before it checks any device? The nodes, the claims to allocate on each, and why a node is ruled out.
 
-It is made once for a pod or claim in a cluster. The later steps read it and ask nobody else.
+The facts are made once for a pod or claim in a cluster. The later steps read only them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ from dra_driver.model.gates import ALLOCATION
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is asked of one node.
+    """The facts about one node.
 
-    `claims` have to be allocated if the pod goes there. `ruled_out` are the reasons why no devices can be used there, whatever
-    the node has. `lacking` are the extended resources that devices have to provide there.
+    `claims` have to be allocated if the pod goes there. `ruled_out` are the reasons why the pod cannot use any devices there,
+    whichever the node has. `lacking` are the extended resources that devices have to provide there.
     """
 
     claims: tuple[ResourceClaim, ...]
@@ -36,7 +36,7 @@ class NodeFacts:
 
 
 class Facts:
-    """The facts for some nodes of a cluster; `only` are those that the report is about, None for all."""
+    """The facts for the nodes in `only`; for all nodes of the cluster if `only` is None."""
 
     def __init__(
         self, subject: Resolved, fleet: Fleet, only: Sequence[Node] | None, stop: Callable[[], bool]
@@ -46,13 +46,13 @@ class Facts:
         self.fleet = fleet
         self.nodes = DeviceNodes(nodes)
         self.stop = stop
-        """Answers whether nobody waits for the report any more."""
+        """Returns True when no caller waits for the report any more."""
         self._is_part = only is not None
         self._extended = ExtendedResources(subject.pod, fleet, tuple(self.nodes.nodes.values()))
         extended = tuple(self._extended.wanted())
         self.wanted = (*subject.wanted, *extended)
         self.own_claims = tuple(_unallocated(one.claim for one in subject.wanted))
-        """The claims of the subject that have to be allocated, without one for extended resources."""
+        """The claims of the subject that have to be allocated, without the claim for extended resources."""
         self.claims = (*self.own_claims, *_unallocated(one.claim for one in extended))
         self.requests: tuple[ClaimRequest, ...] = tuple(
             request for claim in self.claims for request in requests_in(claim)
@@ -75,14 +75,15 @@ class Facts:
         return found
 
     def pod_filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
-        """What the scheduler asks of a node for the pod, or for one like it, where these pods run."""
+        """Return the scheduler's other checks of a node for the pod, or for an equal one, if `pods` run in the cluster."""
         return PodFilters(pod, pods, self._extended.names)
 
     @cached_property
     def whole_cluster(self) -> "Facts | None":
-        """The facts for all nodes, where the report is about some only.
+        """The facts for all nodes, if the report is about some nodes only; else None.
 
-        The scheduler also tries the other nodes, and an error there can stop the pod on all. They are tried for that alone.
+        The scheduler also tries the other nodes, and an error on one of them can stop the pod on all nodes. `explain` tries them
+        only to find such an error.
         """
         return Facts(self.subject, self.fleet, None, self.stop) if self._is_part else None
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a cluster offers to claims, prepared once: whole pools, what is left of them, and which claims hold the rest.
+"""What does a cluster offer to claims? The pools with all their slices, what is free in them, and which claims have the other devices.
 
-The search looks at one node at a time. The report looks at the pools of all nodes, to say why something fits nowhere.
+The search reads only the slices for one node. The report reads the pools of all nodes, to say why a request fits on no node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,8 @@ class Fleet:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self.features = allocator_features(state.minor, state.feature_gates)
-        self.rules = Rules.of(self.features, None)
+        self.minor = min(max(state.minor or NEWEST, OLDEST), NEWEST)
+        self.rules = Rules.of(self.features, None, self.minor)
         self.classes: Mapping[str, DeviceClass] = {
             device_class.metadata.name: device_class for device_class in state.device_classes
         }
@@ -40,16 +41,15 @@ class Fleet:
         self.slices: tuple[ResourceSlice, ...] = tainted[0]
         self.rule_names: RuleNames = tainted[1]
         self.held = self.held_by(state.resource_claims)
-        minor = min(max(state.minor or NEWEST, OLDEST), NEWEST)
-        self.environment = Environment(minor, "StoredExpressions")
+        self.environment = Environment(self.minor, "StoredExpressions")
         self.explained = lru_cache(maxsize=None)(self._explained)
 
     def is_on(self, gate: str) -> bool:
-        """Whether a feature gate is on in this cluster: as it says itself, else by the default of its release."""
+        """Return whether a feature gate is on in this cluster: as the API server's /metrics say, else by the default."""
         return is_on(gate, self.state.minor, self.state.feature_gates)
 
     def held_by(self, claims: Iterable[ResourceClaim]) -> AllocatedDevices:
-        """The devices that these claims hold."""
+        """Return the devices that are allocated to these claims."""
         return AllocatedDevices.of(claims, consumable_capacity=self.rules.consumable_capacity)
 
     def _explained(self, expression: str) -> ExplainedSelector:
@@ -70,13 +70,17 @@ class Fleet:
 
     @cached_property
     def allocator(self) -> Allocator:
-        """The scheduler's allocator for the cluster as it is."""
+        """The scheduler's allocator for the cluster with its present allocations."""
         return self.allocator_with(self.held)
 
     def allocator_with(self, holdings: AllocatedDevices) -> Allocator:
-        """The scheduler's allocator, as if claims held only these devices."""
+        """Return the scheduler's allocator for this cluster, as if only the devices in `holdings` were allocated."""
         return Allocator(
-            self.slices, self.classes.values(), holdings.state(), features=self.features
+            self.slices,
+            self.classes.values(),
+            holdings.state(),
+            features=self.features,
+            minor=self.minor,
         )
 
     @cached_property
@@ -91,7 +95,7 @@ class Fleet:
 
     @cached_property
     def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:
-        """Why no device of a pool is taken, by the pool."""
+        """The pools from which the scheduler takes no device, each with the reason. Before 1.35, `DeviceState` makes an exception."""
         return {
             pool_id: _incomplete(pool) if pool.incomplete else PoolInvalid(str(pool_id), why)
             for pool_id, pool in self.pools.items()
@@ -99,7 +103,7 @@ class Fleet:
         }
 
     def ledger(self, pool_id: PoolID) -> AvailableCounters:
-        """What is left of the pool's counters. Fails for a pool that is not usable."""
+        """Return what is left of the pool's counters. Fails for a pool in `unusable`."""
         known = self._ledgers.get(pool_id)
         if known is None:
             held = self.held
@@ -114,7 +118,7 @@ class Fleet:
         return {}
 
     def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[str, ...]:
-        """The claims whose devices take from a counter set."""
+        """Return the claims whose devices consume counters of a counter set."""
         users: dict[str, None] = {}
         for device in self.pools[pool_id].devices:
             taken = {part.counter_set for part in device.device.consumes_counters or ()}
@@ -123,7 +127,7 @@ class Fleet:
         return tuple(users)
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:
-        """The claims that hold a device or a share of it."""
+        """Return the claims to which the device, or a share of the device, is allocated."""
         holder = self.held.devices.get(device)
         sharing = self.held.shares.get(device, [])
         return tuple(one.claim for one in ([holder] if holder else []) + sharing)

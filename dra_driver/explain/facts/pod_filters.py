@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What else keeps a pod off a node whose devices fit?
 
-The obvious filters of the scheduler: the node's name, cordon, taints, node selector and affinity, and ordinary
-resources, of which other pods use a part. Pod affinity, topology spread, volumes and ports are not looked at; where
-they decide, the scheduler's own words in the pod's conditions have to do.
+This module checks the simple filters of the scheduler: the node's name, cordon, taints, node selector and affinity, and ordinary
+resources, of which other pods use a part. It does not check pod affinity, topology spread, volumes and ports. If one of these
+keeps the pod off, the report quotes the scheduler's message from the conditions of the pod.
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/{nodename,nodeunschedulable,tainttoleration,nodeaffinity,noderesources}.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
+from dra_driver.allocator.taints import EFFECTIVE
 from dra_driver.explain.facts.pod_requests import pod_requests, used_on_node
 from dra_driver.explain.verdict import (
     CouldNotTell,
@@ -25,13 +26,12 @@ from dra_driver.model.api.core import Node, Pod, Taint, Toleration
 from dra_driver.model.quantity import Quantity
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-_REPELS = ("NoSchedule", "NoExecute")
 _OVER = ("Succeeded", "Failed")
 _BINARY = ("memory", "ephemeral-storage")
 
 
 class PodFilters:
-    """What the scheduler checks of nodes for one pod; `by_devices` are the resources that devices provide."""
+    """The scheduler's checks of nodes for one pod; `by_devices` are the resources that devices provide."""
 
     def __init__(
         self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class PodFilters:
                 self._on_node.setdefault(other.spec.node_name, []).append(other)
 
     def reasons(self, node: Node) -> tuple[Verdict, ...]:
-        """Why the pod cannot go to the node; empty if nothing speaks against it."""
+        """Return why the pod cannot go to the node; () if it can."""
         found = [*self._repelled(node), *self._not_wanted(node)]
         return tuple(found or self._too_small(node))
 
@@ -56,7 +56,7 @@ class PodFilters:
             yield NodeUnschedulable()
         for taint in node.spec.taints or ():
             doubled = taint.key == UNSCHEDULABLE and node.spec.unschedulable
-            if taint.effect in _REPELS and not doubled and not _tolerated(taint, tolerations):
+            if taint.effect in EFFECTIVE and not doubled and not _tolerated(taint, tolerations):
                 value = f"={taint.value}" if taint.value else ""
                 yield NodeTainted(f"{taint.key}{value}:{taint.effect}")
 

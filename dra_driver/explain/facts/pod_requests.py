@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of each resource does a pod ask of its node?
+"""How much of each resource does a pod request from its node?
 
 Containers run together, so their requests add up. Init containers run before them, one by one, beside the sidecars that are
-already running. The largest sum at any time counts; then come the requests of the pod as a whole, and the overhead.
+already running. The pod requests the largest sum at any time. Requests of the pod as a whole (`spec.resources`) replace this
+sum, and the overhead is added.
 Source: k8s.io/component-helpers/resource/helpers.go.
 """
 
@@ -17,7 +18,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
-    """What the pod asks for, in billionths, by the resource's name."""
+    """Return the amount of each resource that the pod requests, in billionths."""
     result: dict[str, int] = {}
     for container in pod.spec.containers or ():
         _add(result, container.resources.requests)
@@ -40,24 +41,24 @@ def pod_requests(pod: Pod) -> dict[str, int]:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container keeps running beside the containers."""
+    """Return whether an init container continues to run beside the containers."""
     return container.restart_policy == "Always"
 
 
 def is_extended(resource: str) -> bool:
-    """Whether it is an extended resource: its name has a domain other than those of Kubernetes."""
+    """Return whether this is an extended resource: its name has a domain, and not a domain of Kubernetes."""
     domain, slash, _ = resource.partition("/")
     native = not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
     return not native and not resource.startswith("requests.")
 
 
 def may_be_devices(resource: str) -> bool:
-    """Whether a DeviceClass may provide the resource."""
+    """Return whether a DeviceClass can provide the resource, by its name."""
     return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def used_on_node(pods: Sequence[Pod]) -> dict[str, int]:
-    """What pods ask for together, in billionths; their number as "pods"."""
+    """Return the amounts that these pods request together, in billionths; the resource "pods" is their number."""
     used = {"pods": len(pods) * 10**9}
     for pod in pods:
         for name, nanos in pod_requests(pod).items():

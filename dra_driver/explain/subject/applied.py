@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods and claims do manifests describe? The cluster is looked at as if they had been applied to it."""
+"""Which pods and claims do manifests describe? They are explained in a cluster to which the manifests are already applied."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,10 @@ _EXPLAINED = (Pod, Workload, ResourceClaim, ResourceClaimTemplate)
 
 
 def of_manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resolved]:
-    """The pods of the manifests one by one; without pods the claims together, without claims each template. Raises Permanent."""
+    """Yield each pod of the manifests. If there is no pod: the claims together; if there is no claim either: each template.
+
+    Raises Permanent if the API server would refuse an object, or if there is nothing to explain.
+    """
     before = state
     manifest = read_objects(subject.documents, subject.namespace, subject.source, before.served)
     objects = [_reapplied(before, one) for one in manifest.objects]
@@ -52,7 +55,7 @@ def of_manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resol
 
 
 def _require_namespaces(state: ClusterState, objects: Iterable[Given], source: str) -> None:
-    """Refuses objects whose namespace does not exist, as the API server would. Raises Permanent."""
+    """Raise Permanent if the namespace of an object does not exist: the API server would refuse the object."""
     for one in objects:
         if isinstance(one, _EXPLAINED):
             kind = one.kind if isinstance(one, Workload) else type(one).__name__
@@ -88,7 +91,7 @@ def _subjects(
 
 
 def _reapplied(state: ClusterState, one: Given) -> Given:
-    """The object as the API server would keep it: a claim or pod that it already has keeps its status."""
+    """Return the object as the API server would store it: a claim or pod that exists already keeps its status."""
     if isinstance(one, ResourceClaim):
         known = _known(state.resource_claims, one)
         return known if known is not None and _same_spec(known, one) else one
@@ -110,13 +113,16 @@ def _known(objects: Iterable[Found], wanted: Found) -> Found | None:
 
 
 def _same_spec(known: ResourceClaim, one: ResourceClaim) -> bool:
-    """Whether both ask for the same devices; opaque parameters do not count, because a record does not keep them."""
+    """Return whether both claims ask for the same devices. Opaque parameters are not compared, because a record omits them."""
     whole = msgspec.structs.replace(known, spec=with_defaults(known.spec))
     return _deciding(whole) == _deciding(one)
 
 
 def _deciding(claim: ResourceClaim) -> tuple[object, ...]:
-    """What a claim asks for. Quantities are compared as numbers, because the API server rewrites their text."""
+    """Return the requests and constraints of a claim in a form that can be compared.
+
+    Quantities become numbers, because the API server rewrites their text.
+    """
     requests = [
         (one.name, msgspec.structs.replace(one.body, capacity=None), _capacity(one.body))
         for one in requests_in(claim)
@@ -130,7 +136,7 @@ def _capacity(body: Body) -> dict[str, int]:
 
 
 def _origin(before: ClusterState, claim: ResourceClaim) -> str:
-    """Where a claim of the manifest comes from; "" where it is in the cluster as it stands there."""
+    """Return where a claim of the manifest comes from; "" if the cluster has the same claim with the same spec."""
     known = _known(before.resource_claims, claim)
     if known is None:
         return FROM_FILE
@@ -143,7 +149,7 @@ def _from_file(one: WantedClaim, origins: Mapping[str, str]) -> WantedClaim:
 
 
 def _with(state: ClusterState, field: str, mine: tuple[Any, ...]) -> ClusterState:
-    """The cluster as if these objects had been applied."""
+    """Return the cluster as if these objects had been applied."""
     names = {(one.metadata.namespace, one.metadata.name) for one in mine}
     others = tuple(
         one

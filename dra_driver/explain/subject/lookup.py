@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is there an object of that name? If not, what is there instead, and where can one look?"""
+"""Does an object of this name exist? If not, the error message names similar objects, or a command that lists the objects."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Found = TypeVar("Found", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where a name is looked for: a cluster, or the record of one."""
+    """The cluster in which a name is searched; `recorded` if its state comes from a file."""
 
     state: ClusterState
     recorded: bool
@@ -30,7 +30,7 @@ def named(
     kind: str,
     where: Cluster,
 ) -> Found:
-    """The object that the subject names; `kind` is for messages, as kubectl spells it. Raises Permanent."""
+    """Return the object that the subject names. Raises Permanent if there is none; the message spells `kind` as kubectl does."""
     found = find(objects, subject.namespace, subject.name)
     if found is None:
         name = f"{subject.namespace}/{subject.name}"
@@ -55,13 +55,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def namespace_is_missing(state: ClusterState, namespace: str) -> bool:
-    """Whether the namespace certainly does not exist. Every cluster has namespaces: an empty list means that none were read."""
+    """Return whether the namespace certainly does not exist.
+
+    Every cluster has namespaces. So if the list is empty, the namespaces were not read.
+    """
     known = {one.metadata.name for one in state.namespaces}
     return bool(known) and namespace not in known and not state.unread("namespaces", namespace)
 
 
 def find(objects: Iterable[Found], namespace: str, name: str) -> Found | None:
-    """The first object of that name."""
+    """Return the first object of that name; None if there is none."""
     wanted = namespace, name
     found = (one for one in objects if (one.metadata.namespace, one.metadata.name) == wanted)
     return next(found, None)
@@ -76,7 +79,7 @@ def _not_there(where: Cluster, kind: str, name: str, look: str) -> Permanent:
 
 
 def node_named(state: ClusterState, name: str, *, recorded: bool = False) -> Node:
-    """The node of that name. Raises Permanent."""
+    """Return the node of that name. Raises Permanent if there is none."""
     for node in state.nodes:
         if node.metadata.name == name:
             return node

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of manifests, read as the API server would read them, or refused as it would refuse them.
+"""Which objects does a manifest contain? The module reads each as the API server would, or refuses it for the same reason.
 
 Workloads become the pods that they would make, claims of older versions become v1, and missing fields get their defaults. An
-unknown field is refused: it is most often a typo, and what it should have said would be ignored.
+unknown field is refused: it is most often a typo, and the field that the author meant would be missing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,14 +44,14 @@ KINDS: Mapping[str, type[ApiValue]] = {
     "Namespace": Namespace,
 }
 _MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError)
-"""What YAML can say and JSON cannot, and what is no such object."""
+"""The errors for a value that YAML has and JSON has not, and for a document that does not have the type of its kind."""
 Given = ApiValue | Workload
 _Key = tuple[object, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The objects that count here, and a sentence for each other object that might matter."""
+    """The objects that `explain` uses, and a sentence for each ignored object that may change the answer (`passed_over`)."""
 
     objects: tuple[Given, ...]
     passed_over: tuple[str, ...] = ()
@@ -60,9 +60,10 @@ class Manifest:
 def read_objects(
     documents: Iterable[object], namespace: str, source: str, served: Collection[str] = ()
 ) -> Manifest:
-    """The objects that count here; of two with the same name the later one. Raises Permanent.
+    """Return the objects that `explain` uses; of two with the same name, the later one.
 
-    `served` are the versions of resource.k8s.io in this cluster; empty where they are not known.
+    `served` are the versions of resource.k8s.io in this cluster; empty if they are not known. Raises Permanent if the API server
+    would refuse an object.
     """
     last: dict[_Key | int, Given] = {}
     said: dict[str, None] = {}
@@ -84,7 +85,7 @@ def read_objects(
 
 
 def _check_together(objects: Collection[Any], source: str) -> None:
-    """Raises Permanent where a container asks for a request that its claim in the same file does not have."""
+    """Raise Permanent if a container refers to a request that its claim in the same file does not have."""
     claims: dict[str, dict[tuple[type, str], DeviceClaim]] = {}
     for found in objects:
         if isinstance(found, ResourceClaim | ResourceClaimTemplate):
@@ -102,7 +103,7 @@ def _check_together(objects: Collection[Any], source: str) -> None:
 
 
 def matters(content: object) -> bool:
-    """Whether a document has to be kept. Most of what is applied beside pods has nothing to do with devices."""
+    """Return whether a document has to be kept. Most documents in a file with pods have nothing to do with devices."""
     if not isinstance(content, dict) or content.get("kind") == "List":
         return True
     return is_understood(content) or bool(kind_refusal(content, ()) or passed_over(content))
@@ -129,7 +130,7 @@ def _flat(documents: Iterable[object], source: str) -> Iterator[dict[str, Any]]:
 
 
 def _read(document: dict[str, Any], namespace: str, source: str) -> Given:
-    """One object, with what the API server would add."""
+    """Read one object, and add the defaults that the API server would add."""
     kind = str(document["kind"])
     if kind not in WORKLOADS:
         if group_and_version(document)[1] == "v1beta1":
@@ -148,7 +149,7 @@ def _read(document: dict[str, Any], namespace: str, source: str) -> Given:
 def _decoded(
     document: dict[str, Any], kind: type[ApiValue], where: tuple[str, str], namespace: str
 ) -> Any:
-    """An object of one kind, complete; `where` is the file and what it is there, for messages."""
+    """Decode an object of one kind, with its defaults. `where` is (file, name of the object), for messages."""
     source, what = where
     try:
         written = msgspec.json.encode(document)
@@ -172,7 +173,8 @@ def _completed(found: ApiValue, namespace: str) -> ApiValue:
     if isinstance(found, ResourceClaim):
         spec = with_defaults(found.spec)
         metadata = _placed(found.metadata, namespace)
-        return ResourceClaim(metadata=metadata, spec=spec)  # nobody applies a status
+        # The API server ignores a status in a manifest.
+        return ResourceClaim(metadata=metadata, spec=spec)
     if isinstance(found, ResourceClaimTemplate):
         return msgspec.structs.replace(found, metadata=_placed(found.metadata, namespace))
     return found

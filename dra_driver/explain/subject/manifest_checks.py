@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What would the API server refuse in a manifest? Unknown fields, and values that no claim and no pod may have.
 
-Only the rules without which the answer would be about something else than the author meant. A missing class, or an expression
-that does not compile, has a verdict. Only a part of a pod's fields is known here, so an unknown field of a pod is refused only if
-its name is very similar to a known one.
+This module has only the rules without which `explain` would answer for something that the author did not mean. It has no rule for a
+missing class or an expression that does not compile, because the report has a verdict for each. It knows only some fields of a
+pod, so it refuses an unknown field of a pod only if its name is very similar to a known field.
 Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation; the fields of k8s.io/api v0.37.
 """
 
@@ -53,11 +53,15 @@ _PARTLY_KNOWN: Mapping[type, tuple[str, ...]] = {
     core.Affinity: ("podAffinity", "podAntiAffinity"),
     core.NodeAffinity: ("preferredDuringSchedulingIgnoredDuringExecution",),
 }
-"""With the fields that nobody here looks at and that are nearly one of those that count."""
+"""The types of which this module knows only some fields. Each with those of the other fields whose names are similar to a known
+field."""
 
 
 def refusal(document: object, found: ApiValue) -> str:
-    """The first rule that the object breaks, "" where none; `document` is the object as written, its quantities are valid."""
+    """Return the first rule that the object breaks; "" if it breaks none.
+
+    `document` is the object as its author wrote it. Its quantities are valid.
+    """
     return next(_refusals(document, found), "")
 
 
@@ -86,7 +90,7 @@ def _unnamed(document: object) -> Iterator[str]:
 
 
 def _unknown(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
-    """The fields that a type does not have, with where they stand."""
+    """Yield a message for each field that the type does not have, with the field's path."""
     match kind:
         case inspect.UnionType():
             for one in kind.types:
@@ -131,7 +135,7 @@ def _no_field(name: str, kind: inspect.StructType, path: str) -> Iterator[str]:
 
 
 def _has(kind: inspect.Type, name: str) -> bool:
-    """Whether an object of the type has the field."""
+    """Return whether objects of the type have the field."""
     if isinstance(kind, inspect.UnionType):
         return any(_has(one, name) for one in kind.types)
     if not isinstance(kind, inspect.StructType):
@@ -185,7 +189,7 @@ def _amount(body: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[
     elif mode == "All" and count:
         yield f"{path}.count is {count}, but allocationMode All takes no count"
     elif count < 0:
-        # 0 is what is left out: the API server makes it 1.
+        # 0 is the same as a missing count: the API server sets it to 1.
         yield f"{path}.count is {count}, it must be at least 1 (0, as if left out, stands for 1)"
     for index, toleration in enumerate(body.tolerations or ()):
         yield from _toleration(
@@ -198,7 +202,7 @@ def _toleration(
     allowed: tuple[Sequence[str], Sequence[str]],
     path: str,
 ) -> Iterator[str]:
-    """`allowed` are the operators and the effects; both may be left out."""
+    """Yield the problems of a toleration. `allowed` are its valid operators and effects; a toleration can omit both."""
     operators, effects = allowed
     operator, effect = toleration.operator, toleration.effect
     if operator and operator not in operators:
@@ -262,9 +266,9 @@ def _pod(pod: Pod) -> Iterator[str]:
 
 
 def requests_not_there(pod: Pod, claims: Mapping[tuple[type, str], DeviceClaim]) -> Iterator[str]:
-    """What containers ask of the pod's claims that these do not have: the kubelet would give them no devices.
+    """Yield a message for each request that a container names and its claim does not have: the container would get no devices.
 
-    `claims` are those of the pod's namespace that are given beside it, by the type and the name of their object.
+    `claims` are the claims and templates of the same file and namespace, by type and name.
     """
     given: dict[str, tuple[str, DeviceClaim]] = {}
     for one in pod.spec.resource_claims or ():

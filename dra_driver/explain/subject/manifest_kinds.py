@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of which kind is an object of a manifest? Understood, refused by the API server, or passed over.
+"""Does `explain` understand an object of a manifest, would the API server refuse it, or is it ignored ("passed over")?
 
-The report names an object that is passed over if it carries pods or devices: without it the answer is not about the whole file.
+The report names an ignored object if it contains pods or changes devices, because then the answer is not about the whole file.
 """
 
 import difflib
@@ -10,11 +10,12 @@ from typing import Any
 
 import yaml
 
-CLAIMS_GROUP = "resource.k8s.io"
+from dra_driver.model.api.resource_claim import GROUP
+
 SPOKEN = ("v1", "v1beta2", "v1beta1")
-"""The versions of that group that are read here, newest first."""
+"""The versions of resource.k8s.io that `explain` reads, newest first."""
 _FLAT = ("v1beta1", "v1alpha3")
-"""Where a request had no `exactly`: its fields stood beside its name."""
+"""The versions in which a request has no `exactly`: its fields are in the request itself, beside `name`."""
 
 WORKLOADS: Mapping[str, str] = {
     "Deployment": "apps",
@@ -30,9 +31,9 @@ UNDERSTOOD: Mapping[str, str] = {
     **WORKLOADS,
     "Pod": "",
     "Namespace": "",
-    **dict.fromkeys(_CLAIMS, CLAIMS_GROUP),
+    **dict.fromkeys(_CLAIMS, GROUP),
 }
-"""The group of each kind that is understood; "" is the core group."""
+"""The group of each kind that `explain` understands; "" is the core group."""
 _OTHERS: Mapping[str, Collection[str]] = {
     "": (
         *("Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "List"),
@@ -41,9 +42,9 @@ _OTHERS: Mapping[str, Collection[str]] = {
     ),
     "apps": ("ControllerRevision",),
     "batch": (),
-    CLAIMS_GROUP: ("DeviceTaintRule", "ResourceSlice"),
+    GROUP: ("DeviceTaintRule", "ResourceSlice"),
 }
-"""What else there is in these groups."""
+"""The other kinds of these groups."""
 _OLD_GROUPS = ("extensions",)
 _VERY_NEAR = 0.8
 _LONGEST_EXAMPLE = 300
@@ -51,32 +52,32 @@ _DEEPEST = 12
 
 
 def name_of(document: Mapping[str, Any]) -> str:
-    """The name that an object gives itself, for messages."""
+    """Return the object's metadata.name, for messages."""
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return ascii(name)[1:-1] if isinstance(name, str) and name else "without a name"
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """The kind, for messages."""
+    """Return the object's kind, for messages."""
     return ascii(str(document.get("kind") or ""))[1:-1] or "an object"
 
 
 def group_and_version(document: Mapping[str, Any]) -> tuple[str, str]:
-    """Of `apiVersion`; the core group is ""."""
+    """Split `apiVersion` into group and version; the core group is ""."""
     group, _, version = str(document.get("apiVersion") or "").rpartition("/")
     return group, version
 
 
 def is_understood(document: Mapping[str, Any]) -> bool:
-    """Whether the object is of a kind that is looked at."""
+    """Return whether `explain` understands the object's kind."""
     return UNDERSTOOD.get(str(document.get("kind"))) == group_and_version(document)[0]
 
 
 def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
-    """What is wrong with the object's apiVersion and kind, and how to write it; "" where nothing.
+    """Return what is wrong with the object's apiVersion and kind, and how to write them; "" if nothing is wrong.
 
-    `served` are the versions of resource.k8s.io in this cluster; empty where they are not known.
+    `served` are the versions of resource.k8s.io in this cluster; empty if they are not known.
     """
     kind, (group, version) = str(document.get("kind") or ""), group_and_version(document)
     if not kind:
@@ -97,7 +98,7 @@ def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
 
 def _version_refusal(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:
     kind, (group, _) = str(document["kind"]), group_and_version(document)
-    if group != CLAIMS_GROUP:
+    if group != GROUP:
         right = f"{group}/v1" if group else "v1"
         if version == "v1":
             return ""
@@ -107,7 +108,7 @@ def _version_refusal(document: Mapping[str, Any], version: str, served: Collecti
 
 def _api_version(kind: str, served: Collection[str]) -> str:
     group = UNDERSTOOD[kind]
-    if group == CLAIMS_GROUP:
+    if group == GROUP:
         return f"{group}/{_best(served)}"
     return f"{group}/v1" if group else "v1"
 
@@ -117,7 +118,10 @@ def _best(served: Collection[str]) -> str:
 
 
 def _no_such_kind(kind: str, where: str, known: Collection[str]) -> str:
-    """That the kind does not exist, if its name is very similar to one that does. Other kinds may be custom resources."""
+    """Return a message if the kind does not exist and its name is very similar to a kind that does; "" else.
+
+    A kind with another name may be a custom resource.
+    """
     lowered = {name.lower(): name for name in known}
     near = difflib.get_close_matches(kind.lower(), lowered, 1, _VERY_NEAR)
     if not near:
@@ -130,12 +134,12 @@ def _not_served(document: Mapping[str, Any], version: str, served: Collection[st
     shown = ascii(version)[1:-1]
     if version in SPOKEN or version in _FLAT:
         return f"{shown} is not served here; in {best} this is written {_written(document, version, best)}"
-    return f"{shown} is not served here; write it for {CLAIMS_GROUP}/{best}"
+    return f"{shown} is not served here; write it for {GROUP}/{best}"
 
 
 def _written(document: Mapping[str, Any], version: str, best: str) -> str:
-    """How the object, or its first request, is written in the version that is served."""
-    change = f"apiVersion: {CLAIMS_GROUP}/{best}"
+    """Return how to write the object, or its first request, in the version that the cluster serves."""
+    change = f"apiVersion: {GROUP}/{best}"
     if document.get("kind") == "DeviceClass" or (version in _FLAT) == (best in _FLAT):
         return f"`{change}`, and the rest as it is"
     if best in _FLAT:
@@ -152,9 +156,9 @@ def _written(document: Mapping[str, Any], version: str, best: str) -> str:
 
 
 def passed_over(document: Mapping[str, Any]) -> str:
-    """What to say of an object that is not understood; "" where it has nothing to do with pods and devices."""
+    """Return the report's sentence about an ignored object; "" if the object has nothing to do with pods and devices."""
     what = f"{kind_of(document)} {name_of(document)}"
-    if group_and_version(document)[0] == CLAIMS_GROUP:
+    if group_and_version(document)[0] == GROUP:
         return f"{what}: what it would change is not looked at"
     if any(_templates(document, _DEEPEST)):
         return f"{what}: this kind is not known here, its pods are not looked at"
@@ -162,7 +166,7 @@ def passed_over(document: Mapping[str, Any]) -> str:
 
 
 def _templates(value: object, levels: int) -> Iterator[bool]:
-    """True for each part that looks like the spec of a pod."""
+    """Yield for each nested object whether it looks like the spec of a pod, down to `levels` levels."""
     if not levels:
         return
     if isinstance(value, dict):
@@ -175,7 +179,7 @@ def _templates(value: object, levels: int) -> Iterator[bool]:
 
 
 def as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A claim or template of v1beta1: there the fields of `exactly` stood in the request itself."""
+    """Convert a claim or template of v1beta1, where the fields of `exactly` are in the request itself, to v1."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return document

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pod and which claims are asked about? From a name in the cluster, or from manifests that nobody has applied."""
+"""Which pod and which claims does the user ask about: by name in the cluster, or in manifests that are not applied yet?"""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,10 @@ from dra_driver.model.cluster import ClusterState
 
 
 def resolve(state: ClusterState, subject: Subject, *, recorded: bool = False) -> Iterator[Resolved]:
-    """What the subject means, for several pods one by one; `recorded` where the cluster is a file. Raises Permanent."""
+    """Yield the pod, or the claims, that the subject means; several pods of a manifest one by one.
+
+    `recorded`: the cluster's state comes from a file. Raises Permanent if the subject does not exist or is not valid.
+    """
     where = Cluster(state, recorded)
     match subject:
         case PodSubject():

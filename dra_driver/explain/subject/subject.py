@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked about, by name or in manifests; and what that means: a pod, and the claims that it needs."""
+"""What does the user ask about (the subject: by name, or in manifests), and which pod and claims are that?"""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class ClaimSubject:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSubject:
-    """A template of the cluster: what a claim made from it would get."""
+    """A template of the cluster; `explain` answers for a claim made from the template."""
 
     namespace: str
     name: str
@@ -36,7 +36,10 @@ class TemplateSubject:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSubject:
-    """Objects as YAML or JSON gives them; `namespace` is for those that name none, `source` is for messages."""
+    """Decoded objects of YAML or JSON files.
+
+    `namespace` is used for objects that name none; `source` is the name of the file in messages.
+    """
 
     documents: tuple[object, ...]
     namespace: str
@@ -48,11 +51,11 @@ Subject = PodSubject | ClaimSubject | TemplateSubject | ManifestSubject
 
 @dataclass(frozen=True, slots=True)
 class WantedClaim:
-    """One claim that the subject needs; `claim` is None where its spec is not known.
+    """One claim that the subject needs; `claim` is None if its spec is not known.
 
-    `origin` is what it is made from, where it does not exist (`exists`) in the cluster. `for_this_pod`: the resource claim
-    controller makes it for this pod alone. `problems` were found while the claim was looked up. `not_made_yet` is no problem:
-    the controller will still make the claim.
+    `exists`: the claim exists in the cluster; if not, `origin` says what the claim is made from. `for_this_pod`: the resource claim
+    controller makes the claim for this pod alone. `problems` were found while the claim was searched. `not_made_yet` is no
+    problem: the controller will still make the claim.
     """
 
     name: str
@@ -66,9 +69,10 @@ class WantedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What is explained, and the cluster with what the manifests add; without a pod the claims by themselves.
+    """The pod to explain, with its claims. If there is no pod (`pod` is None), the claims themselves are explained.
 
-    `live`: the cluster knows the pod. `passed_over` is what a manifest holds besides and nobody looks at.
+    `state` is the cluster plus the objects of the manifests. `live`: the pod exists in the cluster. `passed_over` names the objects
+    of the manifests that `explain` ignores.
     """
 
     title: str
@@ -80,13 +84,13 @@ class Resolved:
 
     @property
     def bound_to(self) -> str:
-        """The node on which the scheduler put the pod; "" where it has not."""
+        """The node on which the scheduler put the pod; "" if the pod has no node yet."""
         return self.pod.spec.node_name if self.pod is not None and self.live else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPod(Resolved):
-    """A pod; of a `workload` one of its pods."""
+    """A pod to explain; with `workload`, one of the workload's pods."""
 
     pod: Pod
     workload: Workload | None = None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which claims does a pod need, and which of them does the cluster have? Those that it lacks as the controller would make them.
+"""Which claims does a pod need, and which of them exist in the cluster?
 
+If a claim does not exist yet, this module builds it from its template, as the resource claim controller would.
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
@@ -15,15 +16,16 @@ from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissi
 from dra_driver.model.api.core import Pod, PodResourceClaim
 from dra_driver.model.api.defaults import with_defaults
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
-from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
+from dra_driver.model.api.resource_claim import (
+    POD_CLAIM_NAME,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from dra_driver.model.cluster import ClusterState
-
-POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of a claim made from a template: the name in the pod's spec.resourceClaims."""
 
 
 def of_pod(state: ClusterState, pod: Pod, *, live: bool) -> ResolvedPod:
-    """The pod with its claims; `live` says that the cluster knows the pod, so that a controller makes its claims."""
+    """Return the pod with its claims. `live`: the pod exists in the cluster, so that the controller makes its claims."""
     wanted = tuple(
         found
         for entry in pod.spec.resource_claims or ()
@@ -35,7 +37,7 @@ def of_pod(state: ClusterState, pod: Pod, *, live: bool) -> ResolvedPod:
 def _entry(
     state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
 ) -> WantedClaim | None:
-    """The claim that an entry of the pod refers to; None where the pod does without."""
+    """Return the claim for an entry of the pod's spec.resourceClaims; None if its status says that the pod needs no claim there."""
     namespace = pod.metadata.namespace
     if entry.resource_claim_name is not None:
         return _by_name(state, namespace, entry.resource_claim_name)
@@ -60,7 +62,7 @@ def _by_name(state: ClusterState, namespace: str, name: str) -> WantedClaim:
 
 
 def existing(claim: ResourceClaim) -> WantedClaim:
-    """A claim of the cluster; a record that somebody wrote may lack what an API server fills in."""
+    """Return a claim of the cluster. The API server's defaults are filled in, because a record edited by hand may lack them."""
     whole = msgspec.structs.replace(claim, spec=with_defaults(claim.spec))
     return WantedClaim(full_name(claim.metadata), whole, exists=True)
 
@@ -87,7 +89,7 @@ def _from_template(
 
 
 def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> ResourceClaim:
-    """The claim that the controller would make; as there, an annotation keeps the name that the pod uses for it."""
+    """Build the claim that the controller would make. As there, an annotation has the claim's name in the pod's spec."""
     owner = OwnerReference(
         kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
     )
@@ -102,14 +104,17 @@ def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> Resourc
 
 
 def of_template(state: ClusterState, template: ResourceClaimTemplate) -> Resolved:
-    """A claim as anybody would make it from the template, without a pod."""
+    """Return a claim made from the template, without a pod."""
     name = full_name(template.metadata)
     claim = ResourceClaim(metadata=template.metadata, spec=with_defaults(template.spec.spec))
     return Resolved(f"template {name}", state, (WantedClaim(name, claim, f"template {name}"),))
 
 
 def after(resolved: ResolvedPod, state: ClusterState, number: int = 0) -> ResolvedPod:
-    """The same pod of a manifest in a cluster where other pods got devices; of a workload the pod of that number, from 1."""
+    """Return the same pod of a manifest, in a `state` where other pods have their devices.
+
+    For a workload, `number` is the number of its pod, from 1; 0 for a pod without a workload.
+    """
     before = {one.name: one for one in resolved.wanted}
     pod = numbered(resolved.pod, number) if number else resolved.pod
     again = of_pod(state, pod, live=False)
@@ -123,7 +128,7 @@ def after(resolved: ResolvedPod, state: ClusterState, number: int = 0) -> Resolv
 
 
 def numbered(pod: Pod, number: int) -> Pod:
-    """One of the pods of a workload, whose name the pod has."""
+    """Return pod `number` of a workload. The number is added to the name and the UID of `pod`."""
     name, uid = f"{pod.metadata.name}-{number}", f"{pod.metadata.uid}-{number}"
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, name=name, uid=uid)

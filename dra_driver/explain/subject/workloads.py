@@ -39,7 +39,7 @@ _FIELDS: Mapping[str, Sequence[str]] = {
         *("jobTemplate", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
     ),
 }
-"""The fields of spec: one that is nearly one of them is most often a typo."""
+"""The known fields of each kind's spec. An unknown field with a similar name is most often a typo."""
 _TOLERATED_BY_DAEMONS = tuple(
     Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect=effect)
     for key, effect in (
@@ -51,12 +51,12 @@ _TOLERATED_BY_DAEMONS = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-"""What the DaemonSet controller adds to each of its pods."""
+"""The tolerations that the DaemonSet controller adds to each of its pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Equal pods: `count` of them at a time, or one for each node that takes it."""
+    """A workload makes equal pods: `count` pods at a time, or, with `per_node`, one pod on each node that takes the pod."""
 
     kind: str
     pod: Pod
@@ -65,18 +65,18 @@ class Workload:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it makes no pod at all."""
+        """Whether the workload makes no pod at all."""
         return not (self.count or self.per_node)
 
     @property
     def title(self) -> str:
-        """The workload as messages name it."""
+        """The workload's name in messages."""
         metadata = self.pod.metadata
         return f"{self.kind.lower()} {metadata.namespace}/{metadata.name}"
 
 
 def template_of(workload: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod as the workload would make it, with the workload's name."""
+    """Return a pod as the workload would make it, with the workload's name."""
     template = _inside(_spec(workload, str(workload["kind"])), "template")
     outer = _inside(workload, "metadata")
     name = _name(outer)
@@ -89,12 +89,12 @@ def template_of(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(metadata: Mapping[str, Any]) -> str:
-    """The name of the workload, or the beginning of the one that the API server generates."""
+    """Return the name of the workload, or its generateName without hyphens at the end."""
     return str(metadata.get("name") or metadata.get("generateName") or "").rstrip("-")
 
 
 def workload_refusal(workload: Mapping[str, Any]) -> str:
-    """What the API server would say against the workload itself; "" where nothing."""
+    """Return why the API server would refuse the workload itself; "" if it would accept it."""
     kind = str(workload["kind"])
     return next(
         chain(
@@ -108,7 +108,7 @@ def workload_refusal(workload: Mapping[str, Any]) -> str:
 
 
 def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
-    """The workload, with its pod as it was read."""
+    """Return the workload with its pod, which is decoded already."""
     kind = str(workload["kind"])
     metadata = msgspec.structs.replace(pod.metadata, name=_name(_inside(workload, "metadata")))
     pod = msgspec.structs.replace(pod, metadata=metadata)
@@ -127,13 +127,13 @@ _PATHS = {
 
 
 def _spec(workload: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The part that has the template."""
+    """Return the part of the workload that has the pod template."""
     spec = _inside(workload, "spec")
     return _inside(_inside(spec, "jobTemplate"), "spec") if kind == "CronJob" else spec
 
 
 def _counts(workload: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
-    """The fields that say how many pods there are at a time; the smallest of them counts."""
+    """Yield the fields that limit how many pods run at a time. The smallest of their values is the number of pods."""
     spec = _spec(workload, kind)
     if kind in _OF_JOBS:
         yield "parallelism", _or_one(spec.get("parallelism"))
@@ -156,7 +156,7 @@ def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """A workload has to select the pods that it makes. The API server makes the selector of a Job."""
+    """Yield a problem if the workload's selector does not match its own pods. For a Job, the API server makes the selector."""
     if kind in _OF_JOBS:
         return
     spec = _spec(workload, kind)
@@ -164,7 +164,8 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     labels = _inside(_inside(_inside(spec, "template"), "metadata"), "labels")
     controller = kind == "ReplicationController"
     if controller:
-        selector = {"matchLabels": selector or labels}  # a missing selector is filled in from them
+        # If the selector is missing, the API server copies the labels.
+        selector = {"matchLabels": selector or labels}
     if controller and selector == {"matchLabels": {}}:
         yield "it has neither spec.selector nor labels in spec.template.metadata"
     elif not isinstance(selector, dict) or not any(
@@ -176,7 +177,7 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Whether a label selector matches. An operator that is not known here counts as a match."""
+    """Return whether a label selector matches the labels. An expression with an unknown operator is taken as true."""
     wanted = _inside(selector, "matchLabels")
     expressions = selector.get("matchExpressions")
     found = [one for one in expressions if isinstance(one, dict)] if expressions else []
@@ -201,7 +202,7 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 
 
 def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Pods of a Job may end, those of all others must not."""
+    """Yield a problem if restartPolicy is not valid: OnFailure or Never for a Job, Always for every other workload."""
     policy = _inside(_inside(_spec(workload, kind), "template"), "spec").get("restartPolicy")
     path = f"{_PATHS[kind]}.template.spec.restartPolicy"
     if kind in _OF_JOBS:
@@ -226,6 +227,6 @@ def _near(spec: Mapping[str, Any], fields: Sequence[str], path: str) -> Iterator
 
 
 def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """The object in this field of a document; {} where there is none."""
+    """Return the object in this field of a document; {} if there is none."""
     found = document.get(field)
     return found if isinstance(found, dict) else {}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of `Verdict`, by what they are about."""
+"""The members of `Verdict`: one module each for devices, requests, claims, pods, and the general ones."""

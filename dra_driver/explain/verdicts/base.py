@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all verdicts share."""
+"""The base class of all verdicts."""
 
 import msgspec
 
 
 class Case(msgspec.Struct, frozen=True, tag=True, tag_field="reason", rename="camel"):
-    """A member of the union. Equal cases are counted together."""
+    """A member of the union `Verdict`. Devices or nodes with equal cases form one group in the report."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why can a claim not be used by the pod?"""
+"""Why can the pod not use a claim?"""
 
 from abc import abstractmethod
 
@@ -7,21 +7,21 @@ from dra_driver.explain.verdicts.base import Case
 
 
 class OfClaim(Case, frozen=True):
-    """A sentence whose subject is the claim; `predicate` is the rest of it, for a place that names the claim itself."""
+    """A verdict whose text is a sentence about the claim. `predicate` is this sentence without the words "claim NAME"."""
 
     claim: str
 
     @property
     @abstractmethod
     def predicate(self) -> str:
-        """What is said of the claim, without its name."""
+        """The sentence about the claim, without its name."""
 
     def __str__(self) -> str:
         return f"claim {self.claim} {self.predicate}"
 
 
 class BindingConditionsPending(OfClaim, frozen=True):
-    """The devices are chosen; the scheduler waits until a controller says that they are ready."""
+    """The claim is allocated; the scheduler waits until a controller sets the devices' binding conditions to True."""
 
     conditions: tuple[str, ...]
 
@@ -32,7 +32,7 @@ class BindingConditionsPending(OfClaim, frozen=True):
 
 
 class BindingFailed(Case, frozen=True):
-    """Preparing the chosen device failed; the scheduler takes it back and tries again."""
+    """A controller set a binding failure condition of the device to True; the scheduler deallocates the claim and tries again."""
 
     claim: str
     condition: str
@@ -44,7 +44,7 @@ class BindingFailed(Case, frozen=True):
 
 
 class ClaimMissing(OfClaim, frozen=True):
-    """The claim of the pod does not exist, is not made from its template yet, is being deleted, or is another pod's."""
+    """The claim of the pod does not exist, is not made from its template yet, is being deleted, or was made for another pod."""
 
     detail: str
 
@@ -64,7 +64,7 @@ class TemplateMissing(Case, frozen=True):
 
 
 class ClaimReservedForOthers(OfClaim, frozen=True):
-    """The claim already has as many users as a claim can have."""
+    """The claim's status.reservedFor is full: it has `limit` users."""
 
     consumers: int
     limit: int = 256
@@ -76,7 +76,7 @@ class ClaimReservedForOthers(OfClaim, frozen=True):
 
 
 class ClaimAllocatedElsewhere(OfClaim, frozen=True):
-    """The claim already has devices, which can be used only from other nodes."""
+    """The claim is allocated already, and its devices can be used only from other nodes."""
 
     where: str
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why is one device not taken for a request?"""
+"""Why does the scheduler not take a device for a request?"""
 
 from dra_driver.explain.verdicts.base import Case
 
 
 class SelectorFalse(Case, frozen=True):
-    """`part` of selector number `index` of `source` ("class gpu" or "request") is false; `found` says with which values."""
+    """The condition `part` of a selector is false; `found` gives the device's values.
+
+    The selector is number `index`, from 0, of `source`: "class gpu" or "request".
+    """
 
     source: str
     index: int
@@ -18,7 +21,7 @@ class SelectorFalse(Case, frozen=True):
 
 
 class SelectorError(Case, frozen=True):
-    """A selector failed while it was evaluated; that stops the pod on all nodes."""
+    """A selector failed when it was evaluated for the device; this stops the pod on all nodes."""
 
     source: str
     index: int
@@ -33,7 +36,7 @@ class SelectorError(Case, frozen=True):
 
 
 class Tainted(Case, frozen=True):
-    """The device has a taint that the request does not tolerate; `rule` names the DeviceTaintRule it comes from, if any."""
+    """The device has a taint that the request does not tolerate; `rule` names the DeviceTaintRule that added the taint, if one did."""
 
     taint: str
     rule: str = ""
@@ -54,9 +57,9 @@ class HeldByClaim(Case, frozen=True):
 
 
 class CapacityTooSmall(Case, frozen=True):
-    """The device does not have as much of a capacity as the request asks for, or does not have that capacity.
+    """The device has less of a capacity than the request asks for, or does not have that capacity.
 
-    `allowed` is what its request policy permits, where the amount is not among that.
+    If the device's request policy does not permit the amount, `allowed` says which amounts it permits.
     """
 
     capacity: str
@@ -73,7 +76,7 @@ class CapacityTooSmall(Case, frozen=True):
 
 
 class CapacityConsumed(Case, frozen=True):
-    """The device can be shared and is big enough, but others already use too much of it."""
+    """The device can be shared and is large enough, but other claims already use too much of it."""
 
     capacity: str
     needed: str
@@ -86,7 +89,10 @@ class CapacityConsumed(Case, frozen=True):
 
 
 class CountersUsedUp(Case, frozen=True):
-    """A partition whose counters other partitions use up. `counter` is empty where it is the compatibility group that differs."""
+    """The device is a partition, and other partitions use up a counter that it needs.
+
+    If `counter` is empty, the counter set is in use by partitions of another compatibility group instead.
+    """
 
     counter_set: str
     counter: str
@@ -102,7 +108,7 @@ class CountersUsedUp(Case, frozen=True):
 
 
 class NodeNotSelected(Case, frozen=True):
-    """The device cannot be reached from the node in question, or from no node that exists."""
+    """The device can be used only from the nodes that `where` describes, and the report is about none of them."""
 
     where: str
 
@@ -111,7 +117,7 @@ class NodeNotSelected(Case, frozen=True):
 
 
 class PoolIncomplete(Case, frozen=True):
-    """Not all slices of the pool's newest generation are there."""
+    """Some slices of the pool's newest generation are missing."""
 
     pool: str
     found: int

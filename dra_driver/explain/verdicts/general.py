@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdicts that can be about anything: it fits, or something could not be read."""
+"""The verdicts for any subject: it fits, or something could not be read."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ class ChosenDevice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Fits(Case, frozen=True):
-    """Nothing is in the way."""
+    """Everything fits; `devices` are the devices that the scheduler would take, if known."""
 
     devices: tuple[ChosenDevice, ...] = ()
 
@@ -29,7 +29,10 @@ class Fits(Case, frozen=True):
 
 
 class CouldNotTell(Case, frozen=True):
-    """Something that decides could not be read or understood. `cause`: forbidden, malformed, timeout, not_served, failed."""
+    """Something that the answer depends on could not be read or understood.
+
+    `cause`: forbidden, malformed, timeout, not_served, failed.
+    """
 
     cause: str
     what: str

@@ -30,7 +30,10 @@ class NodeUnschedulable(Case, frozen=True):
 
 
 class NodeResources(Case, frozen=True):
-    """The node has too little of a resource left. Of several nodes `least` and `free` are the least and the most free."""
+    """The node has too little of a resource left.
+
+    For several nodes, `least` is the smallest free amount and `free` the largest.
+    """
 
     resource: str
     needed: str
@@ -52,7 +55,7 @@ class SchedulingGated(Case, frozen=True):
 
 
 class OtherCondition(Case, frozen=True):
-    """What the scheduler itself says, where no other verdict explains it."""
+    """The scheduler's own condition of the pod, if no other verdict explains why the pod is pending."""
 
     condition: str
     message: str

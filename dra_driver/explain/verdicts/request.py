@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why can a request not be served, whichever device is looked at?"""
+"""Why can a request get no devices at all?"""
 
 from dra_driver.explain.verdicts.base import Case
 
 
 class SelectorNeverMatches(Case, frozen=True):
-    """`part` is false for every device of the cluster, or of the drivers that the selectors ask for, whatever its state.
+    """The condition `part` is false for every device of the cluster, in use or not.
 
-    With `others`, some devices meet `part`, but none meets all of these conditions. `drivers` are those that the selectors ask for,
-    where there are devices of other drivers too.
+    With `others`: some devices meet `part`, but no device meets `part` and all of `others`. With `drivers`: only devices of these
+    drivers were checked, because the selectors ask for them; there are devices of other drivers too.
     """
 
     source: str
@@ -43,7 +43,7 @@ class CompileError(Case, frozen=True):
 
 
 class ConstraintConflict(Case, frozen=True):
-    """Devices fit one by one, but not together; `parts` is the smallest set that cannot be had at once."""
+    """Each request fits alone, but not all together; `parts` is a smallest set of requests and constraints that does not fit."""
 
     parts: tuple[str, ...]
     detail: str = ""
@@ -55,7 +55,10 @@ class ConstraintConflict(Case, frozen=True):
 
 
 class ClassMissing(Case, frozen=True):
-    """The DeviceClass does not exist; with `resource`, none stands for that extended resource, and no device plugin offers it."""
+    """The DeviceClass does not exist.
+
+    With `resource`: no DeviceClass provides that extended resource, and no device plugin offers it.
+    """
 
     device_class: str
     hint: str = ""
@@ -75,7 +78,7 @@ class ClassMissing(Case, frozen=True):
 
 
 class AdminAccessNotAllowed(Case, frozen=True):
-    """Admin access is only for namespaces with a label."""
+    """The claim asks for admin access, and its namespace does not have the label for it."""
 
     namespace: str
 
@@ -87,7 +90,7 @@ class AdminAccessNotAllowed(Case, frozen=True):
 
 
 class TooManyDevices(Case, frozen=True):
-    """A claim can hold `limit` devices."""
+    """The claim asks for more than `limit` devices, the most that one claim can have."""
 
     needed: int
     limit: int = 32
@@ -97,7 +100,7 @@ class TooManyDevices(Case, frozen=True):
 
 
 class AllUnsatisfied(Case, frozen=True):
-    """A request for all matching devices, of which one cannot be had."""
+    """The request asks for all matching devices of a node, and none matches or one of them is not available."""
 
     detail: str
 

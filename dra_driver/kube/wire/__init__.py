@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One module for each served version of resource.k8s.io: dict to model and back."""
+"""The conversion between JSON objects of any served version of resource.k8s.io and the values of `model/api/`."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API objects of any served version of resource.k8s.io as objects of v1, and back.
+"""How is a JSON object of any served version of resource.k8s.io turned into a value of `model/api/`, and back?
 
-v1 and v1beta2 (Kubernetes 1.33 to 1.38) are the same on the wire; v1beta1 is converted (`dra_driver.kube.wire.v1beta1`). Fields
-that this program does not know are passed over; one whose value has the wrong kind makes the whole object unreadable, which
-costs this object only.
+v1 and v1beta2 (Kubernetes 1.33 to 1.38) have the same JSON; v1beta1 is converted to v1 first (`dra_driver.kube.wire.v1beta1`).
+Fields that this program does not know are ignored. A known field with a value of the wrong type makes its object unreadable;
+other objects are not affected.
 """
 
 from collections.abc import Mapping
@@ -13,49 +13,37 @@ import msgspec
 
 from dra_driver.kube.wire import v1beta1
 from dra_driver.kube.wire.v1beta1 import Object, changed, changed_each
-from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue
 from dra_driver.model.api.resource_claim import (
     DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from dra_driver.model.api.resource_slice import ResourceSlice, ResourceSliceSpec
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 
 Loaded = TypeVar("Loaded", bound=ApiValue)
 
-KINDS: Mapping[str, type[ApiValue]] = {
-    "Pod": Pod,
-    "Node": Node,
-    "Namespace": Namespace,
-    "DeviceClass": DeviceClass,
-    "DeviceTaintRule": DeviceTaintRule,
-    "ResourceClaim": ResourceClaim,
-    "ResourceClaimTemplate": ResourceClaimTemplate,
-    "ResourceSlice": ResourceSlice,
-}
-"""What can be read, by the `kind` that manifests write."""
-
 
 class Unreadable(ValueError):
-    """An object that is none of its kind; the message says where and why ("Expected `str`, got `int` - at `$.spec.driver`")."""
+    """A field has a value of the wrong type; the message says where and why ("Expected `str`, got `int` - at `$.spec.driver`")."""
 
 
 def load(kind: type[Loaded], item: object, *, version: str = "v1") -> Loaded:
-    """One object, given in the form of `version`. Raises Unreadable."""
+    """Read one object; `item` is JSON of this `version`. Raises Unreadable."""
     try:
         if version == "v1beta1" and isinstance(item, Mapping):
             item = v1beta1.to_v1(kind, item)
         return msgspec.convert(item, type=kind)
     except RecursionError as error:
         raise Unreadable("it is nested too deep") from error
-    except Exception as error:  # one object costs itself only, whatever it holds
+    except (
+        Exception
+    ) as error:  # whatever an object contains, it must not stop the reading of others
         raise Unreadable(str(error)) from error
 
 
 def write_slice(metadata: Object, spec: ResourceSliceSpec, *, version: str) -> Object:
-    """A ResourceSlice in the form of `version`, for a request."""
+    """A ResourceSlice as JSON of this `version`, for a request."""
     item = {
         "apiVersion": f"resource.k8s.io/{version}",
         "kind": "ResourceSlice",
@@ -66,7 +54,7 @@ def write_slice(metadata: Object, spec: ResourceSliceSpec, *, version: str) -> O
 
 
 def without_parameters(kind: type[ApiValue], item: Object) -> Object:
-    """The object without what is meant for drivers only: it may be large and of any shape, and decides nothing here."""
+    """The object without the data for drivers: it may be large and of any form, and neither the scheduler nor explain reads it."""
     for path in _CONFIGURED.get(kind, ()):
         item = changed(item, path, lambda part: changed_each(part, "config", _driver_only))
     return changed(item, ("status",), lambda part: changed_each(part, "devices", _without_data))
@@ -91,4 +79,4 @@ _CONFIGURED: Mapping[type[ApiValue], tuple[tuple[str, ...], ...]] = {
     ResourceClaim: (("spec", "devices"), ("status", "allocation", "devices")),
     ResourceClaimTemplate: (("spec", "spec", "devices"),),
 }
-"""Where the configuration of drivers stands."""
+"""The paths of the objects that have a `config` list for drivers."""

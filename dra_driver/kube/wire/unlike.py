@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where does a stored slice differ from what we would have written?
+"""Where does a stored slice differ from the one that the driver would write?
 
-The whole object counts, also fields that are newer than this driver: what somebody else puts into a slice decides about
-pods as well as what stands there by us. Left out is what the server makes (UIDs, versions, times), and labels and
-annotations, which are for everybody.
+The whole object is compared, also fields that are newer than this driver: the scheduler obeys a field no matter who wrote it.
+Two things are left out: what the server sets itself (UIDs, versions, times), and labels and annotations, which anybody may add.
 """
 
 import json
@@ -26,11 +25,11 @@ SERVER_MADE = frozenset(
     }
 )
 EVERYBODYS = frozenset({"labels", "annotations"})
-ABSENT = ""  # as what was found: we would have written something, and nothing is there
+ABSENT = ""  # instead of JSON text: the driver would write something here, and the stored slice has nothing
 
 
 def find_unlike(found: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, str]:
-    """By path, what stands in `found` as JSON text, wherever `ours` has something else."""
+    """By path, the value in `found` as JSON text, for each place where `ours` has another value."""
     return dict(_differences("", _compared(found), _compared(ours)))
 
 
@@ -41,14 +40,14 @@ def _compared(obj: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in (metadata if isinstance(metadata, Mapping) else {}).items()
         if key not in SERVER_MADE | EVERYBODYS
     }
-    # Items of a list come without their kind, and every other key of an object would be news to us.
+    # Items of a list have no kind and apiVersion, so these are not compared. Every other key is.
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return {**rest, "metadata": kept}
 
 
 def _differences(path: str, found: object, ours: object) -> Iterator[tuple[str, str]]:
     if _is_nothing(found) and _is_nothing(ours):
-        return  # null, [] and {} are ways to write nothing
+        return  # null, [] and {} mean the same to the API server
     if isinstance(found, Mapping) and isinstance(ours, Mapping):
         for key in sorted(found.keys() | ours.keys()):
             yield from _differences(_below(path, key), found.get(key), ours.get(key))
@@ -74,7 +73,7 @@ def _is_nothing(value: object) -> bool:
 
 def _same(path: str, found: object, ours: object) -> bool:
     if type(found) is not type(ours):
-        return False  # true is not 1
+        return False  # Python says True == 1, JSON does not
     return found == ours or (path.endswith(".value") and _same_quantity(str(found), str(ours)))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resource.k8s.io/v1beta1 (Kubernetes 1.32 to 1.37): how do its objects differ from those of v1?
+"""How do objects of resource.k8s.io/v1beta1 (Kubernetes 1.32 to 1.37) differ from those of v1?
 
-A device's content stands one level deeper, under `basic`, and what a request asks for one level higher, beside its name. What
-stands in a claim's status is the same.
+In v1beta1 a device has its content one level deeper, under `basic`. A request has its fields beside its name; v1 has them one
+level deeper, under `exactly`. The status of a claim is the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 
 def to_v1(kind: type[ApiValue], item: Object) -> Object:
-    """An object of v1beta1 as v1 has it."""
+    """Convert an object of v1beta1 to v1."""
     place = _PLACES.get(kind)
     if place is None:
         return item
@@ -25,7 +25,7 @@ def to_v1(kind: type[ApiValue], item: Object) -> Object:
 
 
 def from_v1(item: Object) -> Object:
-    """A ResourceSlice of v1 as v1beta1 has it."""
+    """Convert a ResourceSlice of v1 to v1beta1."""
     return changed(item, ("spec",), lambda spec: changed_each(spec, "devices", _with_basic))
 
 
@@ -47,7 +47,7 @@ def _with_exactly(request: Object) -> Object:
 
 
 def changed(item: Object, path: tuple[str, ...], change: Callable[[Object], Object]) -> Object:
-    """A copy with the mapping at `path` changed; the item itself where there is none."""
+    """A copy in which `change` was applied to the mapping at `path`; the item itself if there is no mapping."""
     if not path:
         return change(item)
     inner = item.get(path[0])
@@ -57,7 +57,7 @@ def changed(item: Object, path: tuple[str, ...], change: Callable[[Object], Obje
 
 
 def changed_each(item: Object, key: str, change: Callable[[Object], Object]) -> Object:
-    """A copy with each mapping in the list under `key` changed; the item itself where there is no list."""
+    """A copy in which `change` was applied to each mapping in the list `key`; the item itself if there is no list."""
     entries = item.get(key)
     if not isinstance(entries, list):
         return item
@@ -72,4 +72,4 @@ _PLACES: Mapping[type[ApiValue], tuple[tuple[str, ...], str, Callable[[Object], 
     ResourceClaim: (("spec", "devices"), "requests", _with_exactly),
     ResourceClaimTemplate: (("spec", "spec", "devices"), "requests", _with_exactly),
 }
-"""Where the two versions differ: the path of an object, a list in it, and how each entry of the list changes."""
+"""By kind: the path of an object in it, a list in that object, and how each entry of the list is converted to v1."""

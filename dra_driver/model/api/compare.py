@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When do two API objects say the same?
+"""When do two API objects have the same meaning?
 
-The API server stores what it was given in its own words: "81920Mi" becomes "80Gi", an empty list is left out. Both are
-compared by what they mean. No field is named here: what a class of `dra_driver.model.api` declares is compared, so a new
-field takes part from the day on which it stands there.
+The API server does not store exactly what it gets: "81920Mi" becomes "80Gi", and an empty list is left out. So objects are compared
+by their meaning. This module names no field. It compares all fields that a class of `dra_driver.model.api` declares, so it also
+compares a field that is added later.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ class _Field(NamedTuple):
 
 def same(some: ApiValue, other: ApiValue) -> bool:
     """Whether both mean the same."""
-    # The first comparison is quick and answers nearly always: what is published was read back from the API server.
+    # The first comparison is fast, and usually True: most slices are as the API server returned them after the last write.
     return some == other or canonical(some) == canonical(other)
 
 
 def canonical(value: ApiValue) -> dict[str, Any]:
-    """The object by its names on the wire, with quantities as values ("1Gi" is 1073741824) and without what is empty."""
+    """The object as JSON values, with quantities as numbers ("1Gi" is 1073741824) and without empty fields."""
     found = {
         field.wire_name: _plain(getattr(value, field.name), is_quantity=field.is_quantity)
         for field in _fields(type(value))
@@ -38,12 +38,12 @@ def canonical(value: ApiValue) -> dict[str, Any]:
 
 
 def differences(some: ApiValue, other: ApiValue) -> tuple[str, ...]:
-    """The fields that mean something else: by name on the wire, and by key where the field is a map ("attributes.uuid")."""
+    """The fields with another meaning, by their names in JSON; for a map with the key ("attributes.uuid")."""
     return tuple(_differences(canonical(some), canonical(other)))
 
 
 def _differences(some: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    # In the order in which the fields are declared; what only the other one has comes last.
+    # In the order in which the class declares the fields; map keys that only the second object has come last.
     found: list[str] = []
     for name in dict.fromkeys((*some, *other)):
         mine, theirs = some.get(name), other.get(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""core/v1 as far as scheduling with devices looks at it: nodes and how one is selected, pods, namespaces."""
+"""The parts of core/v1 that matter for scheduling with devices: nodes, node selectors, pods, namespaces."""
 
 import msgspec
 
@@ -15,14 +15,14 @@ class NodeSelectorRequirement(ApiValue, frozen=True):
 
 
 class NodeSelectorTerm(ApiValue, frozen=True):
-    """All requirements must hold; a term without any matches nothing. Fields: only metadata.name exists."""
+    """All requirements must be true; a term without requirements matches no node. The only field for `match_fields` is metadata.name."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(ApiValue, frozen=True):
-    """One of the terms must hold."""
+    """At least one of the terms must match."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
@@ -99,7 +99,7 @@ class Container(ApiValue, frozen=True):
 
 
 class PodResourceClaim(ApiValue, frozen=True):
-    """spec.resourceClaims[]: exactly one of claim and template is named."""
+    """spec.resourceClaims[] of a pod. It names either a claim or a template."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -114,7 +114,7 @@ class PodResourceClaimStatus(ApiValue, frozen=True):
 
 
 class ContainerExtendedResourceRequest(ApiValue, frozen=True):
-    """One extended resource of one container, and the request of the special claim that stands for it."""
+    """One extended resource of one container, and the request for it in the claim that the scheduler made."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -129,7 +129,7 @@ class PodExtendedResourceClaimStatus(ApiValue, frozen=True):
 
 
 class NodeAffinity(ApiValue, frozen=True):
-    """spec.affinity.nodeAffinity; preferences do not keep a pod pending and are left out."""
+    """spec.affinity.nodeAffinity without preferences, which never keep a pod pending."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
@@ -181,7 +181,7 @@ class Pod(ApiValue, frozen=True):
 
 
 class Namespace(ApiValue, frozen=True):
-    """A namespace; its labels decide about admin access."""
+    """A namespace; one of its labels allows admin access."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server adds to objects that people leave short.
+"""Which defaults does the API server add to claims and pods?
 
-Manifests that nobody has applied, and templates' specs where the template is older than a default, lack what the
-scheduler relies on.
+The scheduler relies on these defaults. A manifest that was not applied does not have them, nor does a template that is older than
+the default.
 Source: k8s.io/kubernetes pkg/apis/resource/v1/defaults.go, pkg/apis/core/v1/defaults.go.
 """
 
@@ -21,7 +21,7 @@ EXACT_COUNT = "ExactCount"
 
 
 def with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    """A claim's spec with allocation modes, counts and operators filled in."""
+    """The spec of a claim with the default allocation modes, counts and operators."""
     requests = spec.devices.requests
     if requests is None:
         return spec
@@ -30,7 +30,7 @@ def with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
 
 
 def pod_with_defaults(pod: Pod) -> Pod:
-    """A pod whose containers ask for as much as their limits allow, where they do not say."""
+    """The pod with default requests: a container that has a limit for a resource but no request requests the limit."""
     spec = msgspec.structs.replace(
         pod.spec,
         containers=[_container(one) for one in pod.spec.containers or ()],

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all objects of the Kubernetes API have in common."""
+"""The metadata and other parts that all objects of the Kubernetes API have in common."""
 
 from typing import Annotated
 
 import msgspec
 
 QUANTITY = "quantity"
-"""Marks the type of a quantity, by which `dra_driver.model.api.compare` knows it."""
+"""The mark of a quantity's type. `dra_driver.model.api.compare` finds quantities by it."""
 
 QuantityText = Annotated[str | int | float, QUANTITY]
-"""A quantity as it stands on the wire; a number is allowed there too. `dra_driver.model.quantity` reads it."""
+"""A quantity as it is in JSON, where a number is allowed too. `dra_driver.model.quantity` parses it."""
 
 
 class ApiValue(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """A part of an API object; equal to another one with the same content.
+    """A part of an API object. Two parts with the same content are equal.
 
-    The garbage collector passes them over: they are trees, and a fleet has a million of them.
+    Python's garbage collector does not track them: they are trees without cycles, and a large cluster has a million of them.
     """
 
 
 def learn(*kinds: type[msgspec.Struct]) -> None:
-    """Let msgspec learn how these kinds, and all that they consist of, are read. Each module calls it for its own, at its end.
+    """Let msgspec prepare to read these types and their fields. Each module calls it at its end for its own types.
 
-    msgspec 0.22 learns a kind when it is first read, and shows other threads what it has half learned: two threads that read
-    their first objects at the same moment end the process with a segmentation fault. While a module is imported there is one.
+    msgspec 0.22 prepares a type when it is first read, and another thread can see the unfinished result: if two threads read their
+    first objects at the same time, the process ends with a segmentation fault. An import runs in one thread, so it is safe there.
     """
     for kind in kinds:
         msgspec.convert({}, type=kind)
@@ -41,7 +41,7 @@ class OwnerReference(ApiValue, frozen=True):
 
 
 class ObjectMeta(ApiValue, frozen=True):
-    """metadata, as far as anybody here looks at it."""
+    """The fields of metadata that the driver or `explain` uses."""
 
     name: str = ""
     namespace: str = ""
@@ -60,5 +60,7 @@ class Condition(ApiValue, frozen=True):
 
     type: str = ""
     status: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
     reason: str = ""
     message: str = ""

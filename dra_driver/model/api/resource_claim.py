@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resource.k8s.io/v1 ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule: what is asked for, and what was given."""
+"""resource.k8s.io/v1: ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule."""
 
 from typing import Any
 
@@ -9,9 +9,13 @@ from dra_driver.model.api.core import NodeSelector
 from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText, learn
 from dra_driver.model.api.resource_slice import DeviceTaint
 
+GROUP = "resource.k8s.io"
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was created from a template: the entry's name in the pod's spec.resourceClaims."""
+
 
 class CELDeviceSelector(ApiValue, frozen=True):
-    """An expression over `device` that answers a bool."""
+    """A CEL expression about the variable `device`, of type bool."""
 
     expression: str = ""
 
@@ -33,7 +37,7 @@ class DeviceToleration(ApiValue, frozen=True):
 
 
 class CapacityRequirements(ApiValue, frozen=True):
-    """How much of each named capacity."""
+    """The requested amount of each capacity, by its name."""
 
     requests: dict[str, QuantityText] | None = None
 
@@ -59,7 +63,7 @@ class DeviceSubRequest(ApiValue, frozen=True):
 
 
 class ExactDeviceRequest(ApiValue, frozen=True):
-    """What is asked for. `allocation_mode` is ExactCount (then `count` devices) or All; empty as stored nowhere."""
+    """What a request asks for. `allocation_mode` is ExactCount (`count` devices) or All; an API server never stores it empty."""
 
     device_class_name: str = ""
     selectors: list[DeviceSelector] | None = None
@@ -72,7 +76,7 @@ class ExactDeviceRequest(ApiValue, frozen=True):
 
 
 class DeviceRequest(ApiValue, frozen=True):
-    """One request: `exactly`, or the first alternative that fits."""
+    """One request: either `exactly`, or `first_available` with subrequests, of which the first one that fits is allocated."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -80,7 +84,7 @@ class DeviceRequest(ApiValue, frozen=True):
 
 
 class DeviceConstraint(ApiValue, frozen=True):
-    """A condition over several devices; `requests` empty means all."""
+    """A condition about several devices of a claim. If `requests` is empty, it applies to all requests."""
 
     requests: list[str] | None = None
     match_attribute: str | None = None
@@ -116,7 +120,7 @@ class ResourceClaimSpec(ApiValue, frozen=True):
 
 
 class DeviceRequestAllocationResult(ApiValue, frozen=True):
-    """One device that was given. `request` is "main" or "main/sub"."""
+    """status.allocation.devices.results[]: one allocated device. `request` is "main" or "main/sub"."""
 
     request: str = ""
     driver: str = ""
@@ -132,7 +136,7 @@ class DeviceRequestAllocationResult(ApiValue, frozen=True):
 
 
 class DeviceAllocationConfiguration(ApiValue, frozen=True):
-    """One configuration that applies to the devices; `source` is FromClass or FromClaim."""
+    """status.allocation.devices.config[]; `source` is FromClass or FromClaim."""
 
     source: str = ""
     requests: list[str] | None = None
@@ -147,7 +151,7 @@ class DeviceAllocationResult(ApiValue, frozen=True):
 
 
 class AllocationResult(ApiValue, frozen=True):
-    """status.allocation. No `node_selector`: usable from every node."""
+    """status.allocation. Without `node_selector` every node can use the devices."""
 
     devices: DeviceAllocationResult = msgspec.field(default_factory=DeviceAllocationResult)
     node_selector: NodeSelector | None = None
@@ -164,7 +168,7 @@ class ResourceClaimConsumerReference(ApiValue, frozen=True):
 
 
 class NetworkDeviceData(ApiValue, frozen=True):
-    """What is told of a device that is a network interface; `ips` are in CIDR notation."""
+    """The status of a device that is a network interface; `ips` are in CIDR notation."""
 
     interface_name: str = ""
     ips: list[str] | None = None
@@ -172,7 +176,7 @@ class NetworkDeviceData(ApiValue, frozen=True):
 
 
 class AllocatedDeviceStatus(ApiValue, frozen=True):
-    """status.devices[]: what a driver says of a device that was given."""
+    """status.devices[]: what a driver reports about an allocated device."""
 
     driver: str = ""
     pool: str = ""
@@ -207,7 +211,7 @@ class ResourceClaimTemplateSpec(ApiValue, frozen=True):
 
 
 class ResourceClaimTemplate(ApiValue, frozen=True):
-    """What claims of pods are made from."""
+    """A template from which a claim is created for each pod."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)
@@ -235,7 +239,7 @@ class DeviceClass(ApiValue, frozen=True):
 
 
 class DeviceTaintSelector(ApiValue, frozen=True):
-    """Which devices; a field that is not set selects all."""
+    """The devices that a DeviceTaintRule is for. A field that is not set matches all devices."""
 
     driver: str | None = None
     pool: str | None = None
@@ -250,13 +254,13 @@ class DeviceTaintRuleSpec(ApiValue, frozen=True):
 
 
 class DeviceTaintRuleStatus(ApiValue, frozen=True):
-    """status of a DeviceTaintRule: how far an eviction came."""
+    """status of a DeviceTaintRule: the progress of the eviction."""
 
     conditions: list[Condition] | None = None
 
 
 class DeviceTaintRule(ApiValue, frozen=True):
-    """A taint that an admin puts on devices (resource.k8s.io/v1beta2)."""
+    """A taint that an admin puts on devices (resource.k8s.io/v1 since Kubernetes 1.37)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: DeviceTaintRuleSpec = msgspec.field(default_factory=DeviceTaintRuleSpec)

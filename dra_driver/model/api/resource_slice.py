@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resource.k8s.io/v1 ResourceSlice: what drivers offer."""
+"""resource.k8s.io/v1: ResourceSlice."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ class DeviceAttribute(ApiValue, frozen=True):
 
 
 class CapacityRequestPolicyRange(ApiValue, frozen=True):
-    """What may be consumed: from `min` to `max` in steps from `min`."""
+    """The amounts that a request may consume: from `min` to `max`, in steps of `step` above `min`."""
 
     min: QuantityText | None = None
     max: QuantityText | None = None
@@ -29,7 +29,7 @@ class CapacityRequestPolicyRange(ApiValue, frozen=True):
 
 
 class CapacityRequestPolicy(ApiValue, frozen=True):
-    """How a request for a part of a capacity is rounded up; `default` is consumed by who asks for nothing."""
+    """How the requested part of a capacity is rounded up. A request that does not name the capacity consumes `default`."""
 
     default: QuantityText | None = None
     valid_values: list[QuantityText] | None = None
@@ -37,7 +37,7 @@ class CapacityRequestPolicy(ApiValue, frozen=True):
 
 
 def _nothing() -> QuantityText:
-    """A default that is written all the same: `value` is required, also where it is zero."""
+    """The default of a required `value`. msgspec leaves out default values, but not those of a factory: zero is written too."""
     return "0"
 
 
@@ -49,20 +49,20 @@ class DeviceCapacity(ApiValue, frozen=True):
 
 
 class Counter(ApiValue, frozen=True):
-    """One counter of a set, or what a device takes from it."""
+    """One counter of a set, or how much of it a device consumes."""
 
     value: QuantityText = msgspec.field(default_factory=_nothing)
 
 
 class CounterSet(ApiValue, frozen=True):
-    """Counters that devices of the pool share."""
+    """A set of counters that devices of the pool share, for example the memory slices of one GPU."""
 
     name: str = ""
     counters: dict[str, Counter] | None = None
 
 
 class DeviceCounterConsumption(ApiValue, frozen=True):
-    """What a device takes from one counter set. Devices of one set with disjoint groups exclude each other."""
+    """What a device consumes from one counter set. Two devices of one set without a common group exclude each other."""
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
@@ -70,7 +70,7 @@ class DeviceCounterConsumption(ApiValue, frozen=True):
 
 
 class DeviceTaint(ApiValue, frozen=True):
-    """`effect` is NoSchedule, NoExecute or None; others are passed over."""
+    """A taint of a device. `effect` is NoSchedule, NoExecute or None; any other one is ignored."""
 
     key: str = ""
     value: str = ""
@@ -79,7 +79,7 @@ class DeviceTaint(ApiValue, frozen=True):
 
 
 class NodeAllocatableMapping(ApiValue, frozen=True):
-    """How much of a node's resource an allocation of the device takes."""
+    """How much of a resource of the node an allocation of the device uses."""
 
     capacity_key: str | None = None
     capacity_multiplier: QuantityText | None = None
@@ -87,7 +87,7 @@ class NodeAllocatableMapping(ApiValue, frozen=True):
 
 
 class NodeAllocatableOverhead(ApiValue, frozen=True):
-    """What it takes beside."""
+    """What an allocation uses in addition."""
 
     per_pod: QuantityText | None = None
     per_container: QuantityText | None = None
@@ -118,12 +118,17 @@ class Device(ApiValue, frozen=True):
     node_allocatable_resources: dict[str, NodeAllocatableResource] | None = None
 
 
+def _zero() -> int:
+    """A default that is written all the same: the API requires both numbers, also where they are zero."""
+    return 0
+
+
 class ResourcePool(ApiValue, frozen=True):
     """Which pool the slice belongs to, and how many slices its newest generation has."""
 
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: int = msgspec.field(default_factory=_zero)
+    resource_slice_count: int = msgspec.field(default_factory=_zero)
 
 
 class ResourceSliceSpec(ApiValue, frozen=True):

@@ -17,7 +17,7 @@ RELEASES = {f"1.{minor}": minor for minor in range(OLDEST, NEWEST + 1)}
 
 
 def main() -> int:
-    """Answer until the input ends."""
+    """Answer each line of standard input until its end."""
     parser = argparse.ArgumentParser(
         prog="python -m dra_driver.testing.conformance", description=__doc__
     )
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         _answer_all(chosen.what, minor=RELEASES[chosen.release])
     except BrokenPipeError:
-        # Whoever asked has gone; what is still unwritten must not fail at the exit either.
+        # The reader closed the pipe. Unwritten output must not cause another error at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices does a node give to claims? One question and its answer.
+"""One problem of allocation: claims, slices and a node. The answer has the allocation results, or the error.
 
 In:  {"name", "impl", "features", "classes", "slices", "node", "claims", "allocatedDevices", "allocatedSharedDeviceIDs",
       "allocatedCapacity"}
 Out: {"name", "results", "error"}
 
-A device is named "driver/pool/device", a share of it "driver/pool/device/share"; a pool's name may have slashes too.
+The name of a device is "driver/pool/device", and of a share "driver/pool/device/share". The name of a pool may contain slashes.
 """
 
 import itertools
@@ -27,7 +27,7 @@ _SYNTAX_ERROR = re.compile(r"Syntax error: [^\n]*")
 
 
 class Problem(msgspec.Struct, frozen=True, rename="camel"):
-    """One line. `impl` empty: the scheduler's choice."""
+    """One line of the input. If `impl` is empty, the allocator is the one that the scheduler would choose."""
 
     name: str = ""
     impl: Literal["", "stable", "incubating", "experimental"] = ""
@@ -44,7 +44,7 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> AllocatedState:
-        """What others hold."""
+        """The devices and shares that are allocated to other claims."""
         return AllocatedState(
             allocated_devices={device_named(name) for name in self.allocated_devices or ()},
             allocated_shared_device_ids={share_named(name) for name in self.allocated_shares or ()},
@@ -56,7 +56,7 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def device_named(name: str) -> DeviceID:
-    """Takes "driver/pool/device" apart."""
+    """Parse "driver/pool/device"."""
     driver, _, rest = name.partition("/")
     pool, slash, device = rest.rpartition("/")
     if not slash:
@@ -65,13 +65,13 @@ def device_named(name: str) -> DeviceID:
 
 
 def share_named(name: str) -> SharedDeviceID:
-    """Takes "driver/pool/device/share" apart."""
+    """Parse "driver/pool/device/share"."""
     device, _, share = name.rpartition("/")
     return SharedDeviceID(*device_named(device), share)
 
 
 def answer(problem: dict[str, Any]) -> Answer:
-    """The answer to one problem; shares are numbered."""
+    """Return the answer to one problem. Its share IDs are numbers, as in `comparable`."""
     asked = msgspec.convert(problem, Problem)
     numbers = itertools.count(1)
     try:
@@ -90,15 +90,15 @@ def answer(problem: dict[str, Any]) -> Answer:
 
 
 def refusal(name: str, reason: str) -> Answer:
-    """The answer to what is no question at all."""
+    """Return the answer to a line that is not a valid problem."""
     return {"name": name, "results": None, "error": reason}
 
 
 def comparable(answer: Answer) -> Answer:
-    """The answer as it is compared with another one.
+    """Return the answer in the form in which two answers are compared.
 
-    Share IDs are random: they are numbered in the order of their appearance. Empty fields are the same as absent ones.
-    What the API server's parser says after "Syntax error:" is nobody's promise and left out; the column stays.
+    Share IDs are random, so they are replaced by numbers in the order of their appearance. Empty fields are removed. The text after
+    "Syntax error:" comes from the generated parser of the API server and is not copied here, so it is removed; the column stays.
     """
     shares: dict[str, str] = {}
     results = answer.get("results")

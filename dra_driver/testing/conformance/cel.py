@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does an expression cost, and does it match a device? One question and its answer.
+"""One question about a CEL expression and a device. The answer has the estimated cost and whether the device matches, or the error.
 
 In:  {"name", "expression", "driver", "allowMultipleAllocations", "attributes", "capacity", "env", "features"}
 Out: {"name", "compileError", "cost", "match", "matchError"}
@@ -26,7 +26,7 @@ class Gates(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, rename="camel"):
-    """One line; attributes and capacity as in a ResourceSlice. No `features`: all are on."""
+    """One line of the input. Attributes and capacity are as in a ResourceSlice. Without `features` both gates are on."""
 
     expression: str
     name: str = ""
@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True, rename="camel"):
     features: Gates | None = None
 
     def environment(self, minor: int) -> Environment:
-        """The CEL that was asked for, of Kubernetes 1.`minor`."""
+        """Return the CEL environment of Kubernetes 1.`minor` that the question names."""
         gates = self.features or Gates(EnableConsumableCapacity=True, EnableListTypeAttributes=True)
         features = Features(
             consumable_capacity=gates.EnableConsumableCapacity,
@@ -47,7 +47,7 @@ class Question(msgspec.Struct, frozen=True, rename="camel"):
         return Environment(minor=minor, kind=self.env or "StoredExpressions", features=features)
 
     def device(self, environment: Environment) -> DeviceValue:
-        """The device that was given, as that environment sees it."""
+        """Return the question's device as a CEL value of this environment."""
         return DeviceValue(
             self.driver,
             Device(
@@ -63,7 +63,7 @@ _questions = msgspec.json.Decoder(Question)
 
 
 def answer(line: bytes, *, minor: int = NEWEST) -> Answer:
-    """The answer to one line."""
+    """Return the answer to one question."""
     asked = _questions.decode(line)
     environment = asked.environment(minor)
     try:
@@ -85,5 +85,5 @@ def answer(line: bytes, *, minor: int = NEWEST) -> Answer:
 
 
 def refusal(name: str, reason: str) -> Answer:
-    """The answer to what does not compile, or is no question at all."""
+    """Return the answer to an expression that does not compile, or to a line that is not a valid question."""
     return {"name": name, "compileError": reason, "cost": 0, "match": False, "matchError": None}

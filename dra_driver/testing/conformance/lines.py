@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How are questions that stand one on a line answered?
+"""Read questions, one per line, and write one answer per line.
 
-One answer for each line, written before the next line is read: whoever asks may wait for it. A line that cannot be
-read, or that this program fails on, gets an answer that says so; the lines after it are answered as ever. Empty lines
-are passed over.
+Each answer is written before the next line is read, because the caller may wait for it. A line that cannot be read, or on which
+this program fails, gets an answer with the reason, and the next lines are answered as usual. Empty lines are ignored.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ Answer = dict[str, Any]
 
 
 class Named(msgspec.Struct):
-    """What is read of a line that is not what it should be."""
+    """The name of a question. It is read even if the rest of the line is not a valid question."""
 
     name: str = ""
 
@@ -27,7 +26,7 @@ def answer_lines(
     answer: Callable[[bytes], Answer],
     refuse: Callable[[str, str], Answer],
 ) -> None:
-    """Answer each line by `answer`, or by `refuse(name, reason)` where it raises."""
+    """Answer each line by `answer`, or by `refuse(name, reason)` if `answer` raises an exception."""
     for line in questions:
         if not line.strip():
             continue

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When do two answers say the same?
+"""When do two answers agree?
 
-Verdict, cost and match must be equal. Error texts are compared by their class: for run-time errors the text without
-what it quotes, for compile errors the kind of the first message. How many texts are equal as they stand is counted.
+Verdict, cost and match must be equal. Error texts must have the same class. For a run-time error the class is the text
+without the quoted parts, for a compile error the kind of the first message. The comparison also counts how many texts are fully equal.
 """
 
 import re
@@ -13,7 +13,7 @@ TRUE, FALSE, FAILS, REFUSED = "true", "false", "run-time error", "compile error"
 VERDICTS = (TRUE, FALSE, FAILS, REFUSED)
 
 Answer = Mapping[str, Any]
-# The first of these that is found names the class of a compile error.
+# The first of these texts that occurs in a compile error is its class.
 COMPILE_CLASSES = (
     *(
         "Syntax error",
@@ -40,7 +40,7 @@ COMPILE_CLASSES = (
 
 
 def verdict(answer: Answer) -> str:
-    """One of the four."""
+    """Return the verdict of an answer: one of four words."""
     if answer["compileError"] is not None:
         return REFUSED
     if answer.get("matchError") is not None:
@@ -49,7 +49,7 @@ def verdict(answer: Answer) -> str:
 
 
 def compile_class(text: str | None) -> str | None:
-    """What kind of mistake the first message is about."""
+    """Return the kind of mistake that the first message of a compile error reports."""
     if text is None:
         return None
     for known in COMPILE_CLASSES:
@@ -61,14 +61,14 @@ def compile_class(text: str | None) -> str | None:
 
 
 def run_time_class(text: str | None) -> str | None:
-    """The text without names, numbers and quoted parts."""
+    """Return the text without names, numbers and quoted parts."""
     if text is None:
         return None
     return re.sub(r"""'[^']*'|"[^"]*"|-?\d[\w.]*""", "…", text.split(":")[0])[:60]
 
 
 def gist(answer: Answer) -> tuple[object, ...]:
-    """What must be the same."""
+    """Return the parts of an answer that must be equal."""
     return (
         verdict(answer),
         answer.get("cost", 0),
@@ -78,12 +78,12 @@ def gist(answer: Answer) -> tuple[object, ...]:
 
 
 def texts(answer: Answer) -> tuple[object, object]:
-    """What is the same in a perfect copy."""
+    """Return the full error texts of an answer. In a perfect copy they are equal."""
     return answer["compileError"], answer.get("matchError")
 
 
 def same(theirs: Answer, own: Answer) -> bool:
-    """Whether the answers agree. Where Kubernetes itself panics, or runs out of time, there is nothing to agree with."""
+    """Return whether the answers agree. If Kubernetes panics or runs out of time, any answer agrees."""
     if str(theirs["compileError"]).startswith("panic") or theirs.get("matchError") == "timeout":
         return not str(own["compileError"]).startswith("internal error")
     return gist(theirs) == gist(own)

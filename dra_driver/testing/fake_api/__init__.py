@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server for tests and the demo: real HTTP on the loopback, the objects of resource.k8s.io and a few of core/v1.
+"""A fake API server for tests and the demo. It serves HTTP on the loopback, for the kinds of resource.k8s.io and a few of core/v1.
 
     with FakeApi(versions=("v1",)) as api:
         api.put("nodes", {"metadata": {"name": "node-1"}})
@@ -8,8 +8,8 @@
         ...
         assert api.objects("resourceslices") == [...]
 
-It keeps the rules of the real server that the driver relies on (see `rules.RULES`, and the contract tests that hold it to
-a real kube-apiserver), and has none of its controllers: no garbage collection, no admission, no scheduler.
+The fake follows the rules of the real server on which the driver relies (`rules.RULES`). The contract tests compare it with a real
+kube-apiserver. It has no controllers: no garbage collection, no admission policies, no scheduler.
 """
 
 import ssl
@@ -65,10 +65,10 @@ class FakeApi:
         port: int = 0,
         host: str = "127.0.0.1",
     ) -> None:
-        """`versions` of resource.k8s.io to serve, of v1, v1beta2, v1beta1; none: the group does not exist.
+        """Serve `versions` of resource.k8s.io, of v1, v1beta2, v1beta1. Without any, the group does not exist.
 
         With `tokens`, every request must carry one of them. `tls` makes it https. A `store` taken from an earlier
-        server and the same `port` play a restart. `host` is the address to listen on, for example "::1".
+        server and the same `port` simulate a restart. `host` is the address to listen on, for example "::1".
         """
         chosen = tuple(version for version in VERSIONS if version in tuple(versions))
         self._cluster = Cluster(
@@ -110,21 +110,21 @@ class FakeApi:
 
     @property
     def store(self) -> Store:
-        """Where the objects are; hand it to another FakeApi to play a restart."""
+        """The objects. Pass it to another FakeApi to simulate a restart."""
         return self._cluster.store
 
     def tell_gates(self, gates: Mapping[str, bool]) -> None:
-        """Let everybody read the metrics, and let them say this of feature gates. Before that nobody may."""
+        """Allow every client to read /metrics, and show these feature gates there. Before this call the server refuses it (403)."""
         self._cluster.gates = gates
 
     @property
     def faults(self) -> Faults:
-        """Queue misbehaviour here."""
+        """The faults that requests get; a test adds faults here."""
         return self._cluster.faults
 
     @property
     def requests(self) -> list[Request]:
-        """Every request that has arrived, oldest first (a copy)."""
+        """A copy of the list of all requests, the oldest first."""
         return list(self._cluster.requests)
 
     @property
@@ -138,29 +138,29 @@ class FakeApi:
         return f"{'https' if self._tls else 'http'}://{shown}:{self.port}"
 
     def accept_tokens(self, *tokens: str) -> None:
-        """From now on requests must carry one of these bearer tokens."""
+        """Accept from now on only requests with one of these bearer tokens."""
         self._cluster.tokens = frozenset(tokens)
 
     def serve(self, *versions: str) -> None:
-        """Serve these versions from now on, as a cluster does after an upgrade."""
+        """Serve these versions of resource.k8s.io from now on, as after an upgrade of the cluster."""
         self._cluster.versions = tuple(version for version in VERSIONS if version in versions)
 
     def send_bookmarks_every(self, seconds: float) -> None:
-        """Watches that start from now on send a bookmark this often."""
+        """Send a bookmark this often in each watch that starts from now on."""
         self._cluster.bookmark_seconds = seconds
 
     def drop_fields(self, *paths: str) -> None:
-        """Lose these fields of every write, as disabled feature gates do ("spec.devices.*.taints")."""
+        """Drop these fields of every write, as the real server does if a feature gate is off ("spec.devices.*.taints")."""
         self.store.dropped_fields = paths
 
     def compact(self) -> None:
-        """Make every resource version so far too old: watches end with 410."""
+        """Make every resourceVersion so far too old: a watch from one of them ends with 410."""
         self.store.compact()
 
     def kubeconfig(
         self, path: Path, *, token: str = "", certificate_authority: Path | None = None
     ) -> Path:
-        """Write a kubeconfig for this server; answers `path`."""
+        """Write a kubeconfig for this server; returns `path`."""
         cluster: Object = {"server": self.url}
         if certificate_authority:
             cluster["certificate-authority"] = str(certificate_authority)
@@ -176,7 +176,7 @@ class FakeApi:
         return path
 
     def objects(self, plural: str, *, namespace: str = "") -> list[Object]:
-        """All objects of a kind in v1 form, by namespace and name; of one namespace where it is given."""
+        """Return all objects of a kind in v1 form, ordered by namespace and name; of one namespace if it is given."""
         items, _metadata = self.store.page(
             KINDS[plural],
             lambda obj: not namespace or obj["metadata"].get("namespace") == namespace,
@@ -184,14 +184,14 @@ class FakeApi:
         return items
 
     def object(self, plural: str, name: str, *, namespace: str = "default") -> Object:
-        """One object in v1 form; Refused (404) when it does not exist."""
+        """Return one object in v1 form. Raises Refused (404) if it does not exist."""
         kind = KINDS[plural]
         return self.store.get(kind, name, namespace=namespace if kind.namespaced else "")
 
     def put(self, plural: str, obj: Object, *, namespace: str = "default") -> Object:
-        """Create or replace an object in v1 form, status included, unchecked and whatever its resourceVersion.
+        """Create or replace an object in v1 form with its status. Neither the object nor its resourceVersion is checked.
 
-        The object's own namespace wins over `namespace`.
+        `namespace` is only used for an object without a namespace.
         """
         kind = KINDS[plural]
         metadata = obj.get("metadata", {})
@@ -210,14 +210,14 @@ class FakeApi:
                 return self.store.create(kind, whole, namespace=place, trusted=True)
 
     def remove(self, plural: str, name: str, *, namespace: str = "default") -> None:
-        """Delete an object; Refused (404) when it does not exist."""
+        """Delete an object. Raises Refused (404) if it does not exist."""
         kind = KINDS[plural]
         self.store.delete(
             kind, name, Preconditions(), namespace=namespace if kind.namespaced else ""
         )
 
     def wait_for(self, plural: str, count: int, *, timeout: float = 30.0) -> list[Object]:
-        """All objects of a kind as soon as there are `count` of them; AssertionError when that takes too long."""
+        """Wait until there are `count` objects of a kind; returns them. Raises AssertionError if that takes too long."""
         with self.store.condition:
             arrived = self.store.condition.wait_for(
                 lambda: len(self.objects(plural)) == count, timeout

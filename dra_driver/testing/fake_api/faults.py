@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does the fake API server misbehave when a test asks for it?
+"""The faults that a test can give to the fake API server.
 
-A test queues faults; each answers the next `times` requests that fit its verb and resource, then is used up. Verbs are the
-API's words (get, list, watch, create, update, patch, delete, deletecollection); the resource of a discovery request is
-"discovery". "*" fits everything.
+A test adds a fault for a verb and a resource. The next `times` matching requests get the fault. Verbs are those of the API (get,
+list, watch, create, update, patch, delete, deletecollection). The resource of a discovery request is "discovery". "*" matches
+every verb or resource.
 """
 
 import json
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that arrived; `client` is its connection's address on the other side."""
+    """One request that arrived; `client` is the address of the client's end of the connection."""
 
     verb: str
     resource: str
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send this status, headers and body instead of doing the request."""
+    """Send this status, headers and body, and do not carry out the request."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Wait until the event is set (or the server stops), then do the request."""
+    """Wait until the event is set or the server stops, then carry out the request."""
 
     until: threading.Event
 
 
 @dataclass(frozen=True, slots=True)
 class CutWatch:
-    """Send half a line of an event, then end the watch: as a clean end of the stream, or by a reset."""
+    """Send half of an event's line, then end the watch: normally, or by a reset of the connection."""
 
     clean: bool = True
 
@@ -63,7 +63,7 @@ Misbehaviour = Answer | Reset | Hold | CutWatch | WatchLine
 
 
 def refusal(code: int, *, retry_after: int | None = None) -> Answer:
-    """A Status object of this code, as the real server words it."""
+    """Return a Status object with this code, with the texts of the real server."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     reason, message = REASONS.get(code, ("InternalError", f"injected fault {code}"))
     body = {
@@ -88,7 +88,7 @@ class _Queued:
 
 @dataclass(slots=True)
 class Faults:
-    """The faults that wait for their request. All methods may be called from any thread."""
+    """The faults that no request got yet. Safe to use from several threads."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _queued: list[_Queued] = field(default_factory=list)
@@ -102,12 +102,12 @@ class Faults:
         times: int = 1,
         after: int = 0,
     ) -> None:
-        """Do this to the next `times` requests that fit, once `after` of them have passed unharmed."""
+        """Let `after` matching requests pass. Then the next `times` matching requests get this fault."""
         with self._lock:
             self._queued.append(_Queued(what, verb, resource, times, after))
 
     def pending(self) -> bool:
-        """Whether something is still to come."""
+        """Return whether a fault is left."""
         with self._lock:
             return any(queued.left for queued in self._queued)
 
@@ -120,11 +120,11 @@ class Faults:
         times: int = 1,
         retry_after: int | None = None,
     ) -> None:
-        """Refuse the next requests that fit with this code."""
+        """Refuse the next matching requests with this code."""
         self.add(refusal(code, retry_after=retry_after), verb=verb, resource=resource, times=times)
 
     def take(self, verb: str, resource: str) -> Misbehaviour | None:
-        """The fault for this request, used up by one."""
+        """Return the fault for this request, or None. This uses the fault once."""
         with self._lock:
             for queued in self._queued:
                 if queued.verb in ("*", verb) and queued.resource in ("*", resource):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does the fake API server speak HTTP? One request at a time per connection, HTTP/1.1 with keep-alive.
+"""The HTTP server of the fake API server: HTTP/1.1 with keep-alive, one request at a time per connection.
 
-`Handler` finds the verb, lets a waiting fault have the request, checks the bearer token, and passes it on to `verbs` or
-`watch`. Answers are JSON; from 128 KiB on they are sent in chunks while they are made, so that a list may be of any size, and
-compressed when the client takes gzip (as the real server does). A watch is a chunked stream of lines. A defect of the fake itself is kept in `Server.defects`, where FakeApi shows it at the end.
+`Handler` finds the verb of a request, applies a fault if there is one, checks the bearer token, and calls `verbs` or `watch`. Answers
+are JSON. An answer of 128 KiB or more is sent in chunks while it is made, so that a list may have any size; it is compressed if the
+client accepts gzip, as the real server does. A watch is a chunked stream of lines. Errors of the fake itself are collected in
+`Server.defects`; FakeApi raises them at its end.
 """
 
 import socket
@@ -18,6 +19,8 @@ from threading import Event, Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.cluster import GATES_PATH
 from dra_driver.testing.fake_api.faults import (
     Answer,
     CutWatch,
@@ -28,8 +31,7 @@ from dra_driver.testing.fake_api.faults import (
     Reset,
     WatchLine,
 )
-from dra_driver.testing.fake_api.kinds import GROUP
-from dra_driver.testing.fake_api.pages import METRICS_PATH, fixed_page, metrics_page
+from dra_driver.testing.fake_api.pages import fixed_page, metrics_page
 from dra_driver.testing.fake_api.raw import dumps, pieces
 from dra_driver.testing.fake_api.routes import parse_query, parse_route, resource_of, verb_of
 from dra_driver.testing.fake_api.store import Refused, Store
@@ -44,7 +46,7 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 @dataclass(slots=True)
 class Cluster:
-    """What all connections share."""
+    """The values that all connections share."""
 
     versions: tuple[str, ...]
     store: Store = field(default_factory=Store)
@@ -57,7 +59,7 @@ class Cluster:
 
 
 class Server(ThreadingHTTPServer):
-    """Listens; knows its open connections, so that stopping it can end them."""
+    """The listening server. It keeps a list of its open connections, so that it can end them when it stops."""
 
     daemon_threads = False
     request_queue_size = 64
@@ -81,7 +83,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, *_whose: Any) -> None:
-        """A client that goes away is no news; anything else is a defect of the fake."""
+        """Collect an error as a defect of the fake, unless the client closed the connection."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             self.defects.append(error)
@@ -108,16 +110,16 @@ class Handler(BaseHTTPRequestHandler):
         return cast("Server", self.server).cluster
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """The request log is `Cluster.requests`."""
+        """Do nothing: the request log is `Cluster.requests`."""
 
     def __getattr__(self, name: str) -> Any:
-        """The base class looks for do_GET, do_POST and so on: one method answers them all."""
+        """Return one method for do_GET, do_POST and so on, which the base class looks for."""
         if name.startswith("do_"):
             return self.answer
         raise AttributeError(name)
 
     def answer(self) -> None:
-        """Read one request, do it, send the answer."""
+        """Read one request, carry it out, send the answer."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         verb, resource = verb_of(self.command, self.path), resource_of(self.path)
         agent = self.headers.get("User-Agent", "")
@@ -127,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
             self._behave(verb, body, fault)
 
     def _misbehave(self, fault: Misbehaviour | None) -> bool:
-        """Play a fault; whether that was the whole answer."""
+        """Apply a fault. Returns whether the fault answered the request."""
         match fault:
             case Answer(status, headers, body):
                 self._send(status, body, {**JSON, **headers})
@@ -139,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
                 while not until.wait(0.02) and not self.cluster.stopping.is_set():
                     continue
             case CutWatch() | WatchLine() | None:
-                pass  # they come in the middle of a watch
+                pass  # `watch` applies these faults
         return False
 
     def _behave(self, verb: str, body: bytes, fault: Misbehaviour | None) -> None:
@@ -149,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             page = fixed_page(path, versions)
             if page is not None:
                 self._send_json(200, page)
-            elif path == METRICS_PATH:
+            elif path == GATES_PATH:
                 self._send(200, metrics_page(self.cluster.gates), TEXT)
             elif not versions and path.startswith(f"/apis/{GROUP}"):
                 self._send(404, b"404 page not found\n", TEXT)
@@ -171,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _reset(self) -> None:
-        """Close with RST, as a dying load balancer does."""
+        """Close the connection with RST, as a failing load balancer does."""
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.close_connection = True
@@ -245,7 +247,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _compressed(body: Iterable[bytes]) -> Iterator[bytes]:
-    """Gzip, as it comes."""
+    """Compress the body with gzip, piece by piece."""
     packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
     for piece in body:
         if packed := packer.compress(piece):

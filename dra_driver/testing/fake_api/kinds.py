@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kinds does the fake API server keep, and under which paths?
+"""Which kinds does the fake API server have, and under which paths?
 
-Everything is stored in the newest form, v1. `convert` makes the older served forms of resource.k8s.io out of it and
-back; the one difference that matters here is `devices[].basic` and the flat requests of v1beta1.
+All objects are stored in the form of v1. `convert` converts between v1 and the older versions of resource.k8s.io. Only v1beta1
+differs: it has `devices[].basic`, and requests without `exactly`.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dra_driver.model.api.resource_claim import GROUP
+
 Object = dict[str, Any]
 
-GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
@@ -28,11 +29,11 @@ _EXACT_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """One kind of object.
 
-    `selectable` are the field selectors that the real server takes besides metadata.name; `immutable` the fields that an
-    update may not change. A kind with a status has it written under its own path, except that of Nodes at creation.
+    `selectable` are the field selectors that the real server accepts besides metadata.name. `immutable` are the fields that an
+    update must not change. A status is written under its own path (`/status`), except the status of a Node at its creation.
     """
 
     plural: str
@@ -56,7 +57,7 @@ class Kind:
 KINDS = {
     kind.plural: kind
     for kind in (
-        Kind(
+        ResourceKind(
             "resourceslices",
             "ResourceSlice",
             GROUP,
@@ -64,7 +65,7 @@ KINDS = {
             selectable=("spec.driver", "spec.nodeName"),
             immutable=("spec.driver", "spec.pool.name", "spec.nodeName"),
         ),
-        Kind(
+        ResourceKind(
             "resourceclaims",
             "ResourceClaim",
             GROUP,
@@ -72,16 +73,18 @@ KINDS = {
             has_status=True,
             immutable=("spec",),
         ),
-        Kind(
+        ResourceKind(
             "resourceclaimtemplates",
             "ResourceClaimTemplate",
             GROUP,
             namespaced=True,
             immutable=("spec",),
         ),
-        Kind("deviceclasses", "DeviceClass", GROUP, namespaced=False),
-        Kind("devicetaintrules", "DeviceTaintRule", GROUP, namespaced=False, has_status=True),
-        Kind(
+        ResourceKind("deviceclasses", "DeviceClass", GROUP, namespaced=False),
+        ResourceKind(
+            "devicetaintrules", "DeviceTaintRule", GROUP, namespaced=False, has_status=True
+        ),
+        ResourceKind(
             "pods",
             "Pod",
             "",
@@ -89,15 +92,19 @@ KINDS = {
             has_status=True,
             selectable=("spec.nodeName", "status.phase"),
         ),
-        Kind("nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True),
-        Kind("namespaces", "Namespace", "", namespaced=False, has_status=True),
-        Kind("events", "Event", "", namespaced=True, selectable=("involvedObject.name", "reason")),
+        ResourceKind(
+            "nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True
+        ),
+        ResourceKind("namespaces", "Namespace", "", namespaced=False, has_status=True),
+        ResourceKind(
+            "events", "Event", "", namespaced=True, selectable=("involvedObject.name", "reason")
+        ),
     )
 }
 
 
 def convert(obj: Object, version: str, *, direction: Literal["serve", "store"]) -> Object:
-    """A copy of `obj` in the form of `version` ("serve"), or from that form in v1 ("store")."""
+    """Return a copy of `obj` in the form of `version` ("serve"), or from that form in v1 ("store")."""
     copy = deepcopy(obj)
     kind = copy.get("kind")
     copy["apiVersion"] = f"{GROUP}/{version if direction == 'serve' else 'v1'}"
@@ -107,7 +114,7 @@ def convert(obj: Object, version: str, *, direction: Literal["serve", "store"]) 
 
 
 def fill_in(obj: Object) -> None:
-    """Write what the server assumes where a claim or template says nothing: exactly one device."""
+    """Write the server's default into the requests of a claim or template that have none: exactly one device."""
     for request in _requests(obj) if obj.get("kind") in _CLAIMS else ():
         for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if asked:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pages of the fake API server depend on its settings alone? Discovery, health and metrics."""
+"""The pages of the fake API server that depend only on its settings: discovery, health and metrics."""
 
 from collections.abc import Mapping
 
-from dra_driver.testing.fake_api.kinds import GROUP, KINDS, VERSIONS, Kind, Object
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.cluster import GATES_PATH
+from dra_driver.testing.fake_api.kinds import KINDS, VERSIONS, Object, ResourceKind
 from dra_driver.testing.fake_api.store import Refused
 
-METRICS_PATH = "/metrics"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 def fixed_page(path: str, versions: tuple[str, ...]) -> Object | None:
-    """Discovery and health: pages that depend on the served versions alone."""
+    """Return the discovery or health page at this path, for the served versions; None for another path."""
     served = [
         {"groupVersion": f"{GROUP}/{version}", "version": version}
         for version in VERSIONS
@@ -33,9 +34,12 @@ def fixed_page(path: str, versions: tuple[str, ...]) -> Object | None:
 
 
 def metrics_page(gates: Mapping[str, bool] | None) -> bytes:
-    """The feature gates as the API server's metrics name them; refused where nobody may read them (None)."""
+    """Return the feature gates in the form of the API server's metrics.
+
+    Raises Refused if the gates are None.
+    """
     if gates is None:
-        raise Refused(403, "Forbidden", f'forbidden: User cannot get path "{METRICS_PATH}"')
+        raise Refused(403, "Forbidden", f'forbidden: User cannot get path "{GATES_PATH}"')
     lines = [
         f'kubernetes_feature_enabled{{name="{name}",stage="BETA"}} {int(state)}\n'
         for name, state in gates.items()
@@ -44,7 +48,7 @@ def metrics_page(gates: Mapping[str, bool] | None) -> bytes:
 
 
 def _resource_list(group: str, version: str) -> Object:
-    def entry(kind: Kind) -> Object:
+    def entry(kind: ResourceKind) -> Object:
         return {
             "name": kind.plural,
             "kind": kind.name,

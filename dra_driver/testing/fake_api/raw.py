@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bytes does the fake API server keep as they came? Opaque parameters, as the real server does.
+"""Opaque parameters, which the fake API server stores as bytes, as the real server does.
 
-The real server looks into them with Go's JSON decoder, which lets pass what others refuse: bytes that are no UTF-8, lone
-surrogates, numbers of any size, ten thousand levels of brackets. It stores the bytes and gives them back unchanged.
-`RawJson` stands for such bytes in an object; ordinary parameters stay plain dicts.
+The real server checks these parameters with Go's JSON decoder, which accepts more than other decoders: bytes that are not UTF-8, lone surrogates, numbers
+of any size, ten thousand levels of brackets. It stores the bytes and returns them unchanged. A `RawJson` in an object stands for
+such bytes. Parameters that Python can hold are dicts.
 """
 
 import json
@@ -17,9 +17,9 @@ from typing import Any, Self
 from dra_driver.testing.fake_api.kinds import Object
 
 DEEPEST = 10_000
-"""The levels that Go's decoder goes down."""
+"""The deepest nesting that Go's decoder accepts."""
 
-_PLAIN_LEVELS = 200  # what is deeper is kept as its bytes
+_PLAIN_LEVELS = 200  # deeper parameters are kept as bytes
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
 _KEY = re.compile(rb'"parameters"\s*:\s*')
@@ -29,7 +29,7 @@ _MARKED = re.compile(json.dumps(_MARK)[:-1].replace("\\", "\\\\").encode() + rb'
 
 @dataclass(frozen=True, slots=True)
 class RawJson:
-    """A JSON object as its bytes; copies are the same one."""
+    """A JSON object as bytes. A copy of it is the same object, because it never changes."""
 
     content: bytes
 
@@ -38,19 +38,19 @@ class RawJson:
 
 
 def loads(body: bytes) -> Any:
-    """A JSON value; parameters that Python cannot hold, but Go can, become RawJson. Raises ValueError."""
+    """Return a JSON value; parameters that Python cannot hold, but Go can, become RawJson. Raises ValueError."""
     try:
         if _levels(body) > _PLAIN_LEVELS:
             raise ValueError("exceeded max depth")  # noqa: TRY301  the same way as what Python finds by itself
         value = json.loads(body, parse_constant=_refused, parse_float=_finite)
-        json.dumps(value, ensure_ascii=False).encode()  # fails where half a character stands alone
+        json.dumps(value, ensure_ascii=False).encode()  # fails for half of a surrogate pair
     except (ValueError, RecursionError) as error:
         return _with_raw(body, error)
     return value
 
 
 def dumps(obj: object) -> bytes:
-    """The JSON text, every RawJson as the bytes that came in."""
+    """Return the JSON text, with every RawJson as its original bytes."""
     kept: list[bytes] = []
 
     def mark(value: object) -> str:
@@ -64,14 +64,14 @@ def dumps(obj: object) -> bytes:
 
 
 def _as_go(text: bytes) -> bytes:
-    """JSON as Go's encoder writes it: characters that mean something in HTML, six bytes each. They stand in strings only."""
+    """Return JSON as Go's encoder writes it, with `<`, `>` and `&` escaped to six bytes. These occur only inside strings."""
     for character in b"<>&":
         text = text.replace(bytes([character]), f"\\u{character:04x}".encode())
     return text
 
 
 def pieces(obj: Object) -> Iterator[bytes]:
-    """The same text in pieces, each item of a list for itself, so that nobody holds all of it at once."""
+    """Return the same text in pieces, one for each item of a list, so that it is never in memory as a whole."""
     items = obj.get("items")
     if not isinstance(items, list) or not items:
         yield dumps(obj)
@@ -105,7 +105,10 @@ def _with_raw(body: bytes, error: Exception) -> Any:
 
 
 def _levels(body: bytes) -> int:
-    """The depth of nested brackets. It is counted here because somebody may have raised Python's own recursion limit."""
+    """Return the depth of nested brackets.
+
+    RecursionError is no reliable limit: a program can raise Python's own recursion limit.
+    """
     depth = deepest = 0
     for bracket in _BRACKETS.findall(_TEXT.sub(b"", body)):
         depth += 1 if bracket in b"{[" else -1
@@ -114,7 +117,7 @@ def _levels(body: bytes) -> int:
 
 
 def _end(body: bytes, start: int) -> int:
-    """Where the object ends, byte by byte."""
+    """Return the position after the object, found byte by byte."""
     depth, quoted, escaped = 0, False, False
     for at in range(start, len(body)):
         byte = body[at]

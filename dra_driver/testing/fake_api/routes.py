@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a request of the Kubernetes API ask for? Its path and query taken apart."""
+"""How are the path and the query of a Kubernetes API request parsed?"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dra_driver.testing.fake_api.kinds import GROUP, KINDS, Kind, Object
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.testing.fake_api.kinds import KINDS, Object, ResourceKind
 from dra_driver.testing.fake_api.store import Refused
 
 SUBRESOURCES = ("", "status", "binding")
@@ -16,7 +17,7 @@ SUBRESOURCES = ("", "status", "binding")
 class Route:
     """A path below a served version; `name` is empty for a collection."""
 
-    kind: Kind
+    kind: ResourceKind
     version: str
     namespace: str
     name: str
@@ -38,12 +39,12 @@ class Query:
 
 
 def page_not_found() -> Refused:
-    """No kind is served there, in the words with which the server says so."""
+    """Return the real server's answer for a path without a kind."""
     return Refused(404, "NotFound", "the server could not find the requested resource")
 
 
 def parse_route(path: str, versions: tuple[str, ...]) -> Route:
-    """The route of a path; refused where nothing is served."""
+    """Return the route of a path. Raises Refused if nothing is served there."""
     parts = [part for part in urlsplit(path).path.split("/") if part]
     if parts[:2] == ["api", "v1"]:
         group, version, rest = "", "v1", parts[2:]
@@ -69,7 +70,7 @@ def parse_route(path: str, versions: tuple[str, ...]) -> Route:
 
 
 def parse_query(path: str) -> Query:
-    """The query's parameters, the server's defaults where one is missing."""
+    """Return the parameters of the query, with the server's defaults for missing ones."""
     given: Mapping[str, str] = dict(parse_qsl(urlsplit(path).query, keep_blank_values=True))
     return Query(
         watch=given.get("watch", "") in ("1", "true"),
@@ -84,7 +85,7 @@ def parse_query(path: str) -> Query:
 
 
 def verb_of(method: str, path: str) -> str:
-    """The API's word for a request: a GET of a collection is a list or a watch."""
+    """Return the verb of a request as RBAC names it: a GET of a collection is a list or a watch."""
     try:
         named = bool(parse_route(path, ("v1", "v1beta2", "v1beta1")).name)
     except Refused:
@@ -103,7 +104,7 @@ def verb_of(method: str, path: str) -> str:
 
 
 def resource_of(path: str) -> str:
-    """The plural (with "/status") that a path is about, or "discovery"."""
+    """Return the plural (with "/status") in a path, or "discovery"."""
     try:
         route = parse_route(path, ("v1", "v1beta2", "v1beta1"))
     except Refused:
@@ -112,7 +113,10 @@ def resource_of(path: str) -> str:
 
 
 def matcher(route: Route, query: Query) -> Callable[[Object], bool]:
-    """Which objects a collection's selectors take; 400 for a field that this kind cannot select by."""
+    """Return a function that checks whether an object matches the selectors.
+
+    Raises Refused (400) for a field that the kind cannot select by.
+    """
     fields = [
         _requirement(text, ("metadata.name", "metadata.namespace", *route.kind.selectable))
         for text in _split(query.fields)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which ResourceSlices does the API server refuse?
 
-`RULES` holds the rules of the real server that the driver relies on, each as a function from a slice's spec (v1 form)
-to the causes of a refusal. tests/contract runs every one of them against this table and against a real kube-apiserver.
-Rules that are not here (shared counters, taints, binding conditions, capacity policies) are not enforced by the fake.
+`RULES` has the rules of the real server that the driver relies on. Each is a function from the spec of a slice (v1 form) to the
+causes of a refusal. tests/contract checks every rule against this fake and against a real kube-apiserver. The fake does not enforce other rules
+(shared counters, taints, binding conditions, capacity policies).
 """
 
 import re
@@ -218,12 +218,12 @@ RULES: tuple[Rule, ...] = (
 
 
 def check_slice(spec: Spec) -> list[Cause]:
-    """Every cause to refuse this slice; none when it is fine."""
+    """Return all causes to refuse this slice; empty if it is valid."""
     return [cause for rule in RULES for cause in rule(spec)]
 
 
 def check_name(name: str) -> list[Cause]:
-    """Causes to refuse an object's name; the real server's rule for every kind that the fake keeps."""
+    """Return the causes to refuse the name of an object. The rule is the same for all kinds that the fake has."""
     if _SUBDOMAIN.fullmatch(name) and len(name) <= MAX_NAME:
         return []
     why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
@@ -231,7 +231,7 @@ def check_name(name: str) -> list[Cause]:
 
 
 def normalise_slice(spec: Spec) -> str | None:
-    """Write quantities in canonical form, as the server does; the first one that is no quantity, if any."""
+    """Replace quantities by their canonical form, as the server does. Returns the first text that is no quantity, if any."""
     for path, device in _devices(spec):
         for name, entry in (device.get("capacity") or {}).items():
             try:
@@ -242,7 +242,7 @@ def normalise_slice(spec: Spec) -> str | None:
 
 
 def fill_in_slice(spec: Spec, *, now: str) -> None:
-    """Write what the server assumes where a slice says nothing: a taint that has no time was added now."""
+    """Add the server's defaults to a slice: a taint without a time gets the present time."""
     for _path, device in _devices(spec):
         for taint in device.get("taints") or []:
             taint.setdefault("timeAdded", now)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does an API server do with objects? Versions, conflicts, preconditions, a history for watches.
+"""The store of the fake API server: resource versions, conflicts, preconditions, and a history for watches.
 
-One lock guards everything. Each write takes the next resource version and appends a `Change` to the history; a watch
-reads the history from its own version on and waits on the condition. `compact` forgets the history, which is what makes
-a real server answer 410 to old watches and old `continue` tokens.
+One lock protects everything. Each write gets the next resource version and appends a `Change` to the history. A watch reads the
+history from its version on, and waits on the condition for more. `compact` deletes the history: then old watches and old `continue`
+tokens get 410, as from a real server.
 
-Objects go in and come out as copies in v1 form. `Refused` is the server's Status object on its way out.
+Callers pass and get copies of objects, in v1 form. `Refused` is an exception with the server's Status object.
 """
 
 import base64
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from dra_driver.testing.fake_api.kinds import KINDS, Kind, Object, fill_in
+from dra_driver.testing.fake_api.kinds import KINDS, Object, ResourceKind, fill_in
 from dra_driver.testing.fake_api.rules import (
     Cause,
     check_name,
@@ -32,7 +32,7 @@ Matcher = Callable[[Object], bool]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write, as the history keeps it; `before` is None for a creation, `after` None for a deletion."""
+    """One write in the history. `before` is None for a creation, `after` is None for a deletion."""
 
     version: int
     plural: str
@@ -43,14 +43,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """What a deletion insists on."""
+    """The UID and the resource version that an object must have to be deleted."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class Refused(Exception):
-    """The server says no: a Status object."""
+    """The server refuses the request. The exception has the Status object of the answer."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
@@ -69,12 +69,12 @@ class Refused(Exception):
         }
 
 
-def not_found(kind: Kind, name: str) -> Refused:
+def not_found(kind: ResourceKind, name: str) -> Refused:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return Refused(404, "NotFound", f'{kind.qualified} "{name}" not found', details)
 
 
-def conflict(kind: Kind, name: str, why: str) -> Refused:
+def conflict(kind: ResourceKind, name: str, why: str) -> Refused:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return Refused(
         409,
@@ -84,7 +84,7 @@ def conflict(kind: Kind, name: str, why: str) -> Refused:
     )
 
 
-def invalid(kind: Kind, name: str, causes: list[Cause]) -> Refused:
+def invalid(kind: ResourceKind, name: str, causes: list[Cause]) -> Refused:
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {
@@ -107,7 +107,7 @@ def expired(message: str) -> Refused:
 
 @dataclass(slots=True)
 class Store:
-    """Every object of the cluster. `dropped_fields` plays disabled feature gates: paths that writes lose silently."""
+    """All objects of the cluster. `dropped_fields` are paths that the store silently removes from every write, as for a feature gate that is off."""
 
     condition: threading.Condition = field(default_factory=threading.Condition)
     version: int = 100
@@ -117,9 +117,9 @@ class Store:
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
 
     def create(
-        self, kind: Kind, obj: Object, *, namespace: str = "", trusted: bool = False
+        self, kind: ResourceKind, obj: Object, *, namespace: str = "", trusted: bool = False
     ) -> Object:
-        """Make `obj`; `trusted` writes come from the test itself and are neither checked nor stripped of their status."""
+        """Create `obj`. A `trusted` write comes from the test itself: the store does not check it, and keeps its status."""
         obj = deepcopy(obj)
         metadata = obj.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
@@ -144,7 +144,7 @@ class Store:
                 obj.pop("status", None)
             return self._write(kind, key, obj)
 
-    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+    def get(self, kind: ResourceKind, name: str, *, namespace: str = "") -> Object:
         with self.condition:
             obj = self._objects.get((kind.plural, namespace, name))
             if obj is None:
@@ -152,9 +152,9 @@ class Store:
             return deepcopy(obj)
 
     def page(
-        self, kind: Kind, matches: Matcher, *, limit: int = 0, token: str = ""
+        self, kind: ResourceKind, matches: Matcher, *, limit: int = 0, token: str = ""
     ) -> tuple[list[Object], Object]:
-        """One page of objects and the list's metadata. A token is good until the history before it is compacted."""
+        """Return one page of objects, and the metadata of the list. A token is valid until `compact`."""
         with self.condition:
             keys = sorted(
                 key for key, obj in self._objects.items() if key[0] == kind.plural and matches(obj)
@@ -178,14 +178,14 @@ class Store:
 
     def update(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         change: Callable[[Object], Object],
         *,
         namespace: str = "",
         trusted: bool = False,
     ) -> Object:
-        """Replace an object by what `change` makes of it, if its resourceVersion and uid still fit."""
+        """Replace an object by the result of `change`, if its resourceVersion and UID match."""
         with self.condition:
             present = self.get(kind, name, namespace=namespace)
             wanted = deepcopy(change(deepcopy(present)))
@@ -205,7 +205,7 @@ class Store:
                 {key: present["metadata"][key] for key in kept if key in present["metadata"]}
             )
             if wanted == present:
-                return present  # the real server does not write what changes nothing
+                return present  # the real server does not write an update without a change
             if wanted.get("spec") != present.get("spec"):
                 metadata["generation"] += 1
             key = (kind.plural, namespace, name)
@@ -214,7 +214,7 @@ class Store:
             return self._write(kind, key, wanted)
 
     def delete(
-        self, kind: Kind, name: str, preconditions: Preconditions, *, namespace: str = ""
+        self, kind: ResourceKind, name: str, preconditions: Preconditions, *, namespace: str = ""
     ) -> Object:
         with self.condition:
             present = self.get(kind, name, namespace=namespace)
@@ -232,7 +232,7 @@ class Store:
             return self._remove(kind, (kind.plural, namespace, name))
 
     def compact(self) -> None:
-        """Forget the history: watches and continue tokens from before now are answered 410."""
+        """Delete the history: older watches and `continue` tokens get 410 from now on."""
         with self.condition:
             self.version += 1
             self.compacted = self.version
@@ -240,12 +240,15 @@ class Store:
             self.condition.notify_all()
 
     def changes(self, version: int) -> list[Change]:
-        """Changes after `version`; refused when they are forgotten. Call with the condition held."""
+        """Return the changes after `version`.
+
+        Raises Refused (410) if `compact` deleted them. The caller must hold the condition.
+        """
         if version < self.compacted:
             raise expired(f"too old resource version: {version} ({self.compacted})")
         return [change for change in self.history if change.version > version]
 
-    def _admit(self, kind: Kind, obj: Object) -> None:
+    def _admit(self, kind: ResourceKind, obj: Object) -> None:
         name = obj["metadata"].get("name", "")
         if not name:
             raise Refused(
@@ -265,7 +268,7 @@ class Store:
         if causes:
             raise invalid(kind, name, causes)
 
-    def _compare(self, kind: Kind, present: Object, wanted: Object) -> None:
+    def _compare(self, kind: ResourceKind, present: Object, wanted: Object) -> None:
         name = present["metadata"]["name"]
         metadata = wanted.setdefault("metadata", {})
         if metadata.get("uid") not in (None, "", present["metadata"]["uid"]):
@@ -289,7 +292,7 @@ class Store:
             ]
             raise invalid(kind, name, causes)
 
-    def _write(self, kind: Kind, key: tuple[str, str, str], obj: Object) -> Object:
+    def _write(self, kind: ResourceKind, key: tuple[str, str, str], obj: Object) -> Object:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         before = self._objects.get(key)
@@ -297,7 +300,7 @@ class Store:
         self._record(Change(self.version, kind.plural, before, obj, obj))
         return deepcopy(obj)
 
-    def _remove(self, kind: Kind, key: tuple[str, str, str]) -> Object:
+    def _remove(self, kind: ResourceKind, key: tuple[str, str, str]) -> Object:
         self.version += 1
         before = self._objects.pop(key)
         last = deepcopy(before)
@@ -311,7 +314,7 @@ class Store:
 
 
 def event_type(change: Change, matches: Matcher) -> Literal["ADDED", "MODIFIED", "DELETED"] | None:
-    """What a watch with this selector sees of a change: an object that starts to match was added for it."""
+    """Return the event of a change for a watch with this selector. An object that begins to match is ADDED for this watch."""
     was = change.before is not None and matches(change.before)
     now = change.after is not None and matches(change.after)
     if now:
@@ -320,7 +323,7 @@ def event_type(change: Change, matches: Matcher) -> Literal["ADDED", "MODIFIED",
 
 
 def drop_field(value: Any, path: list[str]) -> None:
-    """Remove a field; "*" stands for every entry of a list or map."""
+    """Remove the field at this path; "*" in the path means every entry of a list or map."""
     head, rest = path[0], path[1:]
     if isinstance(value, list):
         for entry in value:
@@ -333,7 +336,7 @@ def drop_field(value: Any, path: list[str]) -> None:
                 drop_field(value[key], rest)
 
 
-def kind_of(plural: str) -> Kind:
+def kind_of(plural: str) -> ResourceKind:
     return KINDS[plural]
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What do the verbs of the Kubernetes API do? Each is a function from a parsed request to a status and an object."""
+"""The verbs of the Kubernetes API: each is a function from a parsed request to an HTTP status and an object."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dra_driver.testing.fake_api.kinds import GROUP, Object, convert
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.testing.fake_api.kinds import Object, convert
 from dra_driver.testing.fake_api.raw import loads
 from dra_driver.testing.fake_api.routes import Route, matcher, page_not_found, parse_query
 from dra_driver.testing.fake_api.store import Preconditions, Refused, Store
@@ -17,7 +18,7 @@ Result = tuple[int, Object]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request, parsed: `path` with its query, the route, the raw body."""
+    """One parsed request: the `path` with its query, the route, and the body as bytes."""
 
     store: Store
     route: Route
@@ -27,7 +28,7 @@ class Ask:
     accept: str = ""
 
     def json(self) -> Object:
-        """The body as a JSON object; refused (400) when it is none."""
+        """Return the body as a JSON object. Raises Refused (400) if the body is no JSON object."""
         try:
             body = loads(self.body)
         except ValueError as error:
@@ -37,7 +38,7 @@ class Ask:
         return body
 
     def read(self, *, kind: str, api_version: str) -> Object:
-        """The object in the body, which must be of this kind and version."""
+        """Return the object in the body. Raises Refused if its kind or version differs from the path."""
         obj = self.json()
         if (obj.get("kind"), obj.get("apiVersion")) != (kind, api_version):
             why = f"the object provided is unrecognized (must be of type {kind})"
@@ -50,21 +51,21 @@ class Ask:
 
 
 def served_form(route: Route, obj: Object) -> Object:
-    """A stored object in the version of the request."""
+    """Return a stored object in the version of the request."""
     if route.kind.group != GROUP:
         return obj
     return convert(obj, route.version, direction="serve")
 
 
 def stored_form(route: Route, obj: Object) -> Object:
-    """An object that arrived, in the form in which the store keeps it."""
+    """Return an object from a request, in the form of the store (v1)."""
     if route.kind.group != GROUP:
         return obj
     return convert(obj, route.version, direction="store")
 
 
 def do(verb: str, ask: Ask) -> Result:
-    """Carry out a request; Refused where the server says no."""
+    """Carry out a request. Raises Refused if the server refuses it."""
     action = VERBS.get(verb)
     if action is None:
         raise Refused(405, "MethodNotAllowed", f"the server does not allow {verb} here")
@@ -135,7 +136,7 @@ def _patch(ask: Ask) -> Result:
 
 
 def _replace(ask: Ask, change: Callable[[Object], Object]) -> Result:
-    """Write the object or its status: each path leaves the other's half alone."""
+    """Replace the object without its status, or only its status; the path decides which."""
     route = ask.route
 
     def merged(present: Object) -> Object:
@@ -182,7 +183,7 @@ VERBS: dict[str, Callable[[Ask], Result]] = {
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Apply a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -195,7 +196,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def _list_object(route: Route, items: list[Object], metadata: Object) -> Object:
-    """A list; its items carry no kind of their own, as the server sends them."""
+    """Return a list. Its items have no kind and apiVersion, as from the real server."""
     served = [served_form(route, item) for item in items]
     bare = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in served]
     return {
@@ -207,7 +208,7 @@ def _list_object(route: Route, items: list[Object], metadata: Object) -> Object:
 
 
 def _metadata_list(_route: Route, items: list[Object], metadata: Object) -> Object:
-    """A list of what is the same for all kinds."""
+    """Return a list with only the metadata of the objects."""
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
@@ -217,7 +218,7 @@ def _metadata_list(_route: Route, items: list[Object], metadata: Object) -> Obje
 
 
 def _table(_route: Route, items: list[Object], metadata: Object) -> Object:
-    """A list as people are shown it: the name first, and whatever else the kind has to show is short. It is always without objects."""
+    """Return a list as a Table: each row begins with the name. It never includes the objects."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -234,7 +235,10 @@ _FORMS: dict[str, Callable[[Route, list[Object], Object], Object]] = {
 
 
 def _asked_form(accept: str) -> Callable[[Route, list[Object], Object], Object]:
-    """How a list is to be written; 406 for a form that is not known, or not in this version (real servers know v1beta1 as well)."""
+    """Return the function that writes a list in the requested form.
+
+    Raises Refused (406) for an unknown form, or one that this version does not have (real servers know v1beta1 as well).
+    """
     options = dict(part.strip().partition("=")[::2] for part in accept.split(";")[1:])
     if "as" not in options:
         return _list_object

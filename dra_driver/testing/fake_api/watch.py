@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a watch of the fake API server send? The store's history from a version on, and bookmarks.
+"""A watch of the fake API server: it sends the store's history from a version on, and bookmarks.
 
-A watch ends when its time is over or the server stops; a version that is forgotten ends it with 410.
+A watch ends when its time is over, or when the server stops. If its version is too old (`compact`), it ends with 410.
 """
 
 import time
@@ -26,12 +26,12 @@ class Watch:
     bookmark_seconds: float
 
     def events(self) -> Iterator[Object]:
-        """Events until the watch ends."""
+        """Return the events until the watch ends."""
         matches = matcher(self.route, self.query)
         until = time.monotonic() + self.query.timeout_seconds
         bookmark_at = time.monotonic() + self.bookmark_seconds
         version = int(self.query.resource_version or 0)
-        if not version:  # "0" and no version ask for everything that is there, as additions
+        if not version:  # "0" or no version: first send all present objects as ADDED
             items, metadata = self.store.page(self.route.kind, matches)
             version = int(metadata["resourceVersion"])
             yield from (
@@ -51,7 +51,7 @@ class Watch:
                 yield {"type": "BOOKMARK", "object": self._bookmark(version)}
 
     def _next(self, version: int, until: float) -> list[Change]:
-        """Changes after `version`, waiting for one until then."""
+        """Wait for changes after `version`, until the given time at most."""
         with self.store.condition:
             changes = self.store.changes(version)
             while (

@@ -67,14 +67,11 @@ class InstantApi:
         )
         return Claim(ref, results, reserved_for=(POD,), sole_pod=POD)
 
-    def served_version(self) -> str:
-        return "v1"
-
     def find_claim(self, ref: ClaimRef) -> ClaimFound:
         return ClaimFound("1", self.get_claim(ref))
 
     def watch_claim(
-        self, _ref: ClaimRef, resource_version: str, stop: Event
+        self, _ref: ClaimRef, resource_version: str, stop: Event, **_more: object
     ) -> Iterator[ClaimEvent]:
         stop.wait()
         yield ClaimEvent("BOOKMARK", resource_version, None)

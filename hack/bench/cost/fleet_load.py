@@ -29,7 +29,7 @@ from dra_driver.kube import http
 from dra_driver.kube.auth import connect
 from dra_driver.kube.base import SliceEvent
 from dra_driver.kube.connection import Connection
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.model.ids import DriverName, NodeName, PoolName
@@ -210,7 +210,7 @@ def _make_nodes(connection: Connection, names: Iterable[str], workers: ThreadPoo
     def make(name: str) -> None:
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         transport.request(
-            Exchange(Call("create", "nodes", name), "POST", "/api/v1/nodes", body=body)
+            Exchange(ApiCall("create", "nodes", name), "POST", "/api/v1/nodes", body=body)
         )
 
     list(workers.map(make, names))

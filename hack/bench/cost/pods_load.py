@@ -15,7 +15,7 @@ from threading import Condition, Event, Thread
 from typing import Any
 
 from dra_driver.kube.auth import connect
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.watch import read_event, read_lines
 
@@ -42,7 +42,7 @@ class Ready:
             return self._moments[name, what]
 
     def _follow(self) -> None:
-        call = Call("watch", "pods")
+        call = ApiCall("watch", "pods")
         exchange = Exchange(call, "GET", f"{NAMESPACE}/pods", {"watch": "1"})
         response = self._transport.open_watch(exchange, read_timeout_seconds=3600)
         for line in read_lines(response, Event()):
@@ -74,7 +74,7 @@ def main() -> None:
     image, pods = sys.argv[2], int(sys.argv[3])
 
     def post(path: str, body: dict[str, Any]) -> None:
-        transport.request(Exchange(Call("create", path), "POST", path, body=body))
+        transport.request(Exchange(ApiCall("create", path), "POST", path, body=body))
 
     post(
         TEMPLATES,
@@ -96,7 +96,7 @@ def main() -> None:
             if number:
                 times.append(seconds)
             transport.request(
-                Exchange(Call("delete", "pods", name), "DELETE", f"{NAMESPACE}/pods/{name}")
+                Exchange(ApiCall("delete", "pods", name), "DELETE", f"{NAMESPACE}/pods/{name}")
             )
             ready.wait(name, "gone")
     print(json.dumps(found))

@@ -16,7 +16,7 @@ import msgspec
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.auth import connect
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import Exchange, Transport
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -53,7 +53,7 @@ def main() -> None:
     ]
 
     def create(claim: dict[str, Any]) -> None:
-        call = Call("create", "resourceclaims", claim["metadata"]["name"])
+        call = ApiCall("create", "resourceclaims", claim["metadata"]["name"])
         # The answer is the claim again, which is not what this reads.
         transport.fetch(Exchange(call, "POST", CLAIMS, body=claim))
 

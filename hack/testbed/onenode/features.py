@@ -55,6 +55,13 @@ FEATURES = (
         33,
         33,
     ),
+    # Left off where it is off, too (gate DRADeviceBindingConditions): see docs/faults.md, devices that are held.
+    Feature(
+        "AllocationTimestamp",
+        "the time of an allocation, the difference between two equal ones",
+        36,
+        36,
+    ),
     # Nor here: by then the gates of everything that `explain` can name as a reason are on.
     Feature("SchedulerVerdicts", "every reason that `explain` gives, from one scheduler", 37, 37),
     # Neither. Older API servers name other fields in a refusal, and drop taints without their gate.

@@ -94,6 +94,22 @@ def test_what_others_hold_is_not_given_again() -> None:
     assert names(allocator.allocate(NODE, claims)) == [["gpu-1"]]
 
 
+def test_what_is_allocated_since_has_taken_its_counters() -> None:
+    """Two devices of one card, and counters for one of them."""
+    consumed = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
+    one_slot = [{"name": "card", "counters": {"slots": {"value": "1"}}}]
+    two = {"resourceSliceCount": 2}
+    allocator = an_allocator(
+        a_slice(*gpus(2, consumesCounters=consumed), pool=two),
+        a_slice(name="slice-2", pool=two, sharedCounters=one_slot),
+    )
+    claims = [a_claim({"exactly": exactly()})]
+    assert names(allocator.allocate(NODE, claims)) == [["gpu-0"]]
+    first = AllocatedState(allocated_devices={DeviceID(DRIVER, "pool-1", "gpu-0")})
+    assert allocator.after(first).allocate(NODE, claims) is None
+    assert names(allocator.allocate(NODE, claims)) == [["gpu-0"]]
+
+
 def test_a_share_says_who_it_is_and_what_it_takes() -> None:
     capacity = {"memory": {"value": "80Gi", "requestPolicy": {"default": "10Gi"}}}
     shared = a_slice(*gpus(1, allowMultipleAllocations=True, capacity=capacity))
@@ -237,13 +253,34 @@ def test_who_gives_up_while_one_expression_is_evaluated_gets_the_same_error(
     assert waiting.asked == 50
 
 
+DOUBLED = "optional.of(true)" + ".optMap(x, x)" * 7 + ".value()"
+"""A condition that is short to read and long to compile."""
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"exactly": exactly(selectors=[{"cel": {"expression": DOUBLED}}])},
+        {"exactly": exactly(derivedAttributes=[{"name": "a.example/b", "expression": DOUBLED}])},
+    ],
+)
+def test_who_gives_up_while_one_expression_is_compiled_gets_the_same_error(
+    wanted: dict[str, Any],
+) -> None:
+    claim = a_claim(wanted, constraints=[{"matchAttribute": "a.example/b"}])
+    waiting = Waiting(5)
+    with pytest.raises(AllocationCancelled, match=r"^filter operation aborted"):
+        an_allocator(a_slice(*gpus(1))).allocate(NODE, [claim], cancelled=waiting)
+    assert waiting.asked == 5
+
+
 def test_who_gives_up_between_two_expressions_gets_the_same_error() -> None:
     selectors = [{"cel": {"expression": "device.driver != ''"}}]
     claim = a_claim({"exactly": {**ALL_GPUS, "selectors": selectors}})
-    waiting = Waiting(3)
+    waiting = Waiting(4)  # it is asked when the expression is compiled, too
     with pytest.raises(AllocationCancelled):
         an_allocator(a_slice(*gpus(9))).allocate(NODE, [claim], cancelled=waiting)
-    assert waiting.asked == 3
+    assert waiting.asked == 4
 
 
 def test_the_first_class_of_a_name_counts() -> None:

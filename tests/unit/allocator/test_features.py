@@ -47,3 +47,23 @@ def test_rules_follow_the_features_and_the_implementation() -> None:
     assert (rules.taints, rules.partitionable, rules.newer_than_stable) == (True, False, False)
     rules = Rules.of(frozenset({features.TAINTS}), "experimental")
     assert (rules.taints, rules.newer_than_stable, rules.experimental) == (True, True, True)
+
+
+@pytest.mark.parametrize("implementation", features.SUPPORTED)
+@pytest.mark.parametrize(
+    ("minor", "incomplete", "none"),
+    [
+        (32, True, True),
+        (33, True, False),
+        (34, True, False),
+        (35, False, False),
+        (37, False, False),
+    ],
+)
+def test_two_rules_follow_the_release(
+    minor: int, incomplete: bool, none: bool, implementation: features.Implementation
+) -> None:
+    rules = Rules.of(frozenset(), implementation, minor)
+    assert (rules.takes_from_incomplete_pools, rules.all_may_be_none) == (incomplete, none)
+    newest = Rules.of(frozenset(), implementation)
+    assert newest == Rules.of(frozenset(), implementation, 37)

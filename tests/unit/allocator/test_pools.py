@@ -40,9 +40,12 @@ def a_slice(
 
 
 def pools(
-    *slices: Json, on: frozenset[str] = features.ALL, by: Implementation = "experimental"
+    *slices: Json,
+    on: frozenset[str] = features.ALL,
+    by: Implementation = "experimental",
+    minor: int = 37,
 ) -> list[Pool]:
-    rules = Rules.of(on, by)
+    rules = Rules.of(on, by, minor)
     return SliceIndex(msgspec.convert(slices, list[ResourceSlice]), rules).gather_pools(NODE)
 
 
@@ -104,6 +107,20 @@ def test_slices_for_other_nodes_complete_a_pool() -> None:
     assert [device.device.name for device in pool.all_devices] == ["a", "b"]
     (alone,) = pools(a_slice("s1", "a", count=2))
     assert (alone.usable, alone.incomplete, devices(alone)) == (False, True, [])
+
+
+def test_before_1_35_an_incomplete_pool_is_usable_and_other_nodes_do_not_complete_it() -> None:
+    (alone,) = pools(a_slice("s1", "a", count=2), minor=34)
+    assert (alone.usable, alone.incomplete_for_all, devices(alone)) == (True, True, ["a"])
+    parts = a_slice("s1", "a", count=2), a_slice("s2", "b", count=2, nodeName="node-2")
+    (spread,) = pools(*parts, minor=34)
+    assert (spread.usable, spread.incomplete_for_all, devices(spread)) == (True, True, ["a"])
+    (spread,) = pools(*parts, minor=35)
+    assert (spread.usable, spread.incomplete_for_all) == (True, False)
+    (whole,) = pools(a_slice("s1", "a"), minor=34)
+    assert (whole.usable, whole.incomplete_for_all) == (True, False)
+    (twice,) = pools(a_slice("s1", "a", "a", count=2), minor=34)
+    assert (twice.usable, devices(twice)) == (False, [])
 
 
 @pytest.mark.parametrize(

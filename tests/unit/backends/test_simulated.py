@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.profiles import MIB, PROFILES
-from dra_driver.backends.simulated import POLL_SECONDS, UNCHECKED, SimulatedBackend
+from dra_driver.backends.simulated import POLL_SECONDS, WITHOUT_FAULT_FILE, SimulatedBackend
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
@@ -70,9 +70,9 @@ def test_the_default_is_a_machine_with_eight_h100():
         edits=ContainerEdits(
             device_nodes=(DeviceNode("/dev/dra-simulated/gpu-5", major=120, minor=5),)
         ),
-        health=UNCHECKED,
+        health=WITHOUT_FAULT_FILE,
     )
-    assert UNCHECKED.status is HealthStatus.UNKNOWN
+    assert WITHOUT_FAULT_FILE.status is HealthStatus.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,24 @@ def test_many_repetitions_are_searched_quickly_or_not_at_all() -> None:
 )
 def test_what_is_quoted_is_printable_in_gos_version_of_unicode(text: str, quoted: str) -> None:
     assert golang.quote(text) == quoted
+
+
+def test_the_patterns_that_were_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex, "_MOST_KEPT", 2)
+    patterns = regex.Patterns()
+    first = patterns.compiled("a")
+    patterns.compiled("b")
+    assert patterns.compiled("a") is first
+    patterns.compiled("c")
+    assert (len(patterns), patterns.compiled("a") is first) == (2, True)
+
+
+def test_few_large_patterns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one takes as much memory as a thousand usual ones."""
+    patterns = regex.Patterns()
+    monkeypatch.setattr(regex, "_MOST_KEPT_INSTRUCTIONS", 2_000)
+    for number in range(9):
+        patterns.compiled(f"a{{{900 + number}}}")
+    assert len(patterns) == 2
+    patterns.compiled(r"\pL{50}")
+    assert len(patterns) == 1

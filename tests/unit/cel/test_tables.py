@@ -2,7 +2,7 @@
 """What an expression sees depends on release, gates and on whether it is stored, as measured there."""
 
 from dra_driver.cel.declarations import declarations
-from dra_driver.cel.tables import OLDEST, Macro, Since
+from dra_driver.cel.tables import OLDEST, MacroRow, Since
 from dra_driver.cel.tables.declarations import MACROS
 from dra_driver.cel.versions import Environment, Features
 
@@ -124,4 +124,4 @@ def test_a_rule_asks_for_the_gate_of_its_kind_of_expression() -> None:
 
 
 def test_most_is_as_old_as_the_oldest_release() -> None:
-    assert Macro("has", 1, member=False, since=Since(OLDEST, OLDEST)) in MACROS
+    assert MacroRow("has", 1, member=False, since=Since(OLDEST, OLDEST)) in MACROS

@@ -75,7 +75,7 @@ def test_a_device_of_a_wrong_shape_costs_one_line_and_a_backend_that_fails_anoth
     monkeypatch.setattr(SimulatedBackend, "scan", lambda _self: [])
     assert main(arguments) == 1
     assert capsys.readouterr().err == (
-        "dra-driver: cannot scan the devices with backend simulated: TypeError: scan() must answer an Inventory; it answered a list; "
+        "dra-driver: cannot scan the devices with backend simulated: TypeError: scan() must return an Inventory; it returned a list; "
         "that is a fault of the backend: correct it, or install another version\n"
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_driver.cli.limits import at_most
+from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.main import main
 from dra_driver.model.cluster import encode
 from tests.e2e import fleet as words
@@ -153,6 +153,87 @@ def test_a_timer_of_somebody_else_runs_on_afterwards() -> None:
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 500
     finally:
         signal.setitimer(signal.ITIMER_REAL, *before)
+
+
+class _Dropping:
+    """Python drops what is raised while it deletes such an object."""
+
+    def __del__(self) -> None:
+        while True:
+            pass
+
+
+def test_an_end_that_python_drops_comes_again() -> None:
+    with pytest.raises(TookTooLong):
+        _drop_the_first(0.001, waiting=DEADLINE_SECONDS)
+
+
+def test_a_block_that_ends_after_python_dropped_its_end_took_too_long() -> None:
+    with pytest.raises(TookTooLong):
+        _drop_the_first(0.001, waiting=0)
+
+
+def _drop_the_first(seconds: float, *, waiting: float) -> None:
+    end = time.monotonic() + waiting
+    with at_most(seconds):
+        _Dropping()
+        while time.monotonic() < end:
+            pass
+
+
+def test_an_end_that_the_block_swallows_comes_again() -> None:
+    end = time.monotonic() + DEADLINE_SECONDS
+    with pytest.raises(TookTooLong):
+        _swallow_the_first(0.001, until=end)
+    assert time.monotonic() < end
+
+
+def _swallow_the_first(seconds: float, *, until: float) -> None:
+    with at_most(seconds):
+        try:
+            while time.monotonic() < until:
+                pass
+        except BaseException:  # noqa: BLE001 - what other code may do
+            pass
+        while time.monotonic() < until:
+            pass
+
+
+def test_a_signal_at_the_end_of_the_block_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setitimer = signal.setitimer
+
+    def late(which: int, seconds: float, interval: float = 0.0) -> tuple[float, float]:
+        if not seconds:
+            signal.raise_signal(signal.SIGALRM)
+        return setitimer(which, seconds, interval)
+
+    before = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    monkeypatch.setattr(signal, "setitimer", late)
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        with at_most(DEADLINE_SECONDS):
+            pass
+        assert signal.getsignal(signal.SIGALRM) == signal.SIG_IGN
+        assert sys.unraisablehook == before[1]
+    finally:
+        signal.signal(signal.SIGALRM, before[0])
+
+
+class _Failing:
+    def __del__(self) -> None:
+        raise KeyError("an error of its own")
+
+
+def test_other_errors_that_python_drops_are_reported_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: reported.append(lost.exc_type))
+    with at_most(DEADLINE_SECONDS):
+        _Failing()
+    assert reported == [KeyError]
 
 
 def test_documents_are_counted_together(

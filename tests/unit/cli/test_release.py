@@ -107,7 +107,7 @@ def test_a_pod_of_another_boot_runs_no_more(arguments: list[str], tmp_path: Path
 @pytest.mark.parametrize(
     ("processes", "reason"),
     [
-        (None, " because whether pod pod has ended cannot be told: cannot read cgroups"),
+        (None, " because whether pod pod has ended is not known: cannot read cgroups"),
         (False, ": you confirm"),
     ],
 )

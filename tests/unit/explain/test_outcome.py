@@ -50,7 +50,7 @@ def test_the_fields_of_the_document_are_in_camel_case() -> None:
 
 
 def test_what_to_do_depends_on_more_than_the_kind_of_a_reason() -> None:
-    assert remedy.fix(verdict.OtherCondition(remedy.NO_NODES, "m")) == "add a node"
+    assert remedy.fix(remedy.NO_NODES) == "add a node"
     other = verdict.OtherCondition("c", "m")
     assert remedy.fix(other) == remedy.ROWS[verdict.OtherCondition].fix
     late = verdict.CouldNotTell("timeout", "the search")

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.reasons import grouped
-from dra_driver.explain.selector_answers import MANY
+from dra_driver.explain.selector_answers import MANY, SelectorAnswers
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -235,6 +237,14 @@ def test_a_selector_that_does_not_compile_is_told_once_for_the_request() -> None
     (told,) = found.problems
     assert isinstance(told, CompileError)
     assert (told.source, told.index) == ("request", 0)
+
+
+def test_a_compilation_ends_when_nobody_waits_any_more() -> None:
+    cluster, mine = state(), claim(request(cel="device.driver != ''"))
+    (wanted,) = requests_in(mine)
+    found = SelectorAnswers(Fleet(cluster), wanted, lambda: True)
+    assert found.problems == (CouldNotTell("timeout", "a selector took too long"),)
+    assert not found.selectors
 
 
 def test_where_devices_differ_in_little_the_first_reason_has_its_values() -> None:

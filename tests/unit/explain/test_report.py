@@ -150,6 +150,16 @@ def test_one_expression_that_takes_too_long_could_not_tell() -> None:
     assert next(asked) < 150
 
 
+def test_one_expression_that_takes_too_long_to_compile_could_not_tell() -> None:
+    asked = iter(range(10**6))
+    doubled = "optional.of(true)" + ".optMap(x, x)" * 9 + ".value()"
+    cluster = state(ONE, owned(request(cel=doubled)))
+    report = explain(cluster, ClaimSubject("ns", words.MINE), cancelled=lambda: next(asked) > 30)
+    assert (report.exit_code, report.outcome) == (2, "could not tell")
+    assert any(isinstance(one, CouldNotTell) and one.cause == "timeout" for one in report.verdicts)
+    assert next(asked) < 60
+
+
 def test_a_node_can_be_named() -> None:
     cluster = state(ONE, owned(), words.node("other"))
     subject = ClaimSubject("ns", words.MINE)

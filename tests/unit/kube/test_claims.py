@@ -11,6 +11,7 @@ from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.testing.fake_api import Answer, CutWatch, FakeApi, Object, WatchLine
+from tests.support.served_version import served_version
 
 REF = ClaimRef("team-a", "training", ClaimUid(""))
 
@@ -37,7 +38,7 @@ def test_a_claim_is_found_with_the_version_to_watch_from(kube: HttpKubeApi, api:
 
 
 def test_an_answer_without_a_list_is_no_claim(kube: HttpKubeApi, api: FakeApi) -> None:
-    kube.served_version()
+    served_version(kube)
     api.faults.add(Answer(200, body=b'{"kind":"ResourceClaimList","items":null}'), verb="list")
     assert kube.find_claim(REF) == ClaimFound("", None)
 
@@ -104,8 +105,8 @@ def test_a_watch_in_a_version_that_is_gone_is_discovered_anew(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
     api.serve("v1beta1")
-    kube.served_version()
+    served_version(kube)
     api.serve("v1")
     with pytest.raises(NotServed):
         next(kube.watch_claim(REF, "1", threading.Event()))
-    assert kube.served_version() == "v1"
+    assert served_version(kube) == "v1"

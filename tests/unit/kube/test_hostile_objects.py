@@ -21,6 +21,7 @@ from dra_driver.model.ids import ClaimUid, DriverName, NodeName, PoolName
 from dra_driver.model.slices import CreateSlice
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, RawJson, WatchLine
 from tests.support.api_values import slice_spec
+from tests.support.served_version import served_version
 
 POOL = PoolName("node-1")
 OURS = "gpu.example.com"
@@ -227,7 +228,7 @@ def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
 
 
 def test_what_comes_instead_of_a_table_is_told(kube: HttpKubeApi, api: FakeApi) -> None:
-    kube.served_version()
+    served_version(kube)
     large = Answer(200, {}, b'{"a":"' + b"x" * lists.LARGEST_PAGE_BYTES + b'"}')
     # Pages of 100, 50, 25, 12, 6, 3 objects and of one, and the metadata of one.
     api.faults.add(large, resource="resourceclaims", times=8)
@@ -313,7 +314,7 @@ def test_a_group_of_an_impossible_form_serves_nothing(kube: HttpKubeApi, api: Fa
     for _ in range(2):
         api.faults.add(Answer(200, body=b'{"versions":["v1",5,null]}'), resource="discovery", after=0)  # fmt: skip
     with pytest.raises(NotServed, match="it serves no version"):
-        kube.served_version()
+        served_version(kube)
 
 
 def test_an_answer_to_a_write_of_an_impossible_form_is_refused_by_name(

@@ -41,6 +41,7 @@ from dra_driver.testing.fake_api import (
     refusal,
 )
 from tests.support.api_values import allocated, published, slice_spec
+from tests.support.served_version import served_version
 
 
 class Time(Protocol):
@@ -85,7 +86,7 @@ def test_a_slice_comes_back_as_it_was_written_in_every_version(
 ) -> None:
     api.serve(version)
     stored = created(kube)
-    assert kube.served_version() == version
+    assert served_version(kube) == version
     assert stored == StoredSlice(NAME, stored.uid, stored.resource_version, SPEC)
     assert kube.list_slices() == SliceList(stored.resource_version, (stored,))
 
@@ -102,7 +103,7 @@ def test_a_slice_belongs_to_its_node(kube: HttpKubeApi, api: FakeApi) -> None:
 
 def test_the_best_served_version_is_taken(kube: HttpKubeApi, api: FakeApi) -> None:
     api.serve("v1beta1", "v1beta2")
-    assert kube.served_version() == "v1beta2"
+    assert served_version(kube) == "v1beta2"
 
 
 def test_the_version_and_the_node_are_asked_for_once(kube: HttpKubeApi, api: FakeApi) -> None:
@@ -129,9 +130,9 @@ def test_a_cluster_without_the_group_says_what_to_enable(kube: HttpKubeApi, api:
 def test_a_cluster_that_starts_to_serve_the_group_is_used(kube: HttpKubeApi, api: FakeApi) -> None:
     api.serve()
     with pytest.raises(NotServed):
-        kube.served_version()
+        served_version(kube)
     api.serve("v1")
-    assert kube.served_version() == "v1"
+    assert served_version(kube) == "v1"
 
 
 def test_an_upgraded_cluster_is_discovered_anew(kube: HttpKubeApi, api: FakeApi) -> None:
@@ -139,20 +140,20 @@ def test_an_upgraded_cluster_is_discovered_anew(kube: HttpKubeApi, api: FakeApi)
     stored = created(kube)
     api.serve("v1")
     assert kube.list_slices().slices == (stored,)
-    assert kube.served_version() == "v1"
+    assert served_version(kube) == "v1"
 
 
 def test_a_watch_in_a_version_that_is_gone_is_discovered_anew(
     kube: HttpKubeApi, api: FakeApi
 ) -> None:
     api.serve("v1beta1")
-    kube.served_version()
+    served_version(kube)
     api.serve("v1")
     with pytest.raises(
         NotServed, match=r"watch resourceslices of node node-1 .* serves no such path"
     ):
         next(kube.watch_slices("1", threading.Event()))
-    assert kube.served_version() == "v1"
+    assert served_version(kube) == "v1"
 
 
 def test_only_slices_of_this_driver_and_node_are_listed(kube: HttpKubeApi, api: FakeApi) -> None:
@@ -511,7 +512,7 @@ def test_garbage_in_a_watch_is_temporary_and_shown(
 
 
 def test_a_watch_is_not_started_through_a_dead_connection(kube: HttpKubeApi, api: FakeApi) -> None:
-    kube.served_version()
+    served_version(kube)
     api.faults.add(Reset(), verb="watch")
     with pytest.raises(Temporary, match=r"check that the API server runs"):
         next(kube.watch_slices("1", threading.Event()))
@@ -610,7 +611,7 @@ def test_an_unreachable_server_is_named_with_the_next_step(
     with FakeApi() as server:
         url = server.url
     with pytest.raises(Temporary) as caught:
-        make_kube(Connection(url, source="/etc/kubeconfig")).served_version()
+        served_version(make_kube(Connection(url, source="/etc/kubeconfig")))
     message = str(caught.value)
     assert message.startswith(f"get group resource.k8s.io at {url}: no answer: ")
     assert "Connection refused" in message
@@ -627,9 +628,10 @@ def test_calls_that_wait_for_the_version_fail_together_and_not_one_after_the_oth
     api.serve()
     api.faults.add(Hold(slow), resource="discovery")
     with ThreadPoolExecutor(3) as pool:
-        calls = [pool.submit(kube.served_version) for _ in range(3)]
+        calls = [pool.submit(served_version, kube) for _ in range(3)]
         deadline = monotonic() + 30
-        while kube._asked is None or len(kube._asked._condition._waiters) < 2:
+        served = kube._served
+        while served._asked is None or len(served._asked._condition._waiters) < 2:
             assert monotonic() < deadline, "two calls never waited"
             sleep(0.01)
         slow.set()
@@ -638,4 +640,4 @@ def test_calls_that_wait_for_the_version_fail_together_and_not_one_after_the_oth
                 call.result()
     assert [request.resource for request in api.requests] == ["discovery"]
     api.serve("v1")
-    assert kube.served_version() == "v1"
+    assert served_version(kube) == "v1"

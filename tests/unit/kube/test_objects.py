@@ -4,11 +4,12 @@
 import msgspec
 import pytest
 
-from dra_driver.kube.wire.objects import Unreadable, load
+from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Node
-from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.resource_claim import (
     DeviceClaim,
+    DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
     ExactDeviceRequest,
@@ -105,3 +106,33 @@ def test_a_kind_that_never_changed_is_read_as_it_is() -> None:
     assert load(Node, {"metadata": {"name": "n"}}, version="v1beta1") == Node(
         metadata=ObjectMeta(name="n")
     )
+
+
+def configured(**more: object) -> dict[str, object]:
+    """An object with a `config` list for drivers. Without `more` it has no parameters."""
+    entries = [{"requests": ["one"], "opaque": {"driver": "d", **more}}, {"futureKind": {}}]
+    return {"name": "kept", "config": entries}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (DeviceClass, ("spec",)),
+        (ResourceClaim, ("spec", "devices")),
+        (ResourceClaim, ("status", "allocation", "devices")),
+        (ResourceClaimTemplate, ("spec", "spec", "devices")),
+    ],
+)
+def test_the_parameters_for_drivers_are_dropped_wherever_an_object_has_them(
+    kind: type[ApiValue], path: tuple[str, ...]
+) -> None:
+    found, expected = configured(parameters={"large": "x" * 1000}), configured()
+    for key in reversed(path):
+        found, expected = {key: found}, {key: expected}
+    assert without_parameters(kind, found) == expected
+
+
+def test_what_drivers_say_of_allocated_devices_is_dropped() -> None:
+    device = {"driver": "d", "pool": "p", "device": "gpu-0", "conditions": []}
+    item = {"status": {"devices": [{**device, "data": {"large": "x" * 1000}}]}}
+    assert without_parameters(ResourceClaim, item) == {"status": {"devices": [device]}}

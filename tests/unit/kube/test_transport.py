@@ -17,15 +17,15 @@ import pytest
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.kube.base import TooLarge
 from dra_driver.kube.connection import Connection, FixedHeaders, TlsContext, TlsFiles, TokenFile
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import LARGEST_BODY_BYTES, Exchange, Transport
 from dra_driver.kube.watch import read_lines
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, Reset, refusal
 from tests.support.connect_proxy import copy
 
-NODES = Exchange(Call("list", "nodes"), "GET", "/api/v1/nodes")
+NODES = Exchange(ApiCall("list", "nodes"), "GET", "/api/v1/nodes")
 NEW_NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}}
-CREATE = Exchange(Call("create", "nodes", "node-2"), "POST", "/api/v1/nodes", body=NEW_NODE)
+CREATE = Exchange(ApiCall("create", "nodes", "node-2"), "POST", "/api/v1/nodes", body=NEW_NODE)
 NAME = "kubernetes.default.svc"
 
 MakeTransport = Callable[[Connection], Transport]
@@ -281,7 +281,7 @@ def test_a_watch_gets_the_new_token_too(
         transport.request(NODES)
         token.write_text("new")
         api.accept_tokens("new")
-        watch = Exchange(Call("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1"})
+        watch = Exchange(ApiCall("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1"})
         transport.open_watch(watch, read_timeout_seconds=60).close()
 
 
@@ -400,7 +400,7 @@ def test_a_silent_tls_watch_ends_when_it_is_stopped(
     make_transport: MakeTransport, secure_api: FakeApi, tls: Path
 ) -> None:
     connection = Connection(secure_api.url, tls=trusting(tls), tls_server_name=NAME)
-    watch = Exchange(Call("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1"})
+    watch = Exchange(ApiCall("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1"})
     response = make_transport(connection).open_watch(watch, read_timeout_seconds=600)
     stop = threading.Event()
     stopper = threading.Timer(0.05, stop.set)

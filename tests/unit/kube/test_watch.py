@@ -5,13 +5,13 @@ import threading
 from threading import Event
 
 from dra_driver.kube.connection import Connection
-from dra_driver.kube.failures import Call
+from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.watch import _break_on_stop, read_event, read_lines
 from dra_driver.testing.fake_api import FakeApi, WatchLine
 
 WATCH = Exchange(
-    Call("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1", "resourceVersion": "1"}
+    ApiCall("watch", "nodes"), "GET", "/api/v1/nodes", {"watch": "1", "resourceVersion": "1"}
 )
 
 
@@ -51,7 +51,7 @@ def test_the_stopper_ends_with_its_stream(api: FakeApi) -> None:
 
 def test_an_event_is_read_around_opaque_content() -> None:
     line = b'{"type":"ADDED","object":{"metadata":{"name":"c"},"spec":{"opaque":{"parameters":{"a":"\\ud800"}}}}}'
-    assert read_event(Call("watch", "resourceclaims"), line) == (
+    assert read_event(ApiCall("watch", "resourceclaims"), line) == (
         "ADDED",
         {"metadata": {"name": "c"}, "spec": {"opaque": {"parameters": None}}},
     )

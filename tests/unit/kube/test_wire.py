@@ -99,6 +99,31 @@ def test_a_slice_of_a_shape_that_no_server_stores_cannot_be_read(wire: Wire, obj
         wire.load(ResourceSlice, obj)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_both_numbers_of_a_pool_are_written_also_where_they_are_zero(wire: Wire) -> None:
+    """The API requires them. A slice of somebody else may have generation 0, and keeps it when it is written."""
+    spec = slice_spec(PoolName("node-1"), 0, 0, ())
+    assert wire.write_slice({}, spec)["spec"]["pool"] == {
+        "name": "node-1",
+        "generation": 0,
+        "resourceSliceCount": 0,
+    }
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_claim_is_read_with_null_wherever_the_api_server_may_write_it(wire: Wire) -> None:
+    """Go writes null for an empty list, map or pointer that has no omitempty; types.go has it in these places."""
+    entry = {"source": "FromClaim", "opaque": {"driver": "d", "parameters": None}}
+    stored = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u", "creationTimestamp": None},
+        "spec": {"devices": {"requests": None, "config": [{"opaque": entry["opaque"]}]}},
+        "status": {"allocation": {"devices": {"results": None, "config": [entry]}}},
+    }
+    found = as_claim(wire, stored)
+    assert (found.ref.name, found.results) == ("c", ())
+    assert found.configs == (OpaqueConfig(0, "FromClaim", (), DriverName("d"), {}),)
+
+
 CONTENT_OF_ALL: dict[str, Any] = {
     "attributes": {"list": {"ints": [1]}, "ok": {"int": 1}, "newKind": {"map": {}}},
     "capacity": {"memory": {"value": "1Gi", "requestPolicy": {"default": "1Gi"}}},

@@ -12,7 +12,7 @@ from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
 from dra_driver.kubelet.sockets import SocketServer, service, unary
 from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import PodDevice, Unknown
 from dra_driver.testing.fake_kubelet import FakeKubelet
 
 
@@ -69,11 +69,11 @@ def test_every_device_of_every_driver_is_named(kubelet: Kubelet) -> None:
     )
     assert PodResources(kubelet.socket, lambda: "")() == frozenset(
         {
-            HeldDevice(
+            PodDevice(
                 *("default", "one", DriverName("gpu.example.com"), PoolName("node1")),
                 *(DeviceName("gpu-0"), ShareId("s-1"), ("a/b=c", "a/b=d")),
             ),
-            HeldDevice(
+            PodDevice(
                 *("default", "one", DriverName("nic.example.com"), PoolName("node1")),
                 DeviceName("nic-0"),
             ),

@@ -10,6 +10,7 @@ import pytest
 from dra_driver.model.api import resource_claim, resource_slice
 
 # k8s.io/api v0.37.1, resource/v1/types.go: each struct and the names of its fields on the wire. Embedded structs are written out.
+# Condition is metav1.Condition: k8s.io/apimachinery v0.37.1, pkg/apis/meta/v1/types.go.
 FIELDS = """
 ResourceSlice: metadata spec
 ResourceSliceSpec: driver pool nodeName nodeSelector allNodes devices perDeviceNodeSelection sharedCounters partitionTypeAttribute skipNodeOperations
@@ -57,6 +58,7 @@ ResourceClaimTemplate: metadata spec
 ResourceClaimTemplateSpec: metadata spec
 AllocatedDeviceStatus: driver pool device shareID conditions data networkData
 NetworkDeviceData: interfaceName ips hardwareAddress
+Condition: type status observedGeneration lastTransitionTime reason message
 """
 
 

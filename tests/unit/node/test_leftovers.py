@@ -18,7 +18,7 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DriverName
-from dra_driver.model.leftovers import Kind, Leftover, Others
+from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.lock import Locks
 from dra_driver.node.peers import Peer, Peers
@@ -29,7 +29,7 @@ POD = "0aa4b5bc-5b07-4b5f-9a47-7d7a3a1f3d35"
 DEADLINE = 300  # seconds, against hanging only
 
 OURS = {
-    Kind.SOCKET: (
+    LeftoverKind.SOCKET: (
         f"registry/{DRIVER}-{POD}-reg.sock",
         f"registry/{DRIVER}-0badcafe-reg.sock",
         f"registry/{DRIVER}-reg.sock",
@@ -38,11 +38,11 @@ OURS = {
         "plugin/dra-0badcafe.sock",
         "plugin/dra.sock",
     ),
-    Kind.CDI_FILE: (
+    LeftoverKind.CDI_FILE: (
         f"cdi/.k8s.{DRIVER}-claim_1.json.x7.tmp",
         f"cdi/k8s.{DRIVER}-claim_1.json",
     ),
-    Kind.STATE: (
+    LeftoverKind.STATE: (
         "plugin/state.db",
         "plugin/state.db-journal",
         "plugin/state.db-shm",
@@ -51,13 +51,13 @@ OURS = {
         "plugin/state.db.damaged-1-wal",
         "plugin/state.db.damaged-12",
     ),
-    Kind.LOCK: (
+    LeftoverKind.LOCK: (
         "plugin/locks/claim-1.lock",
         "plugin/locks/leader.lock",
         "plugin/peers/dra.sock.peer",
         "plugin/state.db.guard",
     ),
-    Kind.DIRECTORY: ("plugin/locks", "plugin/peers", "plugin"),
+    LeftoverKind.DIRECTORY: ("plugin/locks", "plugin/peers", "plugin"),
 }
 THEIRS = (
     f"cdi/k8s.{DRIVER}.example.com-claim_1.json",
@@ -116,7 +116,12 @@ def test_everything_of_this_driver_is_found_in_the_order_of_removal(
 ) -> None:
     put(
         root,
-        *(name for kind, names in OURS.items() if kind is not Kind.DIRECTORY for name in names),
+        *(
+            name
+            for kind, names in OURS.items()
+            if kind is not LeftoverKind.DIRECTORY
+            for name in names
+        ),
     )
     expected = tuple(
         Leftover(kind, str(root / name)) for kind, names in OURS.items() for name in names
@@ -133,8 +138,8 @@ def test_everything_of_this_driver_is_found_in_the_order_of_removal(
 def test_nothing_of_others_is_touched(files: NodeFiles, root: Path) -> None:
     put(root, *THEIRS, "plugin/locks/claim-1.lock")
     assert files.leftovers() == (
-        Leftover(Kind.LOCK, f"{root}/plugin/locks/claim-1.lock"),
-        Leftover(Kind.DIRECTORY, f"{root}/plugin/locks"),
+        Leftover(LeftoverKind.LOCK, f"{root}/plugin/locks/claim-1.lock"),
+        Leftover(LeftoverKind.DIRECTORY, f"{root}/plugin/locks"),
     )
     assert files.others() == tuple(
         Others(
@@ -171,7 +176,7 @@ def test_a_directory_that_is_no_longer_empty_stays_and_that_is_no_error(
     files: NodeFiles, root: Path
 ) -> None:
     put(root, "plugin/new")
-    assert files.remove(Leftover(Kind.DIRECTORY, f"{root}/plugin")) == (
+    assert files.remove(Leftover(LeftoverKind.DIRECTORY, f"{root}/plugin")) == (
         f"{root}/plugin stays: Directory not empty (a mounted volume goes with its pod)"
     )
 
@@ -179,7 +184,7 @@ def test_a_directory_that_is_no_longer_empty_stays_and_that_is_no_error(
 def test_a_directory_that_is_none_is_named(files: NodeFiles, root: Path) -> None:
     put(root, "plugin/file")
     with pytest.raises(Permanent, match=f"cannot remove {root}/plugin/file: "):
-        files.remove(Leftover(Kind.DIRECTORY, f"{root}/plugin/file"))
+        files.remove(Leftover(LeftoverKind.DIRECTORY, f"{root}/plugin/file"))
 
 
 def test_a_loop_of_links_instead_of_a_directory_is_named(files: NodeFiles, root: Path) -> None:
@@ -226,7 +231,7 @@ def test_whoever_holds_a_lock_or_the_state_is_at_work(files: NodeFiles, root: Pa
     put(root, "plugin/locks/free.lock")
     (root / "plugin" / "locks" / "directory.lock").mkdir()
     store = StateStore(files.state_file, boot_id="boot-1")
-    with Locks(files.lock_dir).held(["leader"], until=0, purpose="leading"):
+    with Locks(files.lock_dir).locked(["leader"], until=0, purpose="leading"):
         assert files.at_work() == (
             f"process {os.getpid()}, leading holds {root}/plugin/locks/leader.lock",
             f"a process that does not give its name holds {root}/plugin/state.db.guard",

@@ -22,7 +22,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from dra_driver.node.lock import Locks
-with Locks(Path(sys.argv[1])).held(["device-gpu-0"], until=time.monotonic() + 30, purpose="setting up"):
+with Locks(Path(sys.argv[1])).locked(["device-gpu-0"], until=time.monotonic() + 30, purpose="setting up"):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -39,11 +39,11 @@ def manual(directory: Path, clock: ManualClock) -> Locks:
 
 def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: ManualClock) -> None:
     locks = manual(tmp_path, clock)
-    with locks.held(["claim-1", "claim-1"], until=0, purpose="preparing"):
+    with locks.locked(["claim-1", "claim-1"], until=0, purpose="preparing"):
         assert [path.name for path in (tmp_path / "locks").iterdir()] == ["claim-1.lock"]
         with (
             pytest.raises(Temporary) as caught,
-            locks.held(["claim-1"], until=clock() + 1, purpose="x"),
+            locks.locked(["claim-1"], until=clock() + 1, purpose="x"),
         ):
             raise AssertionError("both hold it")
     assert str(caught.value) == (
@@ -51,16 +51,16 @@ def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: Manu
     )
     assert clock.pauses[:7] == [0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
     assert list((tmp_path / "locks").iterdir()) == []
-    with locks.held(["claim-1"], until=0, purpose="again"):
+    with locks.locked(["claim-1"], until=0, purpose="again"):
         pass
 
 
 def test_when_one_of_several_is_taken_none_is_kept(tmp_path: Path, clock: ManualClock) -> None:
     locks = manual(tmp_path, clock)
-    with locks.held(["b"], until=0, purpose="x"):
-        with pytest.raises(Temporary), locks.held(["c", "a", "b"], until=0, purpose="y"):
+    with locks.locked(["b"], until=0, purpose="x"):
+        with pytest.raises(Temporary), locks.locked(["c", "a", "b"], until=0, purpose="y"):
             raise AssertionError
-        with locks.held(["a", "c"], until=0, purpose="z"):
+        with locks.locked(["a", "c"], until=0, purpose="z"):
             pass
 
 
@@ -73,7 +73,7 @@ def test_two_callers_with_names_in_different_order_never_wait_for_each_other(
     def work(names: list[str]) -> None:
         start.wait()
         for _ in range(50):
-            with locks.held(names, until=1e12, purpose="x"):
+            with locks.locked(names, until=1e12, purpose="x"):
                 done.append(names)
 
     threads = [
@@ -91,7 +91,7 @@ def test_many_threads_never_hold_one_lock_together(tmp_path: Path) -> None:
 
     def work() -> None:
         for _ in range(25):
-            with locks.held(["a"], until=1e12, purpose="x"):
+            with locks.locked(["a"], until=1e12, purpose="x"):
                 inside[0] += 1
                 worst.append(inside[0])
                 inside[0] -= 1
@@ -118,13 +118,13 @@ def test_another_process_keeps_us_out_and_its_death_lets_us_in(
         locks = Locks(tmp_path, clock=clock, sleep=clock.sleep)
         with (
             pytest.raises(Temporary, match=f"is locked by process {holder.pid}, setting up;"),
-            locks.held(["device-gpu-0"], until=0, purpose="x"),
+            locks.locked(["device-gpu-0"], until=0, purpose="x"),
         ):
             raise AssertionError
         holder.send_signal(signal.SIGKILL)
         holder.wait(DEADLINE)
     assert (tmp_path / "device-gpu-0.lock").exists()
-    with locks.held(["device-gpu-0"], until=0, purpose="x"):
+    with locks.locked(["device-gpu-0"], until=0, purpose="x"):
         pass
 
 
@@ -135,7 +135,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
     path = tmp_path / "locks" / "a.lock"
 
     def hold() -> None:
-        with locks.held(["a"], until=0, purpose="first"):
+        with locks.locked(["a"], until=0, purpose="first"):
             entered.set()
             assert leave.wait(DEADLINE)
 
@@ -147,7 +147,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
     holder.join(DEADLINE)
     assert lock.try_lock(stale)
     assert not lock.leads_to(path, stale)
-    with locks.held(["a"], until=0, purpose="second"):
+    with locks.locked(["a"], until=0, purpose="second"):
         assert not lock.leads_to(path, stale)
     os.close(stale)
 
@@ -170,9 +170,9 @@ def test_a_waiter_that_was_overtaken_locks_the_file_that_others_see(
 ) -> None:
     overtaken = OvertakenLocks(tmp_path / "locks", clock=clock, sleep=clock.sleep)
     with (
-        overtaken.held(["a"], until=clock() + 1, purpose="x"),
+        overtaken.locked(["a"], until=clock() + 1, purpose="x"),
         pytest.raises(Temporary),
-        manual(tmp_path, clock).held(["a"], until=0, purpose="y"),
+        manual(tmp_path, clock).locked(["a"], until=0, purpose="y"),
     ):
         raise AssertionError
 
@@ -186,9 +186,9 @@ def test_a_holder_that_could_not_write_its_name_is_still_waited_for(
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # like a full disk
         with (
-            locks.held(["a"], until=0, purpose="x"),
+            locks.locked(["a"], until=0, purpose="x"),
             pytest.raises(Temporary, match="a is locked by a process that did not give its name"),
-            locks.held(["a"], until=0, purpose="y"),
+            locks.locked(["a"], until=0, purpose="y"),
         ):
             raise AssertionError
     finally:
@@ -200,23 +200,23 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, clock: ManualC
     (tmp_path / "locks").write_text("")
     with (
         pytest.raises(Permanent, match=f"cannot open lock {tmp_path}/locks/a.lock: "),
-        manual(tmp_path, clock).held(["a"], until=0, purpose="x"),
+        manual(tmp_path, clock).locked(["a"], until=0, purpose="x"),
     ):
         raise AssertionError
 
 
 def test_an_error_inside_lets_go(tmp_path: Path, clock: ManualClock) -> None:
     locks = manual(tmp_path, clock)
-    with pytest.raises(DriverError), locks.held(["a"], until=0, purpose="x"):
+    with pytest.raises(DriverError), locks.locked(["a"], until=0, purpose="x"):
         raise DriverError(errno.EIO)
-    with locks.held(["a"], until=0, purpose="y"):
+    with locks.locked(["a"], until=0, purpose="y"):
         pass
 
 
 def test_files_of_killed_holders_are_cleared_away_and_others_stay(tmp_path: Path) -> None:
     (tmp_path / "claim-a.lock").write_text("process 1, preparing")
     locks = Locks(tmp_path)
-    with locks.held(["claim-b"], until=0, purpose="testing"):
+    with locks.locked(["claim-b"], until=0, purpose="testing"):
         locks.clear_leftovers()
         assert [path.name for path in tmp_path.iterdir()] == ["claim-b.lock"]
     Locks(tmp_path / "none").clear_leftovers()
@@ -225,5 +225,5 @@ def test_files_of_killed_holders_are_cleared_away_and_others_stay(tmp_path: Path
 def test_a_shorter_name_leaves_nothing_of_a_killed_holders_longer_one(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     path.write_text("process 1, preparing something with a very long name " * 3)
-    with Locks(tmp_path).held(["a"], until=0, purpose="x"):
+    with Locks(tmp_path).locked(["a"], until=0, purpose="x"):
         assert path.read_text() == f"process {os.getpid()}, x"

@@ -60,7 +60,7 @@ def test_the_last_publication_comes_back_after_a_restart_in_its_order(tmp_path: 
 )
 def test_taints_that_this_driver_does_not_know_are_passed_over(taints: object) -> None:
     text = json.dumps({"attributes": {}, "capacity": {}, "taints": taints})
-    assert load_published(DeviceName("gpu-0"), text) == published("gpu-0")
+    assert load_published("gpu-0", text) == published("gpu-0")
 
 
 EVERYTHING = Device(
@@ -118,7 +118,7 @@ def test_what_a_driver_up_to_0_1_wrote_is_read() -> None:
     text = """{"attributes": {"index": 1, "ready": false, "driverVersion": {"version": "1.2.3"}, "productName": "\\u00fc"},
         "capacity": {"memory": "80Gi", "cores": "1500m"},
         "taints": [{"key": "a.example.com/gone", "value": "why", "effect": "NoSchedule", "time_added": "2026-01-02T03:04:05Z"}]}"""
-    assert load_published(DeviceName("gpu-0"), text) == published(
+    assert load_published("gpu-0", text) == published(
         "gpu-0",
         {"index": 1, "ready": False, "driverVersion": Version("1.2.3"), "productName": "ü"},
         {"memory": Quantity.parse("80Gi"), "cores": Quantity.parse("1500m")},
@@ -128,4 +128,11 @@ def test_what_a_driver_up_to_0_1_wrote_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["[]", '"device"', '{"device": 1}', '{"device": {"name": 1}}'])
 def test_what_cannot_be_understood_is_passed_over(text: str) -> None:
-    assert load_published(DeviceName("gpu-0"), text) is None
+    assert load_published("gpu-0", text) is None
+
+
+def test_the_older_form_tells_what_a_newer_drivers_form_does_not() -> None:
+    """A newer driver may give a field another type; what drivers up to 0.1 read stands beside it."""
+    content = json.loads(dump_published(FIRST))
+    content["device"]["bindsToNode"] = {"new": "type"}
+    assert load_published("gpu-0", json.dumps(content)) == FIRST

@@ -145,21 +145,21 @@ def test_locks_and_peers_have_directories_of_their_own_that_are_closed(tmp_path:
     locks, peers = Locks(tmp_path / "locks"), Peers(tmp_path / "peers")
     locks.clear_leftovers()
     peers.join(Peer(1, "1", str(tmp_path / "dra.sock"), str(tmp_path / "reg.sock")))
-    with locks.held(["claim-1"], until=0, purpose="x"):
+    with locks.locked(["claim-1"], until=0, purpose="x"):
         files = [tmp_path / "locks" / "claim-1.lock", tmp_path / "peers" / "dra.sock.peer"]
         assert [(mode(file), mode(file.parent)) for file in files] == [(0o600, 0o700)] * 2
     peers.leave()
     shutil.rmtree(tmp_path / "locks")
     locks.clear_leftovers()  # nothing is there yet, and nothing is made
     assert not (tmp_path / "locks").exists()
-    with locks.held(["claim-1"], until=0, purpose="x"):
+    with locks.locked(["claim-1"], until=0, purpose="x"):
         assert mode(tmp_path / "locks") == 0o700
 
 
 def take_lock(folder: Path, name: str) -> None:
     match name.partition("/")[0]:
         case "locks":
-            with Locks(folder / "locks").held(["claim-1"], until=0, purpose="x"):
+            with Locks(folder / "locks").locked(["claim-1"], until=0, purpose="x"):
                 pass
         case "peers":
             Peers(folder / "peers").join(Peer(1, "1", "dra.sock", "reg.sock"))

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.state import Held, NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.node import state as state_file
 from dra_driver.node.state import COMMITS, FAILPOINTS, SCHEMA, StateStore
-from dra_driver.testing.builders import A_POOL, a_ref
+from dra_driver.testing.builders import A_POOL, a_pod, a_ref
 from dra_driver.testing.failpoints import Failpoints, raising
 
 DEADLINE = 300  # seconds, against hanging only
@@ -104,6 +105,19 @@ def test_starting_again_replaces_the_row(path: Path) -> None:
             assert state.owned_devices(A_POOL) == {"gpu-1"}
 
 
+def test_starting_again_forgets_no_pod_of_this_boot(path: Path) -> None:
+    """Another thread may have added a pod since the row was read."""
+    one, two = Users((a_pod("one"),)), Users((a_pod("two"),))
+    with opened(path) as store:
+        start(store, replace(a_row(), users=one))
+        start(store, replace(a_row(), users=two))
+        (row,) = all_rows(store)
+        assert row.users == one.joined(two)
+        start(store, replace(a_row(), users=two, boot_id="boot-9"))
+        (row,) = all_rows(store)
+        assert row.users == two
+
+
 def test_the_file_itself_refuses_a_second_owner(path: Path) -> None:
     with opened(path) as store:
         start(store, a_row("first"))
@@ -144,10 +158,9 @@ def test_pods_are_added_once_each_and_stay_through_every_phase(path: Path) -> No
     with opened(path) as store:
         start(store, a_row())
         with store.transaction("joined") as transaction:
-            transaction.add_pods(uid, ["pod-1"])
-            transaction.add_pods(uid, ["pod-2", "pod-1"], unnamed=True)
-            transaction.add_pods(uid, ["pod-3"])
-            transaction.add_pods(a_ref("unknown").uid, ["pod-4"])
+            transaction.add_users(uid, Users(("pod-1",)))
+            transaction.add_users(uid, Users(("pod-2", "pod-1"), unnamed=True))
+            transaction.add_users(uid, Users(("pod-3",)))
             transaction.add_users(a_ref("unknown").uid, Users(("pod-4",)))
         held = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
         with store.transaction("prepared") as transaction:

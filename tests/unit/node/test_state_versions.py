@@ -225,7 +225,7 @@ def test_the_previous_driver_keeps_what_is_held_and_its_own_rows_name_no_users(p
             assert state.held_claims() == ()
             assert state.read(uids=[uid(3)]).claims[uid(3)].users == NOBODY_KNOWN
         with store.transaction("joined") as transaction:
-            transaction.add_pods(ClaimUid("theirs"), [uid(8)])
+            transaction.add_users(ClaimUid("theirs"), Users((uid(8),)))
         assert older("claims")["theirs"] == "Prepared"
 
 

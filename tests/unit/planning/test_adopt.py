@@ -14,9 +14,9 @@ from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Ref
 from dra_driver.model.state import (
     NOBODY_KNOWN,
     Held,
-    HeldDevice,
     NodeState,
     Phase,
+    PodDevice,
     PreparedClaim,
     PreparedDevice,
     Users,
@@ -26,16 +26,19 @@ from dra_driver.planning.adopt import (
     plan_adoption,
     plan_adoption_of,
     plan_described,
+    plan_name,
     plan_reservation,
+    plan_reservation_of,
 )
 from dra_driver.planning.edits import device_variable
-from dra_driver.planning.prepare import own_keys, plan_prepare
+from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.testing.builders import (
     A_BOOT,
     A_DRIVER,
     A_PLACE,
     A_POOL,
     a_claim,
+    a_device,
     a_ref,
     a_result,
     a_state,
@@ -46,19 +49,19 @@ REF = a_ref()
 KIND = A_PLACE.cdi_kind
 
 
-def held(device: str, *, share: str = "") -> HeldDevice:
+def held(device: str, *, share: str = "") -> PodDevice:
     name = f"{KIND}={REF.uid}-{device}{share and '-' + share}"
     key = (A_DRIVER, A_POOL, DeviceName(device), ShareId(share), (name,))
-    return HeldDevice(REF.namespace, REF.name, *key)
+    return PodDevice(REF.namespace, REF.name, *key)
 
 
-def prepared(found: HeldDevice, *, uuid: str = "", admin: bool = False) -> PreparedDevice:
+def prepared(found: PodDevice, *, uuid: str = "", admin: bool = False) -> PreparedDevice:
     return PreparedDevice(
         (), A_POOL, found.device, found.cdi_ids, uuid, found.share_id, admin_access=admin
     )
 
 
-def document(*devices: HeldDevice, admin: tuple[str, ...] = ()) -> str:
+def document(*devices: PodDevice, admin: tuple[str, ...] = ()) -> str:
     return CdiSpec(
         KIND,
         tuple(
@@ -127,22 +130,22 @@ def test_a_claim_that_is_not_allocated_has_no_document() -> None:
     assert isinstance(plan_adoption_of(empty, "{", place=A_PLACE, boot_id=A_BOOT), Refusal)
 
 
-def as_listed(*names: str) -> list[HeldDevice]:
+def as_listed(*names: str) -> list[PodDevice]:
     """As the kubelet lists the devices of `CLAIM`, each with the names of those before it as well."""
     plan = plan_prepare(
         CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
     )
     assert isinstance(plan, Plan)
-    listed: list[HeldDevice] = []
+    listed: list[PodDevice] = []
     ids: tuple[str, ...] = ()
     for device in plan.devices:
         ids = (*ids, *device.cdi_ids)
         key = (A_DRIVER, device.pool, device.device, device.share_id, ids)
-        listed.append(HeldDevice(CLAIM.ref.namespace, CLAIM.ref.name, *key))
+        listed.append(PodDevice(CLAIM.ref.namespace, CLAIM.ref.name, *key))
     return [one for one in listed if one.device in names or not names]
 
 
-def reserve(held: list[HeldDevice], claim: Claim | None, state: NodeState) -> PreparedClaim | None:
+def reserve(held: list[PodDevice], claim: Claim | None, state: NodeState) -> PreparedClaim | None:
     found = plan_reservation(CLAIM.ref, held, claim, driver=A_DRIVER, state=state)
     if found is None:
         return None
@@ -178,6 +181,19 @@ def test_of_a_claim_that_was_allocated_anew_the_users_have_no_names() -> None:
     assert len(row.owned) == 3
 
 
+def test_admin_access_of_a_later_allocation_reserves_nothing_that_somebody_owns() -> None:
+    """The claim had gpu-1 and gpu-9 as the only user. Now it has gpu-1 with admin access, and another claim owns gpu-1."""
+    anew = a_claim(results=[a_result("gpu-1", admin=True)])
+    owned = {key: a_ref("another") for key in own_keys(CLAIM, A_PLACE)[:1]}
+    assert [key.device for key in owned] == ["gpu-1"]
+    row = reserve(as_listed("gpu-1", "gpu-9"), anew, replace(a_state(), owners=owned))
+    assert row is not None
+    assert [(one.device, one.admin_access) for one in row.devices] == [("gpu-9", False)]
+    free = reserve(as_listed("gpu-1", "gpu-9"), anew, a_state())
+    assert free is not None
+    assert [device.admin_access for device in free.devices] == [False, False]
+
+
 def test_what_somebody_has_by_now_is_not_reserved() -> None:
     owned = {key: a_ref("another") for key in own_keys(CLAIM, A_PLACE)[:1]}
     row = reserve(as_listed(), CLAIM, replace(a_state(), owners=owned))
@@ -188,17 +204,34 @@ def test_what_somebody_has_by_now_is_not_reserved() -> None:
     assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=own)) is not None
 
 
+def test_a_claim_of_which_neither_file_nor_kubelet_tell_reserves_what_it_is_allocated() -> None:
+    elsewhere = a_result("gpu-5", pool="another")
+    claim = replace(CLAIM, results=(*CLAIM.results, elsewhere))
+    plan = plan_reservation_of(claim, place=A_PLACE, state=a_state())
+    assert plan is not None
+    (step,) = plan.steps
+    assert isinstance(step, MarkStarted)
+    assert {device.device for device in step.claim.devices} == {"gpu-1", "gpu-0", "gpu-9"}
+    assert (step.claim.cdi_spec, step.claim.users) == ("", users_of(CLAIM))
+    first, *others = own_keys(CLAIM, A_PLACE)
+    owned = replace(a_state(), owners={first: a_ref("another")})
+    plan = plan_reservation_of(CLAIM, place=A_PLACE, state=owned)
+    assert plan is not None
+    assert [device.key for device in plan.devices] == others
+    nothing = a_claim(results=[elsewhere])
+    assert plan_reservation_of(nothing, place=A_PLACE, state=a_state()) is None
+
+
 GONE = Held("it is gone", "2026-01-02T03:04:05Z")
 SHARE = "5f0c1d2e-0000-4000-8000-0123456789ab"
 
 
-@pytest.mark.parametrize("share", ["s1", SHARE])
 @pytest.mark.parametrize("hardware", [an_inventory(2), an_inventory(0)])
 @pytest.mark.parametrize("mark", [GONE, None])
 def test_what_a_document_of_a_claim_that_nobody_knows_describes_stays_its_own(
-    hardware: Inventory, share: str, mark: Held | None
+    hardware: Inventory, mark: Held | None
 ) -> None:
-    devices = held("gpu-1"), held("gpu-0", share=share), held("gpu-9")
+    devices = held("gpu-1"), held("gpu-0", share=SHARE), held("gpu-9")
     text = document(*devices, admin=("gpu-9",))
     place, state = A_PLACE, a_state()
     plan = plan_described(REF.uid, text, mark, place=place, inventory=hardware, state=state)
@@ -208,11 +241,28 @@ def test_what_a_document_of_a_claim_that_nobody_knows_describes_stays_its_own(
     assert marked == ([] if mark is None else [MarkHeld(REF.uid, mark)])
     assert started.claim.ref.word == REF.uid
     keys = [(key.device, key.share) for key in started.claim.owned]
-    # Where its name ends the hardware tells; of hardware that nobody has read yet only UUIDs can be told apart.
-    known = hardware.devices or share == SHARE
-    assert keys == [("gpu-1", ""), ("gpu-0", share) if known else (f"gpu-0-{share}", "")]
+    # Without a scan nobody knows whether this is a share of gpu-0 or a device whose name ends in a UUID: both are reserved.
+    unclear = [] if hardware.devices else [(f"gpu-0-{SHARE}", "")]
+    assert keys == [("gpu-1", ""), *unclear, ("gpu-0", SHARE)]
     described = described_keys(REF.uid, text, place=place, inventory=hardware)
     assert set(started.claim.owned) < set(described)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "keys"),
+    [
+        (f"gpu-{SHARE}", (f"gpu-{SHARE}",), [(f"gpu-{SHARE}", "")]),
+        (f"gpu-{SHARE}", (), [(f"gpu-{SHARE}", ""), ("gpu", SHARE)]),
+        ("gpu-0-mig-1", ("gpu-0",), [("gpu-0-mig-1", "")]),
+        ("gpu-0-mig-1", ("gpu-0", "gpu-0-mig-1"), [("gpu-0-mig-1", "")]),
+    ],
+)
+def test_a_device_whose_name_looks_like_a_share_or_extends_another_name_is_reserved(
+    name: str, there: tuple[str, ...], keys: list[tuple[str, str]]
+) -> None:
+    inventory = Inventory(tuple(a_device(one) for one in there))
+    found = described_keys(REF.uid, document(held(name)), place=A_PLACE, inventory=inventory)
+    assert [(key.device, key.share) for key in found] == keys
 
 
 @pytest.mark.parametrize(
@@ -224,6 +274,19 @@ def test_nothing_stays_for_a_document_of_nothing(text: str) -> None:
     found = plan_described(REF.uid, text, GONE, place=place, inventory=hardware, state=state)
     assert found is None
     assert described_keys(REF.uid, text, place=place, inventory=hardware) == []
+
+
+def test_a_reserved_row_takes_the_name_and_the_pods_of_its_claim() -> None:
+    claim, hardware = a_claim(), an_inventory(2)
+    text = document(held("gpu-0"))
+    plan = plan_described(REF.uid, text, None, place=A_PLACE, inventory=hardware, state=a_state())
+    assert plan is not None
+    (started,) = plan.steps
+    assert isinstance(started, MarkStarted)
+    named = replace(started.claim, ref=claim.ref, users=users_of(claim))
+    assert plan_name(started.claim, claim, place=A_PLACE) == Plan(
+        claim.ref, (MarkStarted(named),), named.devices
+    )
 
 
 def test_what_somebody_has_by_now_does_not_stay() -> None:

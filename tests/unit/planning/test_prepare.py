@@ -10,9 +10,9 @@ from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
 from dra_driver.model.ids import ClaimUid, DeviceKey
 from dra_driver.model.plan import (
     ConfigureDevice,
-    Conflict,
     MarkPrepared,
     MarkStarted,
+    OwnerConflict,
     Plan,
     Refusal,
     WriteCdiSpec,
@@ -143,7 +143,7 @@ def test_admin_access_owns_nothing_configures_nothing_and_is_told_to_the_contain
 def test_a_device_of_another_claim_is_a_conflict() -> None:
     claim = a_claim("second", results=[a_result("gpu-1"), a_result("gpu-0")])
     owners = {key("gpu-0"): a_ref("first")}
-    assert decide(claim, owners=owners) == Conflict(claim.ref, a_ref("first"), "gpu-0")
+    assert decide(claim, owners=owners) == OwnerConflict(claim.ref, a_ref("first"), "gpu-0")
 
 
 def test_an_owner_of_another_share_is_no_conflict() -> None:
@@ -168,7 +168,7 @@ def test_a_row_of_another_allocation_is_in_the_claims_own_way() -> None:
         inventory=an_inventory(),
         state=a_state(claims=[row], owners={key(): a_ref("other")}),
     )
-    assert found == Conflict(claim.ref, claim.ref, "gpu-1")
+    assert found == OwnerConflict(claim.ref, claim.ref, "gpu-1")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
             a_claim(results=[a_result(share="a=b\n../")]),
             a_ref(),
             (
-                "ResourceClaim default/claim: share ID 'a=b\\n../' of device gpu-0 is none of the scheduler's; "
+                "ResourceClaim default/claim: share ID 'a=b\\n../' of device gpu-0 is no share ID that the scheduler makes; "
                 "delete and create the claim again"
             ),
         ),

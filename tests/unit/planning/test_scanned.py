@@ -103,5 +103,5 @@ def test_a_node_may_have_wrong_devices_only() -> None:
 
 @pytest.mark.parametrize("found", [None, [GOOD]])
 def test_what_is_no_inventory_is_refused(found: object) -> None:
-    with pytest.raises(TypeError, match="must answer an Inventory; it answered a"):
+    with pytest.raises(TypeError, match="must return an Inventory; it returned a"):
         as_scanned(found)

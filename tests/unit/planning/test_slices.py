@@ -7,17 +7,25 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceTaint,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
+)
 from dra_driver.model.device import AllocatableDevice, Version
-from dra_driver.model.ids import DeviceName, DriverName
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import Problem
-from dra_driver.planning.slices import PoolPlan, plan_pool, tainted
+from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
 from tests.support.api_values import device_taint, found_device, published
 
 LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
-DRIVER = DriverName("gpu.example.com")
+DEVICE_LEFT_OUT = "the device was left out, all others are published; correct it in the backend"
 GIB = Quantity.parse("1Gi")
 
 
@@ -226,22 +234,18 @@ def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
     )
 
 
-def test_a_vanished_device_is_tainted_under_the_drivers_name():
-    found = tainted(published("gpu-0", capacity={"memory": GIB}), DRIVER, "2026-01-02T03:04:05Z")
-    taint = device_taint(
-        "gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "2026-01-02T03:04:05Z"
+def test_each_taint_gets_a_time():
+    old = device_taint("a.example.com/old", "", "NoSchedule", "")
+    new = device_taint("a.example.com/new", "", "NoExecute", "")
+    plan = PoolPlan(((published("gpu-0", taints=(old, new)), published("gpu-1")),), ())
+    times = {("gpu-0", "a.example.com/old", "", "NoSchedule"): "2026-01-02T03:04:05Z"}
+    dated = (
+        replace(old, time_added="2026-01-02T03:04:05Z"),
+        replace(new, time_added="2026-05-05T05:05:05Z"),
     )
-    assert found == published("gpu-0", capacity={"memory": GIB}, taints=(taint,))
-
-
-def test_a_taint_keeps_its_time_and_those_of_others_go():
-    first = tainted(published("gpu-0"), DRIVER, "2026-01-02T03:04:05Z")
-    foreign = device_taint("example.com/x", "", "NoExecute", "2025-01-01T00:00:00Z")
-    assert first.taints
-    both = replace(first, taints=[foreign, *first.taints])
-    assert tainted(both, DRIVER, "2026-09-09T09:09:09Z") == first
-    lost = replace(first, taints=[foreign, replace(first.taints[0], time_added="")])
-    assert tainted(lost, DRIVER, "2026-01-02T03:04:05Z") == first
+    assert with_times(plan, times, "2026-05-05T05:05:05Z") == PoolPlan(
+        ((published("gpu-0", taints=dated), published("gpu-1")),), ()
+    )
 
 
 def test_a_capacity_is_published_in_canonical_text():
@@ -302,6 +306,11 @@ def test_every_other_field_of_the_api_is_published_as_it_is():
     fields: dict[str, Any] = {
         "allow_multiple_allocations": True,
         "binding_conditions": ["ready"],
+        "binding_failure_conditions": ["failed"],
+        "binds_to_node": True,
+        "node_allocatable_resources": {
+            "cpu": NodeAllocatableResource(overhead=NodeAllocatableOverhead(per_pod="1"))
+        },
         "taints": [device_taint("a.example.com/x", "", "NoSchedule", "2026-01-02T03:04:05Z")],
     }
     assert of(**fields).slices == ((Device(name="gpu-0", **fields),),)
@@ -320,8 +329,82 @@ def test_every_other_field_of_the_api_is_published_as_it_is():
         ({"taints": [1]}, "taints", "Expected `object`, got `int` - at `$[0]`"),
     ],
 )
-def test_a_field_of_a_wrong_type_costs_itself_only(fields: Any, subject: str, found: str):
-    assert of(**fields) == PoolPlan(((Device(name="gpu-0"),),), (problem(subject, found),))
+def test_a_field_of_a_wrong_type_costs_its_device_only(fields: Any, subject: str, found: str):
+    """Without the field, which may be a taint, the device could be given to whom it must not be given."""
+    bad = AllocatableDevice(Device(name="gpu-0", **fields), "uuid")
+    assert plan_of(bad, device("gpu-1")) == PoolPlan(
+        ((Device(name="gpu-1"),),),
+        (Problem(DeviceName("gpu-0"), subject, found, DEVICE_LEFT_OUT),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "subject", "found"),
+    [
+        (
+            {"taints": [DeviceTaint(key="bad key!", effect="NoExecute")]},
+            "taints",
+            "[0].key: 'bad key!' is no label key",
+        ),
+        (
+            {"taints": [{"key": "bad key!", "effect": "NoExecute"}]},
+            "taints",
+            "[0].key: 'bad key!' is no label key",
+        ),
+        (
+            {"binding_conditions": ["a"]},
+            "bindingConditions",
+            "bindingFailureConditions must be set too",
+        ),
+        (
+            {"node_name": "node-2"},
+            "nodeName",
+            "the slice is for this node already, so its devices may not name nodes",
+        ),
+    ],
+)
+def test_a_field_that_the_api_server_refuses_costs_its_device_only(
+    fields: Any, subject: str, found: str
+):
+    bad = AllocatableDevice(Device(name="gpu-0", **fields), "uuid")
+    assert plan_of(bad, device("gpu-1")) == PoolPlan(
+        ((Device(name="gpu-1"),),),
+        (Problem(DeviceName("gpu-0"), subject, found, DEVICE_LEFT_OUT),),
+    )
+    kept = plan_of(kept=(bad.api,))
+    assert kept == PoolPlan(((Device(name="gpu-0"),),), ())
+
+
+def test_a_request_policy_that_the_api_server_refuses_costs_its_capacity():
+    sizes = {
+        "slots": DeviceCapacity(value="8", request_policy=CapacityRequestPolicy(default="1")),
+        "memory": DeviceCapacity(value="1Gi"),
+    }
+    found = "requestPolicy: only a device with allowMultipleAllocations may have one"
+    assert of(capacity=sizes) == PoolPlan(
+        ((Device(name="gpu-0", capacity={"memory": sizes["memory"]}),),),
+        (problem("capacity slots", found),),
+    )
+
+
+def test_a_shared_device_is_left_out_with_any_of_its_capacities():
+    """Nothing would limit who gets a share of it."""
+    policy = CapacityRequestPolicy(default="1", valid_values=["2"])
+    size = DeviceCapacity(value="8", request_policy=policy)
+    plan = of(capacity={"slots": size}, allow_multiple_allocations=True)
+    why = "a device with allowMultipleAllocations needs all of its capacities"
+    assert plan == PoolPlan(
+        ((),),
+        (
+            problem(
+                "capacity slots",
+                "requestPolicy.validValues: the default is not among the values",
+            ),
+            Problem(DeviceName("gpu-0"), "capacity", why, DEVICE_LEFT_OUT),
+        ),
+    )
+    good = {"slots": DeviceCapacity(value="8", request_policy=CapacityRequestPolicy(default="1"))}
+    assert of(capacity=good, allow_multiple_allocations=True).problems == ()
 
 
 def test_of_a_kept_device_what_this_driver_cannot_write_is_left_out_without_a_word():
@@ -359,3 +442,16 @@ def test_a_subclass_of_a_value_is_published_as_the_value() -> None:
         },
     }
     assert msgspec.to_builtins(found) == written
+
+
+@pytest.mark.parametrize(
+    ("conditions", "failures"),
+    [(["no label key"], ["a/b"]), (["a/b"], ["no label key"]), (["a/b"], ["a/b"])],
+)
+def test_a_kept_device_loses_both_lists_of_binding_conditions_if_one_is_bad(
+    conditions: list[str], failures: list[str]
+) -> None:
+    kept = msgspec.structs.replace(
+        published("gpu-9"), binding_conditions=conditions, binding_failure_conditions=failures
+    )
+    assert plan_of(kept=(kept,)).slices == ((published("gpu-9"),),)

@@ -78,9 +78,9 @@ GONE = {"one": Gone(), "two": Gone()}
         (
             a_row(PODS),
             GONE | {"one": CannotTell("no cgroups")},
-            "whether pod one has ended cannot be told: no cgroups",
+            "whether pod one has ended is not known: no cgroups",
         ),
-        (a_row(), {}, "nobody can say any more which pods used it"),
+        (a_row(), {}, "which pods used it is not known any more"),
         (
             a_row(replace(PODS, unnamed=True)),
             GONE,
@@ -89,7 +89,7 @@ GONE = {"one": Gone(), "two": Gone()}
         (
             a_row(PODS, held=replace(HELD, unasked=True)),
             GONE,
-            "the API server could not say yet which pods used it",
+            "the API server has not said yet which pods used it",
         ),
         (a_row(held=replace(HELD, by_admin=True, unasked=True)), {}, ""),
         (a_row(device=WATCHED), {}, ""),

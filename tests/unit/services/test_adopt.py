@@ -9,9 +9,9 @@ from dra_driver.errors import Permanent
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import PodDevice, Unknown
 from dra_driver.planning.prepare import users_of
-from dra_driver.services.adopt import name_requests, take_up_allocated, take_up_held
+from dra_driver.services.adopt import name_requests, take_up_allocated, take_up_pod_claims
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_POOL,
@@ -24,10 +24,10 @@ from dra_driver.testing.builders import (
 from tests.support.local_node import Disk, LocalNode
 
 
-def held_by(ref: ClaimRef, device: str = "gpu-0", *, claim: Claim | None = None) -> HeldDevice:
+def held_by(ref: ClaimRef, device: str = "gpu-0", *, claim: Claim | None = None) -> PodDevice:
     claim = claim or a_claim(ref.name, results=[a_result(device)])
     ids = (a_cdi_id(claim, device),)
-    return HeldDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, device, cdi_ids=ids)
+    return PodDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, device, cdi_ids=ids)
 
 
 def lose_state(node: LocalNode) -> None:
@@ -38,7 +38,9 @@ def lose_state(node: LocalNode) -> None:
 
 
 def take_up(node: LocalNode) -> dict:
-    return dict(take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held))
+    return dict(
+        take_up_pod_claims(node.parts, node.store, node.cdi.documents, lambda: node.pod_devices)
+    )
 
 
 def test_the_kubelet_is_not_asked_when_every_file_is_known(node: LocalNode) -> None:
@@ -47,7 +49,7 @@ def test_the_kubelet_is_not_asked_when_every_file_is_known(node: LocalNode) -> N
     def held():
         raise AssertionError("asked without need")
 
-    assert take_up_held(node.parts, node.store, node.cdi.documents, held) == {}
+    assert take_up_pod_claims(node.parts, node.store, node.cdi.documents, held) == {}
 
 
 def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node: LocalNode) -> None:
@@ -56,7 +58,7 @@ def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node:
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
     lose_state(node)
-    node.held = frozenset({held_by(ref, claim=mine)})
+    node.pod_devices = frozenset({held_by(ref, claim=mine)})
 
     def fetch(_ref):
         raise AssertionError("the API server was asked")
@@ -81,7 +83,11 @@ def test_nothing_is_taken_up_when_the_kubelet_cannot_be_asked_or_names_nobody(
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
-    for node.held in (Unknown("no socket"), frozenset(), frozenset({held_by(a_ref("else"))})):
+    for node.pod_devices in (
+        Unknown("no socket"),
+        frozenset(),
+        frozenset({held_by(a_ref("else"))}),
+    ):
         assert take_up(node) == {}
         assert node.disk().claims == {}
     node.cdi.remove(ref.uid)
@@ -92,7 +98,7 @@ def test_a_device_that_somebody_else_has_by_now_is_named(node: LocalNode) -> Non
     node.prepare(ref)
     lose_state(node)
     node.prepare(other)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     assert take_up(node) == {
         ref.uid: f"claim {ref} is not in the state and cannot be taken up: "
         f"device {A_POOL}/gpu-0 of claim {ref} is owned by claim {other}"
@@ -111,7 +117,7 @@ def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> No
         getattr(node, verb)(ref)
         return frozenset({held_by(ref)})
 
-    assert take_up_held(node.parts, node.store, node.cdi.documents, held) == {}
+    assert take_up_pod_claims(node.parts, node.store, node.cdi.documents, held) == {}
     assert node.disk() == (before if verb == "prepare" else Disk())
 
 
@@ -140,13 +146,13 @@ def test_a_start_without_any_row_reserves_what_the_kubelet_alone_still_knows(
     if text is not None:
         node.cdi.write(ref.uid, text)
     lose_state(node)
-    node.held = frozenset(
+    node.pod_devices = frozenset(
         {held_by(ref, claim=mine), replace(held_by(ref), driver="nic.example.com")}
     )
     assert text is not None or take_up(node) == {}
     assert node.disk().claims == {}
-    found = take_up_held(
-        node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True
+    found = take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
     )
     assert "its CDI file" in found[ref.uid]
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
@@ -171,7 +177,7 @@ def test_a_start_without_any_row_gives_nobodys_device_away(node: LocalNode) -> N
         node.prepare(other)  # by another process
         return frozenset({held_by(ref, claim=mine)})
 
-    found = take_up_held(node.parts, node.store, node.cdi.documents, held, at_start=True)
+    found = take_up_pod_claims(node.parts, node.store, node.cdi.documents, held, at_start=True)
     assert set(found) == {ref.uid}
     assert node.disk().claims == {other.uid: ("Prepared", "boot-1")}
 
@@ -183,16 +189,18 @@ def test_whose_file_stands_comes_before_whom_the_kubelet_alone_names(node: Local
         node.prepare(*node.add(claim))
     node.cdi.remove(watching.ref.uid)
     lose_state(node)
-    node.held = frozenset({held_by(one.ref, claim=one) for one in (watching, mine)})
-    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.pod_devices = frozenset({held_by(one.ref, claim=one) for one in (watching, mine)})
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
     assert node.disk().claims == {mine.ref.uid: ("Prepared", "boot-1")}
 
 
 def test_a_name_that_this_driver_did_not_make_reserves_nothing(node: LocalNode) -> None:
     strange = replace(held_by(a_ref()), cdi_ids=("k8s.gpu.dra-driver.dev/claim=gpu-0",))
-    node.held = frozenset({strange})
-    found = take_up_held(
-        node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True
+    node.pod_devices = frozenset({strange})
+    found = take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
     )
     assert (found, node.disk()) == ({}, Disk())
 
@@ -201,7 +209,7 @@ def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNo
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     take_up(node)
     before = node.prepare(ref)
     for claim in (
@@ -220,7 +228,7 @@ def test_a_state_that_cannot_be_written_is_the_callers_business(node: LocalNode)
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
 
     def point(_name: str) -> None:
         raise Permanent("no")

@@ -10,18 +10,18 @@ import pytest
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.kube.base import Conflict
 from dra_driver.model.ids import DeviceName, DriverName
-from dra_driver.model.leftovers import Kind, Leftover, Others
-from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
+from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
+from dra_driver.model.state import Phase, PodDevice, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
 from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
 from tests.support.api_values import slice_spec
 from tests.support.scripted_api import ScriptedApi
 
-STATE = Leftover(Kind.STATE, "/plugin/state.db")
-CDI = Leftover(Kind.CDI_FILE, "/cdi/one.json")
-SOCKET = Leftover(Kind.SOCKET, "/plugin/dra.sock")
-FOLDER = Leftover(Kind.DIRECTORY, "/plugin")
-SLICE = Leftover(Kind.SLICE, "00000-slice")
+STATE = Leftover(LeftoverKind.STATE, "/plugin/state.db")
+CDI = Leftover(LeftoverKind.CDI_FILE, "/cdi/one.json")
+SOCKET = Leftover(LeftoverKind.SOCKET, "/plugin/dra.sock")
+FOLDER = Leftover(LeftoverKind.DIRECTORY, "/plugin")
+SLICE = Leftover(LeftoverKind.SLICE, "00000-slice")
 
 
 def a_row(name: str, *devices: str) -> PreparedClaim:
@@ -31,8 +31,8 @@ def a_row(name: str, *devices: str) -> PreparedClaim:
     return PreparedClaim(a_ref(name), Phase.PREPARED, "boot-1", held, "text")
 
 
-def a_held(name: str, device: str, *, driver: DriverName = A_DRIVER) -> HeldDevice:
-    return HeldDevice("default", name, driver, A_POOL, DeviceName(device))
+def a_held(name: str, device: str, *, driver: DriverName = A_DRIVER) -> PodDevice:
+    return PodDevice("default", name, driver, A_POOL, DeviceName(device))
 
 
 @dataclass
@@ -101,7 +101,7 @@ def test_everything_is_found_and_goes_in_order(
         at_work=(),
         claims=(),
         claims_unknown="",
-        held=(),
+        pod_devices=(),
         files=(SOCKET, CDI, STATE, FOLDER),
         slices=tuple(api.slices.values()),
         slices_unknown="",
@@ -150,15 +150,15 @@ def test_a_pod_that_the_state_does_not_know_speaks_against_it(
             a_held("nic", "eth0", driver=DriverName("dra.net")),
         }
     )
-    assert survey(replace(parts, held=lambda: held)).used == (
+    assert survey(replace(parts, pod_devices=lambda: held)).used == (
         "claim default/one (uid uid-one) is Prepared with gpu-0",
-        "a pod holds device gpu-1 by claim default/lost, the kubelet says",
-        "a pod holds device gpu-2 by claim default/lost, the kubelet says",
+        "the kubelet says that a pod uses device gpu-1 through claim default/lost",
+        "the kubelet says that a pod uses device gpu-2 through claim default/lost",
     )
 
 
 def test_a_kubelet_that_cannot_be_asked_speaks_against_nothing(parts: CleanupParts) -> None:
-    assert survey(replace(parts, held=lambda: Unknown("no socket"))).used == ()
+    assert survey(replace(parts, pod_devices=lambda: Unknown("no socket"))).used == ()
 
 
 def test_who_is_at_work_is_told_apart_from_what_is_used(parts: CleanupParts, disk: Disk) -> None:

@@ -65,6 +65,28 @@ def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
         node.workers.shutdown(wait=True)
 
 
+def test_a_claim_waits_while_another_thread_asks_who_used_its_device(new_node: NewNode) -> None:
+    """The owner is gone. Whoever releases it has its lock, and waits for the API server before it marks the row as held."""
+    clock = ManualClock()
+    node = new_node(clock=clock)
+    owner, waiting = node.add(a_claim("owner"), a_claim("waiting"))
+    node.prepare(owner)
+    node.delete(owner)
+    releasing = node.lock([f"claim-{owner.uid}"], clock(), "releasing")
+    releasing.__enter__()
+    pause = clock.sleep
+
+    def sleep(seconds: float) -> None:
+        pause(seconds)
+        if len(clock.pauses) == 3:
+            releasing.__exit__(None, None, None)
+
+    clock.sleep = sleep  # type: ignore[method-assign]
+    node.restart()
+    assert isinstance(node.prepare(waiting)[waiting.uid], tuple)
+    assert len(clock.pauses) >= 3
+
+
 def test_who_has_waited_leaves_a_seat_for_the_next_call(new_node: NewNode) -> None:
     clock = ManualClock()
     node = new_node(clock=clock)

@@ -22,7 +22,7 @@ from dra_driver.model.events import (
 from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive, CannotTell
-from dra_driver.model.state import Held, HeldDevice, Phase, Unknown, Users
+from dra_driver.model.state import Held, Phase, PodDevice, Unknown, Users
 from dra_driver.services.conflicts import WAITING_CALLS
 from dra_driver.services.held import LOOK_SECONDS, HeldDevices
 from dra_driver.services.prepare import PrepareClaims
@@ -165,7 +165,7 @@ def test_every_pod_that_ever_used_the_claim_counts(node: LocalNode) -> None:
         (ref,) = node.add(a_claim("one", sole=False, pods=pods))
         node.prepare(ref)
     with node.store.transaction("joined") as transaction:
-        transaction.add_pods(ref.uid, ["four"])
+        transaction.add_users(ref.uid, Users(("four",)))
     (ref,) = node.add(a_claim("one", sole=False, pods=["five"]))
     node.presences = dict.fromkeys(["one", "two", "three", "four", "five"], RUNS)
     node.unprepare(ref)
@@ -305,9 +305,9 @@ def test_who_meets_a_held_device_is_told_what_to_do(node: LocalNode) -> None:
     ref = a_held_claim(node)
     assert refused(node) == (
         "device gpu-0 is prepared for claim default/one (uid uid-one) and cannot be given to claim default/two (uid uid-two) as well: "
-        "nobody needs it, and it is held since 2027-01-15T08:00:00Z because something may still use it: "
-        "pod pod-one still runs: 3 processes; end what uses it: it is given back when the last process has ended, or at the "
-        "next boot; `dra-driver release default/one` on this node is for who knows that nothing uses it; "
+        "it is not needed, and it is held since 2027-01-15T08:00:00Z because something may still use it: "
+        "pod pod-one still runs: 3 processes; end what uses it: the driver releases it when the last process has ended, or at the "
+        "next boot; run `dra-driver release default/one` on this node if you know that nothing uses it; "
         "`kubectl get resourceclaim -n default one` shows who uses it"
     )
     event = next(event for event in node.events if isinstance(event, SecondOwnerRefused))
@@ -526,7 +526,7 @@ def test_a_first_allocation_that_cannot_be_reset_keeps_its_device(node: LocalNod
 
     node.reset = refuse
     anew = a_claim("one", sole=False, results=[a_result("gpu-3")])
-    assert "it is gone, but releasing it failed: device busy" in refused(node, anew)
+    assert "the claim is gone, but releasing it failed: device busy" in refused(node, anew)
     assert node.disk().owners == OWNED
     node.reset = lambda _device: None
 
@@ -692,9 +692,9 @@ def test_the_keeper_goes_on_when_the_state_cannot_be_read(node: LocalNode) -> No
 # Suspects.
 
 
-def holding(ref: ClaimRef) -> frozenset[HeldDevice]:
+def holding(ref: ClaimRef) -> frozenset[PodDevice]:
     ids = (a_cdi_id(a_claim(ref.name)),)
-    return frozenset({HeldDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, "gpu-0", cdi_ids=ids)})
+    return frozenset({PodDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, "gpu-0", cdi_ids=ids)})
 
 
 def test_a_claim_that_is_allocated_no_more_loses_its_file_and_then_its_device(
@@ -710,15 +710,17 @@ def test_a_claim_that_is_allocated_no_more_loses_its_file_and_then_its_device(
     assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
     node.add(replace(a_claim("one", sole=False), results=None))
     node.keeper.suspect(ref)
-    node.held = holding(ref)
+    node.pod_devices = holding(ref)
     with capture_logs() as lines:
         node.look_at_held()  # a pod may start another container with it
-    assert [line["reason"] for line in lines] == ["a pod on this node holds it, the kubelet says"]
+    assert [line["reason"] for line in lines] == [
+        "the kubelet says that a pod on this node uses it"
+    ]
     assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
-    node.held = Unknown("no socket")
+    node.pod_devices = Unknown("no socket")
     clock.now += 31
     node.look_at_held()
-    node.held = frozenset()
+    node.pod_devices = frozenset()
     clock.now += 31
     node.look_at_held()
     assert node.disk() == Disk({ref.uid: ("Started", "boot-1")}, OWNED, {})

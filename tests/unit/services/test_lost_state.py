@@ -14,9 +14,9 @@ from dra_driver.model.claim import Claim
 from dra_driver.model.events import WorkEnded
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
-from dra_driver.model.state import HeldDevice, Unknown
+from dra_driver.model.state import PodDevice, Unknown
 from dra_driver.planning.prepare import users_of
-from dra_driver.services.adopt import take_up_held
+from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import (
     A_DRIVER,
@@ -35,14 +35,14 @@ DEADLINE = 60.0  # only against hanging
 RUNS = Alive("its cgroup has processes")
 
 
-def as_the_kubelet_lists(claim: Claim) -> frozenset[HeldDevice]:
+def as_the_kubelet_lists(claim: Claim) -> frozenset[PodDevice]:
     """As GetDynamicResources of kubelet 1.37.1 does (cm/container_manager_linux.go:1081): the CDI devices of a driver add up over its devices."""
     found = []
     ids: tuple[str, ...] = ()
     for result in claim.results or ():
         ids = (*ids, a_cdi_id(claim, result.device))
         found.append(
-            HeldDevice(
+            PodDevice(
                 claim.ref.namespace, claim.ref.name, A_DRIVER, A_POOL, result.device, cdi_ids=ids
             )
         )
@@ -71,7 +71,7 @@ def test_a_lost_claim_of_two_devices_is_answered_as_before_where_the_api_server_
     assert not isinstance(answer, Refusal)
     lose_state(node)
     node.delete(ref)
-    node.held = as_the_kubelet_lists(TWO)
+    node.pod_devices = as_the_kubelet_lists(TWO)
     let_run(node, TWO)
     node.sweep()
     found = node.prepare(ref)[ref.uid]
@@ -87,7 +87,7 @@ def test_a_lost_claim_of_two_devices_is_prepared_as_before_when_the_kubelet_asks
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)
     lose_state(node)
-    node.held = as_the_kubelet_lists(TWO)
+    node.pod_devices = as_the_kubelet_lists(TWO)
     let_run(node, TWO)
     assert node.sweep() == ()
     before = node.disk()
@@ -105,10 +105,10 @@ def test_a_kubelet_that_cannot_be_asked_leaves_a_sweep_open(node: LocalNode, whe
     node.cdi.remove(ref.uid)
     let_run(node, claim)
     held = as_the_kubelet_lists(claim)
-    node.held = Unknown("ResourceExhausted") if when == "always" else held
+    node.pod_devices = Unknown("ResourceExhausted") if when == "always" else held
 
     def allocated() -> tuple[Claim, ...]:
-        node.held = Unknown("ResourceExhausted")  # from the second question on
+        node.pod_devices = Unknown("ResourceExhausted")  # from the second question on
         return (claim,)
 
     still_open = Sweep(node.parts, node.store, node.cdi.documents, allocated).once()
@@ -150,7 +150,7 @@ def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
     let_run(node, claim)
     lose_state(node)
     node.delete(ref)
-    node.held = frozenset()
+    node.pod_devices = frozenset()
     node.recover()
     node.sweep()
     (other,) = node.add(a_claim("other"))
@@ -169,9 +169,11 @@ def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
     node.prepare(ref)
     let_run(node, claim)
     lose_state(node)
-    node.held = as_the_kubelet_lists(claim)
-    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
-    node.held = frozenset()
+    node.pod_devices = as_the_kubelet_lists(claim)
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
+    node.pod_devices = frozenset()
     results = [a_result("gpu-3")] if anew else None
     pods = ["another"] if anew else []
     node.add(
@@ -190,7 +192,7 @@ def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
 
 @pytest.mark.parametrize("kubelet", [frozenset(), Unknown("no socket")])
 def test_what_a_file_describes_is_given_to_nobody_before_it_is_known_whose_it_is(
-    new_node: NewNode, kubelet: frozenset[HeldDevice] | Unknown
+    new_node: NewNode, kubelet: frozenset[PodDevice] | Unknown
 ) -> None:
     """A kubelet without its checkpoint names nobody, and the first sweep comes after the first call."""
     node = new_node(clock=ManualClock())
@@ -200,13 +202,15 @@ def test_what_a_file_describes_is_given_to_nobody_before_it_is_known_whose_it_is
     before = node.disk()
     let_run(node, claim)
     lose_state(node)
-    node.held = kubelet
-    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.pod_devices = kubelet
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
     node.recover()
     (other,) = node.add(a_claim("other"))
     refused = node.prepare(other)[other.uid]
     assert isinstance(refused, Refusal)
-    assert "nobody has said yet whose it is" in refused.reason or isinstance(kubelet, Unknown)
+    assert "its claim is not known yet" in refused.reason or isinstance(kubelet, Unknown)
     assert node.disk().files == before.files
     # The API server says whose it is.
     node.sweep()
@@ -223,8 +227,10 @@ def test_what_a_file_describes_is_held_once_its_claim_is_known_to_be_gone(
     node.prepare(ref)
     let_run(node, claim)
     lose_state(node)
-    node.held = frozenset()
-    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    node.pod_devices = frozenset()
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
     node.delete(ref)
     assert node.sweep() == ()
     row = node.parts.row(ref.uid)
@@ -244,7 +250,9 @@ def test_the_kubelet_may_unprepare_what_is_only_reserved_for_its_file(node: Loca
     node.prepare(ref)
     let_run(node, claim)
     lose_state(node)
-    take_up_held(node.parts, node.store, node.cdi.documents, lambda: node.held, at_start=True)
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
     node.fetch = None  # nobody knows its name
     assert node.unprepare(ref) == {ref.uid: None}
     row = node.parts.row(ref.uid)
@@ -261,7 +269,7 @@ def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: New
     node.prepare(ref)
     node.cdi.remove(ref.uid)
     lose_state(node)
-    node.held = as_the_kubelet_lists(claim)
+    node.pod_devices = as_the_kubelet_lists(claim)
     node.inventory = an_inventory(1)
     (sentence,) = node.sweep()
     assert "cannot be taken up" in sentence
@@ -280,7 +288,7 @@ def test_of_a_lost_claim_the_device_that_nobody_else_has_stays_its_own(new_node:
     lose_state(node)
     node.cdi.remove(ref.uid)
     let_run(node, TWO)
-    node.held = as_the_kubelet_lists(TWO)
+    node.pod_devices = as_the_kubelet_lists(TWO)
     rival, other = node.add(a_claim("rival"), a_claim("other", results=[a_result("gpu-1")]))
     node.prepare(rival)
     node.sweep()
@@ -298,7 +306,7 @@ def test_of_a_lost_claim_that_is_allocated_anew_the_device_that_its_pod_has_stay
     lose_state(node)
     node.cdi.remove(ref.uid)
     let_run(node, claim)
-    node.held = as_the_kubelet_lists(claim)
+    node.pod_devices = as_the_kubelet_lists(claim)
     node.add(a_claim("named", sole=False, results=[a_result("gpu-3")]))
     (sentence,) = node.sweep()
     assert "which is not what it is allocated now" in sentence
@@ -322,7 +330,7 @@ def test_a_device_that_was_reserved_for_a_file_alone_is_free_after_a_boot(node: 
     (ref,) = node.add(TWO)
     assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
     lose_state(node)
-    take_up_held(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.recover()
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
     node.delete(ref)
@@ -340,7 +348,7 @@ def test_it_is_free_too_where_its_file_goes_only_after_the_start(
     (ref,) = node.add(TWO)
     node.prepare(ref)
     lose_state(node)
-    take_up_held(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.delete(ref)
     go_on, ended = Event(), Event()
 
@@ -355,3 +363,81 @@ def test_it_is_free_too_where_its_file_goes_only_after_the_start(
     go_on.set()
     assert ended.wait(DEADLINE)
     assert node.disk() == Disk({}, frozenset(), {})
+
+
+def test_a_device_that_was_reserved_for_a_file_is_held_if_somebody_removes_the_file(
+    node: LocalNode,
+) -> None:
+    """In the same boot: its claim is gone too, so only the row knows the device, and containers may still use it."""
+    (ref,) = node.add(TWO)
+    node.prepare(ref)
+    lose_state(node)
+    take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    node.delete(ref)
+    node.cdi.remove(ref.uid)
+    assert node.sweep() == ()
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+    assert {device for _, device, *_ in node.disk().owners} == {"gpu-0", "gpu-1"}
+    (other,) = node.add(a_claim("other", results=[a_result("gpu-0")]))
+    refused = node.prepare(other)[other.uid]
+    assert isinstance(refused, Refusal)
+    assert f"`dra-driver release {ref.uid}`" in refused.reason
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_device_that_was_reserved_for_a_file_gets_its_claim_if_somebody_removes_the_file(
+    node: LocalNode, same: bool
+) -> None:
+    """Its claim is still allocated and no pod holds it: nothing may wait for the next start to release it."""
+    (ref,) = node.add(TWO)
+    node.prepare(ref)
+    lose_state(node)
+    take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    node.cdi.remove(ref.uid)
+    if not same:
+        node.add(replace(TWO, results=(a_result("gpu-3"),)))
+    assert node.sweep() == ()
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert (row.ref, row.held) == (ref, None)
+    assert row.users == users_of(TWO)
+    assert {device for _, device, *_ in node.disk().owners} == {"gpu-0", "gpu-1"}
+    # The claim ends without a call of the kubelet: its pods are known, and have ended.
+    node.delete(ref)
+    node.sweep()
+    node.look_at_held()
+    assert node.disk() == Disk({}, frozenset(), {})
+
+
+def test_a_device_that_was_reserved_for_a_file_that_is_gone_is_prepared_when_the_kubelet_asks(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(TWO)
+    answer = node.prepare(ref)
+    before = node.disk()
+    lose_state(node)
+    take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
+    node.cdi.remove(ref.uid)
+    node.sweep()
+    assert node.prepare(ref) == answer
+    assert node.disk() == before
+
+
+def test_a_lost_claim_of_which_its_file_and_the_kubelet_tell_nothing_keeps_its_devices(
+    node: LocalNode,
+) -> None:
+    """The state is lost, the file is empty, and the kubelet has lost its checkpoint. The API server still has the allocation."""
+    (ref,) = node.add(TWO)
+    answer = node.prepare(ref)[ref.uid]
+    lose_state(node)
+    node.cdi.write(ref.uid, "")
+    let_run(node, TWO)
+    (told,) = node.sweep()
+    assert "its CDI file describes nothing that can be read" in told
+    (other,) = node.add(a_claim("other", results=[a_result("gpu-1")]))
+    assert isinstance(node.prepare(other)[other.uid], Refusal)
+    # The kubelet asks again, and gets the answer of before.
+    assert node.prepare(ref)[ref.uid] == answer
+    assert node.sweep() == ()

@@ -16,7 +16,7 @@ from dra_driver.model.events import ClaimPrepared, DevicesFreed, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import HeldDevice, PreparedDevice, Unknown, Users
+from dra_driver.model.state import PodDevice, PreparedDevice, Unknown, Users
 from dra_driver.services.release import STILL_EXISTS
 from dra_driver.testing.builders import (
     A_DRIVER,
@@ -49,8 +49,8 @@ def prepared(name: str, device: str = "gpu-0", *, share: str = "", admin: bool =
     )
 
 
-def held_by(ref: ClaimRef, device: str = "gpu-0") -> HeldDevice:
-    return HeldDevice(
+def held_by(ref: ClaimRef, device: str = "gpu-0") -> PodDevice:
+    return PodDevice(
         ref.namespace,
         ref.name,
         A_DRIVER,
@@ -211,7 +211,9 @@ def test_a_refused_claim_leaves_nothing_behind(node: LocalNode, claim: Claim, re
 def test_a_uid_that_is_no_uid_never_reaches_a_file_name(node: LocalNode, uid: str) -> None:
     ref = ClaimRef("default", "claim", ClaimUid(uid))
     (answer,) = node.prepare(ref).values()
-    assert answer == Refusal(f"claim default/claim: uid {uid[:80]!a} is none of the API server's")
+    assert answer == Refusal(
+        f"claim default/claim: uid {uid[:80]!a} is no UID that the API server makes"
+    )
     assert sorted(path.name for path in node.directory.iterdir() if "state" not in path.name) == [
         "cdi"
     ]
@@ -298,21 +300,21 @@ def test_an_owner_that_is_gone_and_that_no_pod_holds_is_released_first(
 @pytest.mark.parametrize(
     ("held", "because"),
     [
-        (frozenset({held_by(a_ref("first"))}), "a pod on this node holds it, the kubelet says"),
+        (frozenset({held_by(a_ref("first"))}), "the kubelet says that a pod on this node uses it"),
         (
             Unknown("the kubelet lists no claims before 1.34"),
-            "the kubelet's pod-resources cannot tell whether a pod holds it: the kubelet lists no claims before 1.34",
+            "the kubelet's pod-resources cannot tell whether a pod uses it: the kubelet lists no claims before 1.34",
         ),
     ],
 )
 def test_an_owner_that_is_gone_but_may_be_held_keeps_its_device(
-    node: LocalNode, held: frozenset[HeldDevice] | Unknown, because: str
+    node: LocalNode, held: frozenset[PodDevice] | Unknown, because: str
 ) -> None:
     (first,) = node.add(a_claim("first"))
     node.prepare(first)
     node.delete(first)
     before = node.disk()
-    node.held = held
+    node.pod_devices = held
     (second,) = node.add(a_claim("second"))
     assert node.prepare(second)[second.uid] == Refusal(
         "device gpu-0 is prepared for claim default/first (uid uid-first) and cannot be given to claim default/second (uid uid-second) as well: "
@@ -340,7 +342,8 @@ def test_an_owner_about_which_the_api_server_cannot_be_asked_keeps_its_device(
     )
 
 
-def test_an_owner_that_somebody_is_at_work_on_is_not_released(node: LocalNode) -> None:
+def test_an_owner_that_somebody_is_at_work_on_is_not_released(new_node: NewNode) -> None:
+    node = new_node(clock=ManualClock())
     (first,) = node.add(a_claim("first"))
     node.prepare(first)
     node.delete(first)
@@ -348,7 +351,8 @@ def test_an_owner_that_somebody_is_at_work_on_is_not_released(node: LocalNode) -
     with node.lock([f"claim-{first.uid}"], 0.0, "unpreparing"):
         answer = node.prepare(second)[second.uid]
     assert (
-        "it is gone, but releasing it failed: claim-uid-first is locked by process" in answer.reason
+        "the claim is gone, but releasing it failed: claim-uid-first is locked by process"
+        in answer.reason
     )
     assert node.disk().claims == {first.uid: ("Prepared", "boot-1")}
     assert node.prepare(second) == {second.uid: (prepared("second"),)}
@@ -403,7 +407,7 @@ def test_an_owner_whose_device_cannot_be_reset_keeps_it(node: LocalNode) -> None
     node.reset = refuse
     (second,) = node.add(a_claim("second"))
     answer = node.prepare(second)[second.uid]
-    assert "as well: it is gone, but releasing it failed: device busy;" in answer.reason
+    assert "as well: the claim is gone, but releasing it failed: device busy;" in answer.reason
     node.reset = lambda device: None
     assert node.prepare(second) == {second.uid: (prepared("second"),)}
 
@@ -522,7 +526,7 @@ def test_work_that_outlives_the_call_says_itself_that_the_claim_is_prepared(
         ref.uid: Refusal(
             "cannot prepare claim default/claim (uid uid-claim): claim default/claim (uid uid-claim): "
             "the work on its devices takes longer than a call may take and goes on; "
-            "the kubelet tries again and gets what has become of it"
+            "the kubelet tries again and gets the result"
         )
     }
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}

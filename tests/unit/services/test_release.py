@@ -8,7 +8,7 @@ import pytest
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Malformed, NotFound, TooLarge
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.state import HeldDevice, Phase, PreparedClaim, PreparedDevice, Unknown
+from dra_driver.model.state import Phase, PodDevice, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.release import Releasable, Silence, is_of
 from dra_driver.services.take_back import release_if_unneeded
 from dra_driver.testing.builders import (
@@ -30,12 +30,12 @@ ROW = PreparedClaim(
     (PreparedDevice(("gpu",), A_POOL, "gpu-0", (a_cdi_id(a_claim("wine")),), ""),),
     "",
 )
-HELD_BY_A_POD = "a pod on this node holds it, the kubelet says"
+HELD_BY_A_POD = "the kubelet says that a pod on this node uses it"
 
 
 def entry(*, uid: str = "", name: str = "wine", namespace: str = "default", driver: str = A_DRIVER):
     ids = (f"k8s.gpu.dra-driver.dev/claim={uid}-gpu-0",) if uid else ()
-    return HeldDevice(namespace, name, driver, A_POOL, "gpu-0", cdi_ids=ids)
+    return PodDevice(namespace, name, driver, A_POOL, "gpu-0", cdi_ids=ids)
 
 
 def answering(found: Claim | DriverError):
@@ -64,7 +64,7 @@ def answering(found: Claim | DriverError):
         (
             Unknown("kubelet 1.33 lists no claims"),
             NotFound("404"),
-            "the kubelet's pod-resources cannot tell whether a pod holds it: kubelet 1.33 lists no claims",
+            "the kubelet's pod-resources cannot tell whether a pod uses it: kubelet 1.33 lists no claims",
         ),
         (
             frozenset(),

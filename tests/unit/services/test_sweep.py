@@ -14,7 +14,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import Recovered
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
-from dra_driver.model.state import NOBODY_KNOWN, HeldDevice, Unknown, Users
+from dra_driver.model.state import NOBODY_KNOWN, PodDevice, Unknown, Users
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.sweep import Sweep
 from dra_driver.testing.builders import (
@@ -33,10 +33,10 @@ NewNode = Callable[..., LocalNode]
 UNKNOWN = Unknown("pod-resources are not served")
 
 
-def held_by(ref: ClaimRef, device: str = "gpu-0", driver: str = A_DRIVER) -> HeldDevice:
+def held_by(ref: ClaimRef, device: str = "gpu-0", driver: str = A_DRIVER) -> PodDevice:
     claim = a_claim(ref.name, results=[a_result(device)])
     ids = (a_cdi_id(claim, device),)
-    return HeldDevice(ref.namespace, ref.name, driver, A_POOL, device, cdi_ids=ids)
+    return PodDevice(ref.namespace, ref.name, driver, A_POOL, device, cdi_ids=ids)
 
 
 def lose_state(node: LocalNode) -> None:
@@ -64,7 +64,7 @@ def test_nobody_is_asked_when_there_is_nothing_to_ask(node: LocalNode) -> None:
 def test_a_prepared_claim_that_a_pod_holds_costs_no_request(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    node.held = frozenset({held_by(ref), held_by(a_ref("x"), driver="nic.example.com")})
+    node.pod_devices = frozenset({held_by(ref), held_by(a_ref("x"), driver="nic.example.com")})
 
     def fetch(wanted: ClaimRef):
         raise AssertionError("asked without need")
@@ -81,8 +81,8 @@ def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(
     answer = node.prepare(ref)
     before = node.disk()
     lose_state(node)
-    node.held = frozenset({held_by(ref)}) if held else UNKNOWN
-    assert [sentence for sentence in node.sweep() if "cannot be checked" not in sentence] == []
+    node.pod_devices = frozenset({held_by(ref)}) if held else UNKNOWN
+    assert [sentence for sentence in node.sweep() if "is not known" not in sentence] == []
     assert node.disk() == before
     assert node.prepare(ref) == answer
 
@@ -95,7 +95,7 @@ def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(
     before = node.disk()
     node.cdi.remove(ref.uid)
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     node.presences = {
         pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
     }
@@ -116,7 +116,7 @@ def test_of_a_claim_whose_file_cannot_be_made_anew_the_devices_stay_its_own(
         replace(held_by(ref, device), cdi_ids=(a_cdi_id(claim, device),))
         for device in ("gpu-0", "gpu-1")
     )
-    node.held = held
+    node.pod_devices = held
     pods = users_of(a_claim()).pods or ()
     node.presences = {pod: Alive("its cgroup has processes") for pod in pods}
     all_devices, node.inventory = node.inventory, an_inventory(1)
@@ -129,33 +129,55 @@ def test_of_a_claim_whose_file_cannot_be_made_anew_the_devices_stay_its_own(
             before.owners,
         )
     (other,) = node.add(a_claim("other"))
-    node.held = frozenset()
+    node.pod_devices = frozenset()
     refused = node.prepare(other, until=node.parts.clock())[other.uid]
     assert isinstance(refused, Refusal)
     assert "device gpu-0 is prepared for claim default/claim" in refused.reason
     node.delete(other)
     # The device is back: the file too, without a call of the kubelet.
-    node.held, node.inventory = held, all_devices
+    node.pod_devices, node.inventory = held, all_devices
     assert node.sweep() == ()
     assert node.disk() == before
 
 
-def test_after_a_boot_and_a_lost_state_a_claim_is_reserved_and_set_up_when_the_kubelet_asks(
+def test_a_lost_claim_of_which_no_pod_runs_is_prepared_anew_for_the_kubelet_may_not_ask_again(
     node: LocalNode,
 ) -> None:
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref)
     node.cdi.remove(ref.uid)
     lose_state(node)
-    # The kubelet remembers the claim of its pods, none of which runs: what was set up went with the last boot.
-    node.held = frozenset({held_by(ref)})
+    # The kubelet regards the claim as prepared. None of its pods runs: after a boot, or because the file is missing.
+    node.pod_devices = frozenset({held_by(ref)})
     configured: list[str] = []
     node.configure = lambda device, _config: configured.append(device.name)
     assert node.sweep() == ()
-    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
-    assert configured == []
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+    assert configured == ["gpu-0"]
     assert node.prepare(ref) == answer
     assert configured == ["gpu-0"]
+
+
+def test_a_lost_claim_whose_device_cannot_be_set_up_now_is_tried_again_by_the_next_sweep(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    answer = node.prepare(ref)
+    node.cdi.remove(ref.uid)
+    lose_state(node)
+    node.pod_devices = frozenset({held_by(ref)})
+
+    def fail(_device: object, _config: object) -> None:
+        raise Permanent("the fan is stuck")
+
+    works, node.configure = node.configure, fail
+    (told,) = node.sweep()
+    assert "the fan is stuck" in told
+    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    node.configure = works
+    assert node.sweep() == ()
+    assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+    assert node.prepare(ref) == answer
 
 
 def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(
@@ -163,7 +185,7 @@ def test_a_claim_that_nobody_holds_and_that_has_no_file_waits_for_the_kubelet(
 ) -> None:
     (ref,) = node.add(a_claim("held"))
     node.add(a_claim("waiting", results=[a_result("gpu-1")]))
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     assert node.sweep() == ()
     assert set(node.disk().claims) == {ref.uid}
 
@@ -194,13 +216,13 @@ def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNod
     files = node.disk().files
     lose_state(node)
     node.delete(ref)
-    node.held = UNKNOWN
+    node.pod_devices = UNKNOWN
     assert node.sweep() == (
-        "CDI file of claim uid uid-claim: the claim is gone, but a pod may hold it; the file stays",
-        "whether pods hold claims cannot be checked: pod-resources are not served",
+        "CDI file of claim uid uid-claim: the claim is gone, but a pod may use it; the file stays",
+        "whether pods use claims is not known: pod-resources are not served",
     )
     assert node.disk().files == files
-    node.held = frozenset()
+    node.pod_devices = frozenset()
     assert node.sweep() == ()
 
 
@@ -213,7 +235,7 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     if outage:
 
         def allocated():
@@ -229,14 +251,14 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
     # Its device stays its own, and the kubelet gets its answer again, for all requests.
     refusal = node.prepare(other)[other.uid]
     assert isinstance(refusal, Refusal)
-    assert "a pod on this node holds it" in refusal.reason
+    assert "a pod on this node uses it" in refusal.reason
     assert node.prepare(ref)[ref.uid] == (replace(answer[0], request_names=()),)
     assert node.unprepare(ref) == {ref.uid: None}
     if outage:
         assert node.disk() == Disk()  # the API server named the pod in the end, and it has ended
     else:
         assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
-        assert "nobody can say any more which pods used it" in node.prepare(other)[other.uid].reason
+        assert "which pods used it is not known any more" in node.prepare(other)[other.uid].reason
 
 
 def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> None:
@@ -244,7 +266,7 @@ def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> N
     node.prepare(ref)
     lose_state(node)
     node.delete(ref)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     node.cdi.write(ref.uid, "{}")
     (sentence,) = node.sweep()
     assert sentence.startswith(
@@ -257,7 +279,7 @@ def test_a_running_pods_claim_that_was_prepared_meanwhile_is_not_taken_up(node: 
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
 
     def allocated():
         node.prepare(ref)
@@ -282,7 +304,7 @@ def test_a_file_that_a_prepare_wrote_meanwhile_stays(node: LocalNode) -> None:
 
 def test_a_claim_that_the_kubelet_prepared_meanwhile_is_not_taken_up_again(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
 
     def allocated():
         node.prepare(ref)
@@ -296,7 +318,7 @@ def test_a_claim_that_cannot_be_taken_up_is_named_with_the_reason(node: LocalNod
     (owner,) = node.add(a_claim("owner"))
     node.prepare(owner)
     rival, lost = node.add(a_claim("rival"), a_claim("lost", results=[a_result("gpu-99")]))
-    node.held = frozenset({held_by(owner), held_by(rival), held_by(lost, "gpu-99")})
+    node.pod_devices = frozenset({held_by(owner), held_by(rival), held_by(lost, "gpu-99")})
     assert node.sweep() == (
         (
             "claim default/rival (uid uid-rival) is not in the state and cannot be taken up: "
@@ -319,7 +341,7 @@ def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None
     lose_state(node)
     node.backend_calls.clear()
     used = replace(held_by(ref), cdi_ids=(a_cdi_id(claim),))
-    node.held = frozenset({used})
+    node.pod_devices = frozenset({used})
     node.presences = {
         pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
     }
@@ -345,14 +367,14 @@ def test_a_file_and_a_pod_that_do_not_fit_the_allocation_are_named(node: LocalNo
     node.prepare(ref)
     lose_state(node)
     node.add(a_claim(results=[a_result("gpu-1")]))
-    node.held = frozenset({replace(held_by(ref), cdi_ids=(a_cdi_id(a_claim()), "more"))})
+    node.pod_devices = frozenset({replace(held_by(ref), cdi_ids=(a_cdi_id(a_claim()), "more"))})
     (sentence,) = node.sweep()
     assert (
         "the kubelet names k8s.gpu.dra-driver.dev/claim=uid-claim-a5186d79-gpu-0, more" in sentence
     )
-    node.held = UNKNOWN
+    node.pod_devices = UNKNOWN
     assert "which is not what it is allocated now; delete its pods" in node.sweep()[0]
-    node.held = frozenset()
+    node.pod_devices = frozenset()
     (sentence,) = node.sweep()
     assert "which is not what it is allocated now; delete its pods" in sentence
     node.cdi.remove(ref.uid)
@@ -370,7 +392,9 @@ def test_pods_that_another_version_did_not_write_down_are_read_from_the_claims(
     forget_users(node)
     node.delete(gone)
     node.add(a_claim("other", results=[a_result("gpu-3")]))  # allocated anew: its pods are others
-    node.held = frozenset(held_by(ref, f"gpu-{n}") for n, ref in enumerate((kept, other, gone)))
+    node.pod_devices = frozenset(
+        held_by(ref, f"gpu-{n}") for n, ref in enumerate((kept, other, gone))
+    )
     assert node.sweep() == ()
     with node.store.reading() as state:
         users = {row.ref: row.users for row in state.all_claims()}
@@ -412,10 +436,8 @@ def test_nothing_is_released_when_the_kubelet_cannot_be_asked(node: LocalNode) -
     node.prepare(ref)
     before = node.disk()
     node.delete(ref)
-    node.held = UNKNOWN
-    assert node.sweep() == (
-        "whether pods hold claims cannot be checked: pod-resources are not served",
-    )
+    node.pod_devices = UNKNOWN
+    assert node.sweep() == ("whether pods use claims is not known: pod-resources are not served",)
     assert node.disk() == before
 
 
@@ -522,14 +544,14 @@ def test_a_claim_that_the_kubelet_unprepared_meanwhile_is_not_taken_up(
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     lose_state(node)
-    node.held = frozenset({held_by(ref)})
+    node.pod_devices = frozenset({held_by(ref)})
     if not file:
         node.cdi.remove(ref.uid)
 
     def allocated():
         found = tuple(node.claims.values())
         node.unprepare(ref)
-        node.held = frozenset()
+        node.pod_devices = frozenset()
         return found
 
     node.allocated = allocated

@@ -23,9 +23,9 @@ TOLD_REFUSED = NodeEvent(
 TOLD_HELD = NodeEvent(
     "Warning",
     "DevicesHeld",
-    "node-1/gpu-0 of claim default/one (uid uid-one): needed no more since 2027-01-15T08:00:00Z, and given to nobody: "
-    "pod one still runs; end what uses it, and it is given back by itself. `dra-driver release default/one` on this node is for who "
-    "knows that nothing does",
+    "node-1/gpu-0 of claim default/one (uid uid-one): not needed since 2027-01-15T08:00:00Z, and not given to other claims: "
+    "pod one still runs; end what uses it, and the driver releases it. Run `dra-driver release default/one` on this node if you "
+    "know that nothing uses it",
 )
 
 

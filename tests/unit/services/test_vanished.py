@@ -9,15 +9,15 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from dra_driver.errors import Temporary
-from dra_driver.model.api.resource_slice import ResourceSliceSpec
-from dra_driver.model.device import plain
+from dra_driver.model.api.resource_slice import Device, DeviceTaint, ResourceSliceSpec
+from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.events import DeviceVanished, FieldsDropped
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.services.publish import KEPT_SECONDS
 from dra_driver.services.vanished import NoMemory, utc_now
-from dra_driver.testing.builders import a_claim, a_result
-from tests.support.api_values import published
+from dra_driver.testing.builders import A_DRIVER, a_claim, a_result
+from tests.support.api_values import device_taint, published
 from tests.support.publishing_node import FIRST, Node, devices, gone, spec
 
 
@@ -267,18 +267,102 @@ def test_a_device_that_vanished_with_its_slice_while_the_driver_was_down_comes_b
     ]
 
 
-def test_what_the_api_server_holds_counts_more_than_memory():
-    node = Node()
-    node.inventory = Inventory(devices(0, 1, model="new"))
+def test_what_this_driver_remembers_counts_more_than_what_stands_in_the_slices():
+    """Anybody may have written into a slice while the driver was down."""
+    node = Node(0, 1)
     node.follow(node.step)
-    node.memory.devices = (published("gpu-1", {"model": "old"}),)
+    evil = device_taint("evil.example.com/x", "", "NoExecute", "2026-01-01T00:00:00Z")
+    changed = published(
+        "gpu-1", {"model": "foreign"}, taints=(evil,), allow_multiple_allocations=True
+    )
+    node.api.put(FIRST, spec(0, changed))
     node.prepared = frozenset({DeviceName("gpu-1")})
-    node.inventory = Inventory(devices(0, model="new"))
+    node.inventory = Inventory(devices(0))
     node.restarted()
+    node.follow(node.step, node.after(1))
+    assert node.stored() == {FIRST: spec(0, gone(1))}
+
+
+def test_what_stands_in_the_slices_counts_where_nothing_is_remembered():
+    node = Node(0)
+    node.api.put(FIRST, spec(0, published("gpu-1", {"model": "x"})))
+    node.prepared = frozenset({DeviceName("gpu-1")})
     node.follow(node.step)
     (found,) = node.stored().values()
-    attributes = [device.attributes or {} for device in found.devices or ()]
-    assert [plain(each["model"]) for each in attributes] == ["new", "new"]
+    assert [device.name for device in found.devices or ()] == ["gpu-0", "gpu-1"]
+    assert plain(((found.devices or [])[1].attributes or {})["model"]) == "x"
+
+
+SICK = DeviceTaint(key="gpu.example.com/ecc", effect="NoExecute")
+
+
+def sick(*names: str, value: str = "") -> Inventory:
+    """Devices with a taint of their backend, without a time."""
+    taint = structs.replace(SICK, value=value)
+    return Inventory(
+        tuple(
+            AllocatableDevice(Device(name=name, taints=[taint]), f"uuid-{name}") for name in names
+        )
+    )
+
+
+def taint_times(node: Node) -> list[str | None]:
+    return [
+        taint.time_added
+        for stored in node.stored().values()
+        for device in stored.devices or ()
+        for taint in device.taints or ()
+    ]
+
+
+def test_a_taint_keeps_its_time_over_changes_and_restarts():
+    """The time decides when pods are evicted. The API server sets a new one for a taint that is written without any."""
+    node = Node()
+    node.inventory = sick("gpu-0")
+    node.follow(node.step)
+    first = ["2026-05-04T03:02:01Z"]
+    assert taint_times(node) == first
+    assert node.told(FieldsDropped) == []
+    node.today = datetime(2026, 6, 1, tzinfo=UTC)
+    node.restarted()
+    node.follow(node.step, node.after(100))
+    assert node.writes() == [f"create {FIRST}"]
+    node.inventory = sick("gpu-0", "gpu-1")
+    node.follow(node.looks)
+    assert taint_times(node) == [*first, "2026-06-01T00:00:00Z"]
+    node.api.lose(FIRST)  # only the memory knows the times now
+    node.restarted()
+    node.follow(node.step)
+    assert taint_times(node) == [*first, "2026-06-01T00:00:00Z"]
+    node.inventory = sick("gpu-0", value="worse")
+    node.follow(node.looks)
+    assert taint_times(node) == ["2026-06-01T00:00:00Z"]
+
+
+def test_the_time_of_a_taint_is_taken_from_the_slices_where_nothing_is_remembered():
+    """As an older driver left it, which wrote taints without a time."""
+    node = Node()
+    since = "2026-02-02T02:02:02Z"
+    node.api.put(FIRST, spec(published("gpu-0", taints=(structs.replace(SICK, time_added=since),))))
+    node.memory.devices = (published("gpu-0", taints=(SICK,)),)
+    node.inventory = sick("gpu-0")
+    node.follow(node.step)
+    assert node.writes() == []
+    assert taint_times(node) == [since]
+
+
+def test_a_vanished_device_keeps_the_taints_of_its_backend():
+    """A NoExecute taint evicts pods, which have to go all the more when their device is gone."""
+    node = Node()
+    node.inventory = sick("gpu-0")
+    node.prepared = frozenset({DeviceName("gpu-0")})
+    node.follow(node.step, node.has())
+    (stored,) = node.stored().values()
+    (device,) = stored.devices or ()
+    assert [(taint.key, taint.effect) for taint in device.taints or ()] == [
+        ("gpu.example.com/ecc", "NoExecute"),
+        (f"{A_DRIVER}/vanished", "NoSchedule"),
+    ]
 
 
 def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
@@ -288,12 +372,30 @@ def test_a_memory_that_fails_costs_a_warning_and_is_asked_again():
         node.follow(node.step)
         assert node.stored() == {FIRST: spec(0, 1)}
         assert node.memory.devices == ()
-        node.follow(node.has(0, 1, 2))
+        node.memory.errors = []
+        node.follow(node.step)
+        node.memory.errors = [Temporary("disk full")]
+        node.follow(node.has(0, 1, 2), node.has(0, 1))
     assert [(line["event"], line["error"]) for line in logs] == [
         ("publication_not_recalled", "cannot read"),
         ("publication_not_remembered", "disk full"),
     ]
-    assert node.memory.devices == tuple(spec(0, 1, 2).devices or ())
+    assert node.memory.devices == tuple(spec(0, 1).devices or ())
+
+
+def test_a_memory_that_cannot_be_read_once_is_not_replaced_by_what_is_there_now():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-1")})
+    node.follow(node.step)
+    node.inventory = Inventory(devices(0))
+    node.api.lose(FIRST)
+    node.restarted()
+    node.memory.errors = [Temporary("cannot read")]
+    node.follow(node.step)
+    assert node.memory.devices == tuple(spec(0, 1).devices or ())
+    node.now += KEPT_SECONDS
+    node.step()
+    assert node.stored() == {FIRST: spec(0, gone(1))}
 
 
 def test_without_a_memory_nothing_is_remembered():

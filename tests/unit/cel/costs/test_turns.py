@@ -9,10 +9,16 @@ from dra_driver.cel.costs.turns import most_turns
 OWN = 'device.attributes["d"]'
 
 
+def doubled(times: int) -> str:
+    """The result of join(), doubled so often."""
+    binds = "cel.bind(x, x + x, " * times
+    return f"cel.bind(x, dyn(['a']).join(), {binds}x == '')" + ")" * times
+
+
 def turns(expression: str) -> tuple[list[int], bool] | None:
     """How often each loop may turn, the outer one first, and whether texts must be short."""
     selector = compile_selector(expression)
-    found = most_turns(selector.checked, selector.environment, selector.cost)
+    found = most_turns(selector.checked, selector.environment)
     return None if found is None else (list(found.most.values()), found.short_texts)
 
 
@@ -39,6 +45,11 @@ def turns(expression: str) -> tuple[list[int], bool] | None:
             ([1], False),
         ),
         ("lists.range(60000).size() == 1", None),
+        # What join() makes has no size to the API server, and at most 1,024 characters here.
+        (f"dyn({OWN}.links).join() == 'ab'", ([], False)),
+        ("['a', 'b'].join() == 'ab'", ([], False)),
+        (doubled(4), ([], False)),
+        (doubled(12), None),
     ],
 )
 def test_loops_turn_as_often_as_is_cheap(

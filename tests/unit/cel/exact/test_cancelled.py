@@ -14,6 +14,8 @@ from dra_driver.cel.exact import actual_cost
 from dra_driver.cel.exact.actual_cost import Tracker
 from dra_driver.cel.exact.interpretable import constant
 from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.functions import FUNCTIONS
+from dra_driver.cel.work import Work
 
 DEVICE = DeviceValue("d")
 LONG = "lists.range(200000).all(x, x >= 0)"  # costs more than may be, after some 990,000 steps
@@ -54,6 +56,49 @@ def test_an_evaluation_ends_when_nobody_waits_any_more(
         compile_selector(LONG).matches(DEVICE, waiting)
     assert waiting.asked == patience
     assert steps() == patience * STEPS_BETWEEN_CHECKS
+
+
+DOUBLED = "'%s%s'.format([x, x])"
+GROWN = "cel.bind(x, 'x', " + f"cel.bind(x, {DOUBLED}, " * 16 + "{}" + ")" * 17
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'%s'.format([[[x, x, x, x], [x, x, x, x], [x, x, x, x]]]) == ''",
+        "[[x, x, x, x], [x, x, x, x]] == [[x, x, x, x], [x, x, x, x]]",
+        "('%s'.format([x]) + 'y').size() > 0 && lists.range(200).all(i, x != 'y')",
+    ],
+)
+def test_long_texts_are_not_written_or_compared_when_nobody_waits(expression: str) -> None:
+    waiting = Waiting(4)
+    with pytest.raises(Cancelled):
+        compile_selector(GROWN.format(expression)).matches(DEVICE, waiting)
+    assert waiting.asked == 4
+
+
+def test_a_text_in_a_list_is_written_in_pieces() -> None:
+    waiting = Waiting(3)
+    with Work(waiting), pytest.raises(Cancelled):
+        FUNCTIONS["format"]("%s", [["x" * 250_000]])
+
+
+def test_a_compilation_ends_when_nobody_waits_any_more() -> None:
+    """The macro doubles what it is called on, so few characters become many nodes."""
+    doubled = "optional.of(1)" + ".optMap(x, x)" * 7 + ".hasValue()"
+    for patience in (1, 2, 9):
+        waiting = Waiting(patience)
+        with Work(waiting), pytest.raises(Cancelled):
+            compile_selector(doubled)
+        assert waiting.asked == patience
+
+
+def test_each_pattern_is_a_reason_to_ask() -> None:
+    patterns = " || ".join(f"device.driver.matches('of its own {number}')" for number in range(9))
+    waiting = Waiting(5)
+    with Work(waiting), pytest.raises(Cancelled):
+        compile_selector(patterns)
+    assert waiting.asked == 5
 
 
 def test_nothing_in_the_expression_absorbs_it() -> None:

@@ -3,13 +3,14 @@
 
 import pytest
 
-from dra_driver.cel import values
+from dra_driver.cel import work
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checking.check import check
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.fast import inline, templates
+from dra_driver.cel.fast import writer as fast_writer
 from dra_driver.cel.fast.generate import matcher
 from dra_driver.cel.fast.writer import Form, Unsupported, Writer
 from dra_driver.cel.syntax.parser import parse
@@ -66,6 +67,10 @@ def answer(expression: str, device: DeviceValue = DEVICE, turns: Turns = NO_LOOP
         ("[1, 2].map(x, x > 1, x * 2) == [4]", True),
         ("[1, 2, 3].filter(x, x > 1).sum() == 5", True),
         ("[1, 2, 3].map(x, x)[2] == 3", True),
+        # an empty list does not show which overload is meant
+        ('string([duration("1s")].filter(x, false).sum()) == "0s"', True),
+        ('[duration("1s")].filter(x, false).sum() == duration("0s")', True),
+        ("[1.5].filter(x, false).sum() == 0.0 && [1u].filter(x, false).sum() == 0u", True),
         (f'{OWN}.filter(n, n.startsWith("li")) == ["links"]', True),
         ('["a", "b"].map(x, x + "!") == ["a!", "b!"]', True),
         ("[[1, 2], [3]].map(x, x.size()).sum() == 3", True),
@@ -176,15 +181,56 @@ def test_short_texts_are_all_that_the_api_server_takes() -> None:
 
 
 def test_a_text_in_a_text_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "_MOST_WRITTEN", 10)
+    monkeypatch.setattr(fast_writer, "SHORT_TEXT", 10)
     assert answer('"%s".format([device.driver]) == "d"') is True
     assert answer('"%s0123456789".format([device.driver]) == ""') is None
+
+
+def test_the_texts_of_a_loop_together_have_little_room() -> None:
+    """A list keeps them all. Each is as long as a text may be."""
+    text = '"%s{}".format([x]) != ""'.format("a" * 999)
+    few = ", ".join(["1"] * 60)
+    many = ", ".join(["1"] * 70)
+    assert answer(f"[{few}].all(x, {text}) && [1].all(x, {text})") is True
+    assert answer(f"[{many}].all(x, {text})") is None
+    assert answer(f"[{few}].all(x, {text}) && [{few}].all(x, {text})") is None
+
+
+def test_a_template_of_very_many_clauses_is_left_to_the_exact_evaluation() -> None:
+    def written(clauses: int) -> bool:
+        template = f"'{'%s' * clauses}'.format([{', '.join(['device.driver'] * clauses)}]) == ''"
+        checked = check(parse(template, ENVIRONMENT), ENVIRONMENT)
+        return matcher(checked, _leave) is not _leave
+
+    assert written(32)
+    assert not written(33)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f'dyn(["{"a" * 512}", "{"b" * 513}"]).join() == ""',
+        f'"{"a" * 512}".replace("a", "aaa") == ""',
+        '("%s" + "").format([device.driver.replace("", "0123456789")]) == ""',
+        f'("%s" + "").format(["{"a" * 1025}"]) == ""',
+    ],
+)
+def test_no_function_makes_a_long_text(expression: str) -> None:
+    long = DeviceValue("d" * 100)
+    assert answer(expression, long) is None
+
+
+def test_patterns_that_are_made_are_left_to_the_exact_evaluation() -> None:
+    for function in ("matches", "find", "findAll"):
+        expression = f'dyn(device.driver.{function}("a" + device.driver)) == 1'
+        checked = check(parse(expression, ENVIRONMENT), ENVIRONMENT)
+        assert matcher(checked, _leave) is _leave
 
 
 def test_many_devices_do_not_use_up_what_one_may_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only an exact evaluation begins the count of compared elements anew."""
     selector = compile_selector(f'{OWN}.links != ["a", "b"]')
-    monkeypatch.setattr(values.work, "left", 3)
+    monkeypatch.setattr(work.current(), "_elements", 3)
     assert [selector.matches(DEVICE) for _ in range(4)] == [False] * 4
 
 

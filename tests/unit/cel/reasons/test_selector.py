@@ -3,11 +3,13 @@
 
 import pytest
 
+from dra_driver.cel.checking import check
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition, shown
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
@@ -279,3 +281,32 @@ def test_conditions_that_fail_are_guarded() -> None:
     assert whole.guarded({failed.part: failed.missing}) == (
         f"has({A}.none) && ({A}.none == 3 ? true : false)"
     )
+
+
+def test_the_conditions_of_a_selector_are_neither_parsed_nor_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = compile_selector(f"{A}.numa == 1 && cel.bind(x, {A}.numa, x == 3)")
+    monkeypatch.setattr(parser, "parse", None)
+    monkeypatch.setattr(check, "check", None)
+    (part,) = ExplainedSelector(compiled).false_conditions(DRIVER, DEVICE, value())
+    assert part.part == f"cel.bind(x, {A}.numa, x == 3)"
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        (f'{A}.model == "H100"', ('"H100"',)),
+        (f'{A}.model in ["H100", "H200"]', ('"H100"', '"H200"')),
+        (f"dyn({A}.model) == {A}.kinds", ()),
+        (f"{A}.numa == 2", ()),
+        (f'{C}.memory == quantity("80Gi")', ()),
+        (f"{A}.numa == {A}.model", ('"A100"',)),
+        (f"{A}.model == device.driver", (f'"{DRIVER}"',)),
+        (f'{A}.model == {A}.?zzz.orValue("x")', ()),
+    ],
+)
+def test_only_wanted_texts_are_told(condition: str, wanted: tuple[str, ...]) -> None:
+    """Only a text can be mistyped."""
+    (part,) = false_conditions(condition)
+    assert part.wanted == wanted

@@ -55,6 +55,8 @@ def test_the_newest_class_of_a_name_counts_then_the_first_by_name() -> None:
         GPU: "a",
         **{f"{implicit}{name}": name for name in ("a", "b", "z", "plain")},
     }
+    newest = device_class("y", "2026-01-02T00:00:00Z")
+    assert classes_by_resource([*classes, newest])[GPU] == "y"
 
 
 def test_only_resources_of_a_class_are_devices_and_only_where_the_node_has_none() -> None:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the taints of published devices, taint vanished devices, and set the time of each taint.
+
+The `timeAdded` of a taint decides when pods are evicted, because tolerationSeconds begins at that time. If a taint has no time,
+the API server sets the time of the write, again at each write. So the driver sets the time itself, once, and then always publishes
+the same time.
+
+Source: validateDeviceTaint in pkg/apis/resource/validation of Kubernetes 1.37, SetDefaults_DeviceTaint in pkg/apis/resource/v1.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from dra_driver.model.api.resource_slice import Device, DeviceTaint
+from dra_driver.model.ids import DriverName
+
+VANISHED_TAINT = "vanished"
+VANISHED_REASON = "not-found-on-node"
+MOST_TAINTS = 16
+EFFECTS = ("NoSchedule", "NoExecute", "None")
+
+_LABEL_PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(\.{_DNS_LABEL})*)/)?{_LABEL_PART}")
+_PREFIX_LENGTH = 253
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+TaintId = tuple[str, str, str, str]
+"""Device, key, value and effect: a taint that changes one of them is a new taint."""
+
+
+def is_label_key(text: str) -> bool:
+    """Whether the text is a label key: a name of at most 63 characters, perhaps with a DNS name and a slash before it."""
+    match = _LABEL_KEY.fullmatch(text)
+    return match is not None and len(match["prefix"] or "") <= _PREFIX_LENGTH
+
+
+def wrong_taints(taints: Iterable[DeviceTaint]) -> Iterator[str]:
+    """Yield the reasons why the API server would refuse these taints of one device."""
+    found = tuple(taints)
+    if len(found) > MOST_TAINTS:
+        yield f"more than {MOST_TAINTS} taints"
+    for index, taint in enumerate(found):
+        yield from (f"[{index}].{wrong}" for wrong in _wrong_taint(taint))
+
+
+def _wrong_taint(taint: DeviceTaint) -> Iterator[str]:
+    if not is_label_key(taint.key):
+        yield f"key: {taint.key[:80]!a} is no label key"
+    if taint.value and not re.fullmatch(_LABEL_PART, taint.value):
+        yield f"value: {taint.value[:80]!a} is no label value"
+    if taint.effect not in EFFECTS:
+        yield f"effect: {taint.effect[:80]!a} is none of {', '.join(EFFECTS)}"
+    if taint.time_added and not _seconds(taint.time_added):
+        yield f"timeAdded: {taint.time_added[:80]!a} is no time of RFC 3339"
+
+
+def tainted(device: Device, driver: DriverName) -> Device:
+    """Return a vanished device with a taint, so that no new claim gets it. The device keeps the taints of its backend.
+
+    A NoExecute taint of the backend evicts pods, and must still do so when the device has vanished.
+    """
+    # The domain is the driver's own name, as in its attributes; the value is the reason.
+    key = f"{driver}/{VANISHED_TAINT}"
+    others = [
+        taint
+        for taint in device.taints or ()
+        if taint.key != key and next(_wrong_taint(taint), None) is None
+    ]
+    vanished = DeviceTaint(key=key, value=VANISHED_REASON, effect="NoSchedule")
+    return msgspec.structs.replace(device, taints=[*others[: MOST_TAINTS - 1], vanished])
+
+
+def taint_times(devices: Iterable[Device]) -> Mapping[TaintId, str]:
+    """Return the times of these devices' taints. If two devices have the same name, the later one is used."""
+    return {
+        _id(device, taint): since
+        for device in devices
+        for taint in device.taints or ()
+        if (since := _seconds(taint.time_added or ""))
+    }
+
+
+def dated(device: Device, times: Mapping[TaintId, str], now: str) -> Device:
+    """Return the device with a time in each taint: the backend's own time, or else the time in `times`, or else `now`."""
+    if not device.taints:
+        return device
+    taints = [
+        msgspec.structs.replace(
+            taint,
+            time_added=_seconds(taint.time_added or "") or times.get(_id(device, taint), now),
+        )
+        for taint in device.taints
+    ]
+    return msgspec.structs.replace(device, taints=taints)
+
+
+def _id(device: Device, taint: DeviceTaint) -> TaintId:
+    return device.name, taint.key, taint.value, taint.effect
+
+
+def _seconds(text: str) -> str:
+    """Return the time as the API server stores it: UTC, in whole seconds; empty for a text that is no time."""
+    if not _TIME.fullmatch(text):
+        return ""
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return ""
+    # Not strftime: its %Y has fewer than four digits before the year 1000, and Go's zero time is in the year 1.
+    return f"{moment.replace(tzinfo=None, microsecond=0).isoformat()}Z"
