@@ -42,6 +42,9 @@ DEVICE_KINDS = (
     "devicetaintrules",
 )
 Device = tuple[str, str, str, str]
+# For so long the scheduler waits until it sees a claim that it made for an extended resource; meanwhile the claim's device is
+# given to nobody, even if the claim is deleted (AssumeExtendedResourceTimeoutDefaultSeconds of 1.37).
+SEEN_AT_LAST_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +127,14 @@ class Play:
 
     def end(self) -> None:
         """Take everything away again."""
-        now = ("--all", "--force", "--grace-period=0")
-        self._kubectl("delete", "pods", *now, check=False)
+        # The subject goes first: if it is still there when a device becomes free, the scheduler makes a claim for it, and keeps
+        # the device of a claim that is deleted that early for up to `SEEN_AT_LAST_SECONDS`.
+        waiting = [
+            thing["metadata"]["name"] for thing in self.case.subject if thing["kind"] == "Pod"
+        ]
+        now = ("--force", "--grace-period=0")
+        self._kubectl("delete", "pods", *waiting, *now, "--ignore-not-found", check=False)
+        self._kubectl("delete", "pods", "--all", *now, check=False)
         for thing in self.case.given:
             if "status" in thing and thing["kind"] == "ResourceClaim":
                 name = thing["metadata"]["name"]
@@ -208,8 +217,9 @@ class Play:
 
     def wait_placed(self, name: str = fleet.MINE) -> str:
         """Where the pod is placed at last; a failure shows what the scheduler says."""
+        asked = partial(self._place, name)
         try:
-            return wait_until(partial(self._place, name), "the pod's place")
+            return wait_until(asked, "the pod's place", timeout_seconds=2 * SEEN_AT_LAST_SECONDS)
         except TestBedError as error:
             raise AssertionError(f"{error}\n{self.message(name)}\n{self.events()}") from error
 
