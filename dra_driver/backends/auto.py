@@ -10,10 +10,10 @@ from threading import Event
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.errors import Fatal, Permanent
-from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
 
 AUTO = "auto"
 
@@ -45,11 +45,13 @@ class AutoBackend:
         """Returns at once: the inventory never changes."""
         yield from ()
 
-    def configure(
-        self, device: AllocatableDevice, _config: DeviceConfig, /, **_more: object
-    ) -> None:
+    def configure(self, lease: Lease, /) -> ContainerEdits:
         """Raises Permanent: there is no device to configure."""
-        raise Permanent(f"device {device.name} is not known: {self._next_step}")
+        raise Permanent(f"device {lease.device} is not known: {self._next_step}")
 
-    def reset(self, _device: DeviceName, /, **_more: object) -> None:
+    def reset(self, _lease: Lease, /) -> None:
         """Does nothing. A claim in the state file may be from a time with another backend."""
+
+    def in_use(self, _device: DeviceName, /) -> InUse:
+        """Always CANNOT_TELL."""
+        return InUse.CANNOT_TELL

@@ -42,6 +42,7 @@ from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
+from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.inventory import InventoryFeed
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
@@ -190,14 +191,13 @@ def _node_parts(
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return deps.locks.locked(names, until=until, purpose=purpose)
 
-    backend = deps.backend
-    usage = Usage(deps.store, _presence(deps))
+    hardware = LeasedHardware(deps.backend, deps.store, deps.inventory.current, lock)
+    usage = Usage(deps.store, _presence(deps), hardware.in_use)
     hands = Hands(
         cdi=deps.cdi,
-        configure=backend.configure,
-        reset=backend.reset,
+        configure=hardware.configure,
+        reset=hardware.reset,
         still_used=usage,
-        lock=lock,
         point=deps.point,
     )
     pods = PodResources(settings.kubelet.pod_resources_socket, deps.kube.kubelet_version)
@@ -211,6 +211,7 @@ def _node_parts(
         lock=lock,
         ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
+        learn=HardwareRecord(deps.store, deps.place.pool).learn,
         followed=follower.followed,
         catch_up=follower.catch_up,
         observe=deps.observe,
