@@ -50,14 +50,18 @@ def _wrong_values(edits: ContainerEdits, declared: Collection[str]) -> Iterator[
 def _mount(mount: Mount, where: str, declared: Collection[str]) -> Iterator[str]:
     for path in (mount.host_path, mount.container_path):
         yield from _path(path, where)
-        if posixpath.normpath(path) in _SYSTEM_PATHS and path not in declared:
+        if _normal(path) in _SYSTEM_PATHS and path not in declared:
             yield f"{where}: {path} is a whole directory of the system; mount what the device needs, or declare {path!r}"
-    target = posixpath.normpath(mount.container_path)
+    target = _normal(mount.container_path)
     if target.startswith(_LOADER_FILES) and mount.container_path not in declared:
         yield (
             f"{where}: {mount.container_path} changes which code the container's programs load; "
             f"declare {mount.container_path!r} if it is meant"
         )
+
+
+def _normal(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _path(path: str, where: str) -> Iterator[str]:

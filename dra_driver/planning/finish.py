@@ -40,10 +40,7 @@ def plan_finish(
             )
         described.append(_described(device, cast("ContainerEdits", answer), driver))
     kind = plan.devices[0].cdi_ids[0].partition("=")[0]
-    try:
-        text = CdiSpec(kind, tuple(described)).to_json()
-    except ValueError as error:
-        return Refusal(f"cannot describe the devices of claim {plan.claim} for CDI: {error}")
+    text = CdiSpec(kind, tuple(described)).to_json()
     uid = plan.claim.uid
     return Plan(plan.claim, (MarkPrepared(uid, text), WriteCdiSpec(uid, text)), plan.devices)
 

@@ -127,10 +127,3 @@ def test_paths_that_lead_elsewhere_are_refused_always(edits: ContainerEdits, rea
 )
 def test_wrong_types_are_refused(edits: object, reason: str) -> None:
     assert wrong_edits(edits, ("hooks",)) == reason
-
-
-def test_a_value_of_a_variable_that_is_no_text_is_refused() -> None:
-    class Odd(str):
-        """Passes the constructor's checks and is a text all the same."""
-
-    assert wrong_edits(ContainerEdits(env={"A": Odd("b")}), ()) == ""

@@ -88,7 +88,7 @@ def test_the_plan_reserves_the_devices_with_their_leases_before_it_configures_th
 
 
 def test_a_lease_says_what_is_used_of_which_hardware() -> None:
-    result = replace(a_result("gpu-0", share="s1"), consumed_capacity={"memory": "10Gi"})
+    result = structs.replace(a_result("gpu-0", share="s1"), consumed_capacity={"memory": "10Gi"})
     part = replace(
         a_device(),
         api=replace_api(a_device(), allow_multiple_allocations=True),
