@@ -9,10 +9,10 @@ from dra_driver.backends.auto import AutoBackend, next_step
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.registry import installed, load_backend
 from dra_driver.errors import Fatal, Permanent
-from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.testing.builders import a_device
+from dra_driver.model.lease import InUse, Lease
+from dra_driver.testing.builders import a_uid
 
 
 def test_there_is_nothing_and_nothing_ever_changes() -> None:
@@ -25,9 +25,11 @@ def test_there_is_nothing_and_nothing_ever_changes() -> None:
 
 def test_a_device_of_before_can_be_reset_but_none_set_up() -> None:
     made = AutoBackend(BackendContext("node-1"), ())
-    made.reset(DeviceName("gpu-0"))
+    lease = Lease(a_uid("claim"), "gpu", DeviceName("gpu-0"))
+    made.reset(lease)
+    assert made.in_use(lease.device) is InUse.CANNOT_TELL
     with pytest.raises(Permanent, match=r"device gpu-0 is not known: .* \(installed: none; "):
-        made.configure(a_device("gpu-0"), DeviceConfig())
+        made.configure(lease)
 
 
 def test_options_need_a_backend_that_takes_them() -> None:
