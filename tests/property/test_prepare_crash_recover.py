@@ -4,16 +4,18 @@
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import Phase
 from dra_driver.node.files import never
-from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
+from dra_driver.testing.builders import a_claim, a_config, a_device, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
 from tests.support.examples import examples
 from tests.support.local_node import LocalNode, ManualClock
@@ -23,12 +25,24 @@ CLAIMS = (
     a_claim("two", results=[a_result("gpu-1"), a_result("gpu-2", share="s1")]),
     a_claim("three", results=[a_result("gpu-2", share="s2"), a_result("gpu-0", admin=True)]),
     a_claim("rival"),  # wants the device of "one", which exists: whoever is first has it
+    a_claim("left", results=[a_result("gpu-1-left")]),  # a partition of what "two" wants as a whole
+    a_claim("right", results=[a_result("gpu-1-right")]),  # beside "left"
 )
 NAMES = st.lists(
     st.sampled_from([claim.ref for claim in CLAIMS]), min_size=1, max_size=3, unique=True
 )
 CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "run", "end"]), NAMES)
-INVENTORY: Inventory = an_inventory(3)
+PARTS = {
+    "gpu-1-left": Hardware("uuid-gpu-1", ("s0",)),
+    "gpu-1-right": Hardware("uuid-gpu-1", ("s1",)),
+}
+INVENTORY: Inventory = replace(
+    an_inventory(3),
+    devices=(
+        *an_inventory(3).devices,
+        *(replace(a_device(name), hardware=resource) for name, resource in PARTS.items()),
+    ),
+)
 
 
 def hardware_violations(node: LocalNode, *, running: frozenset[str]) -> list[str]:
@@ -44,11 +58,20 @@ def hardware_violations(node: LocalNode, *, running: frozenset[str]) -> list[str
         wrong += [
             f"{device} was set up for {claim} while it is set up for {other}"
             for there, other, theirs in node.set_up
-            if there == device and other != claim and (not share or not theirs or share == theirs)
+            if other != claim
+            and is_same_hardware(there, device)
+            and (not share or not theirs or share == theirs)
         ]
         node.set_up.add((device, claim, share))
     node.backend_calls.clear()
     return wrong
+
+
+def is_same_hardware(one: str, other: str) -> bool:
+    """Whether two devices have a part in common."""
+    first, second = INVENTORY.by_name[one].resource, INVENTORY.by_name[other].resource
+    apart = first.parts and second.parts and not {*first.parts} & {*second.parts}
+    return first.parent == second.parent and not apart
 
 
 class Crash(BaseException):
