@@ -2,6 +2,7 @@
 """Prepare and unprepare, a crash at any moment, a start and the kubelet's retry: the same disk as without the crash."""
 
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ CLAIMS = (
 NAMES = st.lists(
     st.sampled_from([claim.ref for claim in CLAIMS]), min_size=1, max_size=3, unique=True
 )
+LOCK_SECONDS = 0.1  # the longest pause between two tries to take a lock
 CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "run", "end"]), NAMES)
 PARTS = {
     "gpu-1-left": Hardware("uuid-gpu-1", ("s0",)),
@@ -94,8 +96,17 @@ class CrashAt:
             raise Crash(name)
 
 
+class ClockOfThreads(ManualClock):
+    """Short pauses take a little real time too: somebody waits for a lock on hardware that another thread works on."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds <= LOCK_SECONDS:
+            time.sleep(0.002)
+
+
 def a_node(directory: Path, point: Callable[[str], None] = never) -> LocalNode:
-    node = LocalNode(directory, point=point, clock=ManualClock(), inventory=INVENTORY)
+    node = LocalNode(directory, point=point, clock=ClockOfThreads(), inventory=INVENTORY)
     node.add(*CLAIMS)
     node.set_up = set()
     return node
