@@ -98,6 +98,12 @@ class InstantApi:
     def kubelet_version(self) -> str:
         return "v1.37.1"
 
+    def server_version(self) -> str:
+        return "v1.37.1"
+
+    def try_slice(self, _name: str, spec: ResourceSliceSpec) -> ResourceSliceSpec:
+        return spec
+
     def emit_event(self, event: NodeEvent) -> None:
         """Nobody reads it."""
 
