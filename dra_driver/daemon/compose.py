@@ -34,7 +34,7 @@ from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import CgroupsNotFound, DriverEvent, Observer
+from dra_driver.model.events import CgroupsNotFound, DriverEvent, HeldCounted, Observer
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.memory import PublishedMemory
@@ -100,6 +100,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
+    observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
@@ -250,6 +251,16 @@ def _publisher(deps: Dependencies) -> Publisher:
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
     return publisher
+
+
+def _on_held(publisher: Publisher) -> Observer:
+    """The devices of a claim that another process unprepared may be held too. The leader counts them every second."""
+
+    def observe(event: DriverEvent) -> None:
+        if isinstance(event, HeldCounted):
+            publisher.released()
+
+    return observe
 
 
 def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:

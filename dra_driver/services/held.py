@@ -50,7 +50,7 @@ class HeldStore(Protocol):
 
 
 class HeldDevices:
-    """Releases the devices of held rows. `once` may be called at any time. It calls `freed` after it has released devices, and when more are held."""
+    """Releases the devices of held rows. `once` may be called at any time. It calls `freed` after it has released devices."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class HeldDevices:
         now = self._parts.clock()
         self._known = {row.ref.uid: self._known.get(row.ref.uid) or _Known(now) for row in rows}
         left = [row for row in rows if not self._free(row, self._known[row.ref.uid])]
-        if len(left) < len(rows) or len(rows) > self._count:
+        if len(left) < len(rows):
             self._freed()
         if len(left) != self._count:
             self._count = len(left)

@@ -196,7 +196,8 @@ class PoolWish:
             if slices[name].spec.pool.name == self._place.pool
         )
         last = self._last.devices.values() if self._last else ()
-        return (*present, *self._recall(), *last)
+        # A kept device is in no slice if the API server drops taints.
+        return (*present, *self._recall(), *self._kept, *last)
 
     def _recall(self) -> tuple[Device, ...]:
         if self._remembered is None:
