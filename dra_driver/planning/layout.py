@@ -22,7 +22,6 @@ SETS_PER_SLICE = 8
 # Of 1.33 and 1.34.
 OLD_DEVICES_PER_SLICE = 128
 OLD_COUNTERS_PER_SLICE = 32
-OLD_COUNTERS_PER_DEVICE = 32
 OLD_CONSUMED_PER_SLICE = 1024
 
 _WITHHELD = "it is not published; Kubernetes 1.35 and later have room for it, or let the backend offer fewer partitions of one device"
@@ -109,9 +108,7 @@ def _limit(group: _Group, report: Report) -> None:
     for device in group.devices:
         consumed = sum(len(one.counters or ()) for one in device.consumes_counters or ())
         wrong = ""
-        if consumed > OLD_COUNTERS_PER_DEVICE:
-            wrong = f"it consumes more than {OLD_COUNTERS_PER_DEVICE} counters"
-        elif len(kept) >= OLD_DEVICES_PER_SLICE:
+        if len(kept) >= OLD_DEVICES_PER_SLICE:
             wrong = f"more than {OLD_DEVICES_PER_SLICE} devices consume counters that must be in one slice"
         elif group.consumed + consumed > OLD_CONSUMED_PER_SLICE:
             wrong = f"the devices of one slice consume more than {OLD_CONSUMED_PER_SLICE} counters"

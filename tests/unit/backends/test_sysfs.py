@@ -54,7 +54,9 @@ def test_a_device_has_its_address_its_root_and_its_numa_node(sysfs: Path):
 
 
 def test_the_attributes_are_published_as_the_api_has_them(sysfs: Path):
-    found = AllocatableDevice(Device(name="gpu-0", attributes=attributes(pci_attributes(sysfs, GPU))), "uuid")
+    found = AllocatableDevice(
+        Device(name="gpu-0", attributes=attributes(pci_attributes(sysfs, GPU))), "uuid"
+    )
     plan = plan_pool(Inventory((found,)), kept=())
     assert plan.problems == ()
     assert plan.devices["gpu-0"].attributes == {
