@@ -114,6 +114,8 @@ def _resource(entry: NodeAllocatableResource, capacities: Capacities) -> Iterato
 
 
 def _mapping(mapping: NodeAllocatableMapping, capacities: Capacities) -> Iterator[str]:
+    if (mapping.capacity_key is None) == (mapping.device_multiplier is None):
+        yield "mapping: exactly one of capacityKey and deviceMultiplier must be set"
     if (mapping.capacity_key is None) != (mapping.capacity_multiplier is None):
         yield "mapping: capacityKey and capacityMultiplier must be set together"
     if mapping.capacity_key is not None and mapping.capacity_key not in capacities:

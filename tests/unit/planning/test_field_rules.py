@@ -27,6 +27,8 @@ LIMITS = f"{STEP}all limits must be from 0 to 2^63-1"
 FRACTIONS = "requestPolicy.validRange: limits with fractions must be multiples of 1m, and less than 2^63 of them"
 WHOLE_STEPS = f"{STEP}default and max must be whole steps from min"
 
+ONE_OF = "[cpu].mapping: exactly one of capacityKey and deviceMultiplier must be set"
+
 
 def needs(resource: str = "cpu", **fields: Any) -> dict[str, Any]:
     return {"node_allocatable_resources": {resource: NodeAllocatableResource(**fields)}}
@@ -62,7 +64,9 @@ def beside(**fields: Any) -> dict[str, Any]:
         (mapped(capacity_key="slots", capacity_multiplier="2"), ""),
         (mapped(device_multiplier="2"), ""),
         (mapped(capacity_key="slots"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
-        (mapped(capacity_multiplier="1"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
+        (mapped(capacity_multiplier="1", device_multiplier="1"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
+        (mapped(), ONE_OF),
+        (mapped(capacity_key="slots", capacity_multiplier="1", device_multiplier="1"), ONE_OF),
         (mapped(capacity_key="other", capacity_multiplier="1"), "[cpu].mapping.capacityKey: the device publishes no capacity 'other'"),
         (mapped(capacity_key="slots", capacity_multiplier="0"), "[cpu].mapping.capacityMultiplier: 0 is not positive"),
         (mapped(device_multiplier="-1"), "[cpu].mapping.deviceMultiplier: -1 is not positive"),
