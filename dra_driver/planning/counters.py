@@ -56,7 +56,7 @@ def _unknown(device: Device, sets: Sets) -> Iterator[str]:
         if there is None:
             yield f"[{one.counter_set}]: there is no good counter set of this name"
             continue
-        for name in (one.counters or {}).keys() - (there.counters or {}).keys():
+        for name in sorted((one.counters or {}).keys() - (there.counters or {}).keys()):
             yield f"[{one.counter_set}]: the set has no counter {name!a}"
 
 
