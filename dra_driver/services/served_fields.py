@@ -48,7 +48,7 @@ class ServedFields:
         self._news = False
         if self._clock() >= self._asked_at + AGAIN_SECONDS:
             self._off.clear()
-            self._minor = minor_of(self._kube.server_version())
+            self._minor = self._release()
             self._asked_at = self._clock()
         for gate in sorted(needs - self._on - self._off.keys()):
             if why := self._missing(gate):
@@ -69,6 +69,12 @@ class ServedFields:
         if self._news:
             return 0.0
         return max(self._asked_at + AGAIN_SECONDS - self._clock(), 0.0) if self._off else inf
+
+    def _release(self) -> int | None:
+        try:
+            return minor_of(self._kube.server_version())
+        except Permanent:
+            return None  # an admin took away the right to read /version, which everybody has by default
 
     def _missing(self, gate: Gate) -> str:
         """Return why the server does not keep the fields of a gate; empty if it keeps them."""

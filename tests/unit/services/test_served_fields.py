@@ -88,6 +88,12 @@ def test_a_stranger_of_the_probes_name_is_told():
     }
 
 
+def test_a_server_whose_release_may_not_be_read_counts_as_the_newest():
+    ask = Asking()
+    ask.api.fail("version", Invalid("forbidden"))
+    assert ask.rules(TAINTS) == ServerRules(None, {})
+
+
 @pytest.mark.parametrize("call", ["try", "version"])
 def test_a_server_that_does_not_answer_is_asked_again(call: str):
     ask = Asking()
