@@ -34,11 +34,12 @@ from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import CgroupsNotFound, DriverEvent, Observer
+from dra_driver.model.events import CgroupsNotFound, DriverEvent, HeldCounted, Observer
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
+from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
@@ -100,6 +101,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
+    observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
@@ -241,11 +243,25 @@ def _publisher(deps: Dependencies) -> Publisher:
         with deps.store.reading() as state:
             return state.owned_devices(deps.place.pool)
 
+    def held() -> frozenset[DeviceName]:
+        with deps.store.reading() as state:
+            return devices_held_by(state.held_claims(), deps.place.pool)
+
     memory = PublishedMemory(deps.store, deps.place.pool)
-    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, memory)
+    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, memory, held=held)
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
     return publisher
+
+
+def _on_held(publisher: Publisher) -> Observer:
+    """The devices of a claim that another process unprepared may be held too. The leader counts them every second."""
+
+    def observe(event: DriverEvent) -> None:
+        if isinstance(event, HeldCounted):
+            publisher.released()
+
+    return observe
 
 
 def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
@@ -255,7 +271,8 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
         refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> Mapping[ClaimUid, Refusal | None]:
         results = unprepare(refs, until=until)
-        # A device that vanished stays in its slice while a claim owns it. One of these claims may have been the owner.
+        # A device that vanished stays in its slice while a claim owns it. One of these claims may have been the owner. And a
+        # device that is held from now on gets a taint.
         publisher.released()
         return results
 

@@ -11,6 +11,7 @@ from threading import Event
 from typing import Literal, Protocol
 
 from dra_driver.errors import Permanent, Temporary
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
 from dra_driver.model.slices import SliceChange, SliceHolder, StoredSlice
@@ -131,6 +132,9 @@ class KubeApi(Protocol):
     def apply_slice_change(self, change: SliceChange) -> StoredSlice | None:
         """Write one change; returns what the server stored (None after a deletion). Raises Conflict, NameTaken, Invalid, NotFound."""
 
+    def try_slice(self, name: str, spec: ResourceSliceSpec) -> ResourceSliceSpec:
+        """Return what the server would store for a new slice of this name. It stores nothing (a dry run). Raises NameTaken, Invalid."""
+
     def slice_holder(self, name: str) -> SliceHolder:
         """The driver, node and pool of the slice of this name, which may be another driver's or node's. Raises NotFound."""
 
@@ -145,6 +149,9 @@ class KubeApi(Protocol):
 
         Read again after a minute, because a kubelet can be updated in place.
         """
+
+    def server_version(self) -> str:
+        """The version of the API server that answers, for example "v1.37.1"; "" if it names none."""
 
     def emit_event(self, event: NodeEvent) -> None:
         """Write an Event on the Node object. A failure raises; the caller logs it and goes on."""

@@ -176,6 +176,9 @@ class HttpKubeApi:
             self._forget_node()
             raise
 
+    def try_slice(self, name: str, spec: ResourceSliceSpec) -> ResourceSliceSpec:
+        return self._served.call(lambda wire: self._create(wire, name, spec, dry_run=True)).spec
+
     def slice_holder(self, name: str) -> SliceHolder:
         def get(wire: Wire) -> SliceHolder:
             path = f"{wire.path}/resourceslices/{quote(name, safe='')}"
@@ -199,6 +202,10 @@ class HttpKubeApi:
         if found := str(info.get("kubeletVersion") or ""):
             self._kubelet = found, now + KUBELET_VERSION_SECONDS
         return found
+
+    def server_version(self) -> str:
+        exchange = Exchange(ApiCall("get", "/version"), "GET", "/version")
+        return str(self._transport.request(exchange).get("gitVersion") or "")
 
     def emit_event(self, event: NodeEvent) -> None:
         if not self._repeats.claim(event):
@@ -224,10 +231,13 @@ class HttpKubeApi:
             case DeleteSlice(present):
                 return self._delete(wire, present)
 
-    def _create(self, wire: Wire, name: str, spec: ResourceSliceSpec) -> StoredSlice:
+    def _create(
+        self, wire: Wire, name: str, spec: ResourceSliceSpec, *, dry_run: bool = False
+    ) -> StoredSlice:
         body = write_slice(wire, {"name": name}, spec, self._author())
         call = ApiCall("create", "resourceslices", name, self._server)
-        exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", body=body)
+        query = {"dryRun": "All"} if dry_run else {}
+        exchange = Exchange(call, "POST", f"{wire.path}/resourceslices", query, body=body)
         return self._read_slice(call, wire, self._transport.request(exchange))
 
     def _update(self, wire: Wire, present: StoredSlice, spec: ResourceSliceSpec) -> StoredSlice:

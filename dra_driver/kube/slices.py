@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.wire.unlike import find_unlike
 from dra_driver.model.api.resource_slice import ResourceSlice, ResourceSliceSpec
@@ -67,11 +69,8 @@ def read_slice(wire: Wire, obj: Object, author: Author) -> StoredSlice:
     stored = load_slice(wire, obj)
     if not author.node_uid:
         author = replace(author, node_uid=_owners_uid(obj))
-    spec = ResourceSliceSpec(
-        driver=author.driver,
-        node_name=author.node,
-        pool=stored.spec.pool,
-        devices=stored.spec.devices,
+    spec = msgspec.structs.replace(
+        stored.content, driver=author.driver, node_name=author.node, pool=stored.spec.pool
     )
     ours = write_slice(wire, {"name": stored.name}, spec, author)
     return replace(stored, unlike=find_unlike(obj, ours))

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.model.api.resource_slice import CounterSet
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.slices import Problem
@@ -19,12 +20,19 @@ class Inventory:
     `scanned` is False before the first scan. Such an inventory is empty because nothing is known, so no decision may follow from
     it: no slice is written, no device removed, and no claim refused for good. `left_out` are the names of devices that the backend
     returned in a form that the driver cannot use.
+
+    `counter_sets` are the amounts that devices consume together (`Device.consumes_counters`), for example the memory slices of one
+    GPU. `partition_type_attribute` names the string attribute that says what kind of partition a device is; without a domain it is
+    the driver's own. `skip_node_operations` are the calls of the kubelet that these devices do not need ("*": none).
     """
 
     devices: tuple[AllocatableDevice, ...] = ()
     config_kinds: frozenset[str] = frozenset()
     scanned: bool = True
     left_out: tuple[Problem, ...] = ()
+    counter_sets: tuple[CounterSet, ...] = ()
+    partition_type_attribute: str = ""
+    skip_node_operations: tuple[str, ...] = ()
     by_name: Mapping[DeviceName, AllocatableDevice] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

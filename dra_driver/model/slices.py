@@ -4,11 +4,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dra_driver.model.api.resource_slice import Device, ResourceSliceSpec
+import msgspec
+
+from dra_driver.model.api.resource_slice import Device, ResourcePool, ResourceSliceSpec
 from dra_driver.model.ids import DeviceName
 
 Devices = tuple[Device, ...]
 """The devices of one slice, within the API's limits, in their order."""
+
+SliceContent = ResourceSliceSpec
+"""What one slice says: its devices or its counter sets. The head is empty: driver, pool and node are equal in all slices of a pool."""
+
+
+def content_of(spec: ResourceSliceSpec) -> SliceContent:
+    """The content of a slice, without its head."""
+    return msgspec.structs.replace(
+        spec,
+        driver="",
+        pool=ResourcePool(),
+        node_name=None,
+        node_selector=None,
+        all_nodes=None,
+        per_device_node_selection=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,11 @@ class StoredSlice:
     def devices(self) -> Devices:
         """The devices of the slice."""
         return tuple(self.spec.devices or ())
+
+    @property
+    def content(self) -> SliceContent:
+        """The slice without its head."""
+        return content_of(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +102,15 @@ SliceChange = CreateSlice | UpdateSlice | DeleteSlice
 class Problem:
     """A part of a device that is not valid in the API, so that it was left out of the slice; the rest was published.
 
-    `subject` is the device and the field, `found` the invalid text, `action` what was done and what a person can do.
+    `subject` is the field, `found` the invalid text, `action` what was done and what a person can do. `kind` says what has the
+    name `device`, if it is no device: a counter set, a slice, or a feature gate.
     """
 
     device: DeviceName
     subject: str
     found: str
     action: str
+    kind: str = "device"
 
     def __str__(self) -> str:
-        return f"device {self.device}: {self.subject}: {self.found}; {self.action}"
+        return f"{self.kind} {self.device}: {self.subject}: {self.found}; {self.action}"

@@ -19,6 +19,7 @@ from dra_driver.model.api.resource_slice import (
     NodeAllocatableResource,
 )
 from dra_driver.model.quantity import Quantity
+from dra_driver.planning.counter_rules import wrong_consumption
 from dra_driver.planning.taints import is_label_key, wrong_taints
 
 BINDING_CONDITIONS = 4
@@ -89,9 +90,8 @@ def _own_node(_device: Device, _capacities: Capacities) -> Iterator[str]:
     yield "the slice is for this node already, so its devices may not name nodes"
 
 
-def _consumes_counters(_device: Device, _capacities: Capacities) -> Iterator[str]:
-    # The scheduler uses no device of a pool in which one device names a counter set that no slice has.
-    yield "this driver publishes no sharedCounters, so the scheduler would refuse the whole pool"
+def _consumes_counters(device: Device, _capacities: Capacities) -> Iterator[str]:
+    yield from wrong_consumption(device)
 
 
 def _node_allocatable(device: Device, capacities: Capacities) -> Iterator[str]:
@@ -114,6 +114,8 @@ def _resource(entry: NodeAllocatableResource, capacities: Capacities) -> Iterato
 
 
 def _mapping(mapping: NodeAllocatableMapping, capacities: Capacities) -> Iterator[str]:
+    if (mapping.capacity_key is None) == (mapping.device_multiplier is None):
+        yield "mapping: exactly one of capacityKey and deviceMultiplier must be set"
     if (mapping.capacity_key is None) != (mapping.capacity_multiplier is None):
         yield "mapping: capacityKey and capacityMultiplier must be set together"
     if mapping.capacity_key is not None and mapping.capacity_key not in capacities:
@@ -155,6 +157,8 @@ def _wrong_policy(size: int, policy: CapacityRequestPolicy) -> Iterator[str]:
     if default is None:
         if values or limits is not None:
             yield "requestPolicy.default must be set"
+    elif limits is None and not values and default > size:
+        yield "requestPolicy.default is larger than the capacity: a claim that names no amount would never get the device"
     elif limits is not None:
         yield from _wrong_range(size, default, limits)
     elif values:

@@ -24,6 +24,7 @@ from dra_driver.model.slices import (
     DeleteSlice,
     Devices,
     SliceChange,
+    SliceContent,
     StoredSlice,
     UpdateSlice,
 )
@@ -53,7 +54,7 @@ _NOTHING_ACCEPTED: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def plan_changes(
-    wanted: Sequence[Devices],
+    wanted: Sequence[SliceContent],
     present: Sequence[StoredSlice],
     *,
     head: ResourceSliceSpec,
@@ -93,12 +94,12 @@ def plan_changes(
     # Somebody may have written the highest possible generation into a slice. Then the driver starts again with 1.
     generation = newest + 1 if newest < _LAST_GENERATION else 1
     pool = ResourcePool(name=head.pool.name, generation=generation, resource_slice_count=count)
-    specs = [_spec(head, pool, devices) for devices in wanted]
+    specs = [_spec(head, pool, content) for content in wanted]
     return (*deletions, *_all(specs, good, names))
 
 
-def _spec(head: ResourceSliceSpec, pool: ResourcePool, devices: Devices) -> ResourceSliceSpec:
-    return msgspec.structs.replace(head, pool=pool, devices=list(devices))
+def _spec(head: ResourceSliceSpec, pool: ResourcePool, content: SliceContent) -> ResourceSliceSpec:
+    return msgspec.structs.replace(content, driver=head.driver, node_name=head.node_name, pool=pool)
 
 
 def _all(
@@ -110,8 +111,8 @@ def _all(
     )
 
 
-def _same(stored: StoredSlice, devices: Devices, count: int) -> bool:
-    return stored.spec.pool.resource_slice_count == count and same_devices(stored.devices, devices)
+def _same(stored: StoredSlice, content: SliceContent, count: int) -> bool:
+    return stored.spec.pool.resource_slice_count == count and same(stored.content, content)
 
 
 def same_devices(some: Devices, others: Devices) -> bool:
@@ -119,14 +120,15 @@ def same_devices(some: Devices, others: Devices) -> bool:
     return len(some) == len(others) and all(map(same, some, others))
 
 
-def dropped_fields(written: Devices, stored: Devices) -> tuple[str, ...]:
+def dropped_fields(written: SliceContent, stored: SliceContent) -> tuple[str, ...]:
     """Return the paths of the fields that the API server did not store as written. It drops fields whose feature gate is off."""
-    present = {device.name: device for device in stored}
+    present = {device.name: device for device in stored.devices or ()}
     dropped: list[str] = []
-    for device in written:
+    for device in written.devices or ():
         there = present.get(device.name)
         if there is None:
             dropped.append(f"devices.{device.name}")
             continue
         dropped += [f"devices.{device.name}.{field}" for field in differences(device, there)]
-    return tuple(dropped)
+    rest = differences(*(msgspec.structs.replace(one, devices=None) for one in (written, stored)))
+    return (*dropped, *rest)

@@ -1,96 +1,116 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Divide an inventory into slices within the API's limits.
+"""Divide an inventory into slices that the API server accepts as they are.
 
-For one bad character in one attribute the API server refuses a whole slice, with every device in it. So the driver checks the
-limits itself, leaves out bad values, and reports each of them as a Problem. If an attribute or a capacity is bad, only that value
-is left out. Any other field may restrict who gets the device (a taint, a condition), so a device with such a bad field is left out
-as a whole.
-
-Source of the limits: k8s.io/api/resource/v1, pkg/apis/resource/validation of Kubernetes 1.37.
+For one bad value the API server refuses a whole slice. So the driver checks everything before it writes, and leaves out what is bad:
+a value (`device_values`), a device whose counters do not add up (`counters`), a device that this server would publish without its
+restrictions (`unrestricted`). `layout` then cuts the slices. Each thing that is left out is a Problem.
 """
 
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import Devices, Problem
-from dra_driver.planning.field_rules import wrong_field, wrong_policy
-from dra_driver.planning.taints import TaintId, dated
-
-# The API allows 128 devices, but only 64 if one of them has taints, counters or a list. With 64 always, a new taint moves no device
-# to another slice.
-DEVICES_PER_SLICE = 64
-ATTRIBUTES_AND_CAPACITIES = 32
-ATTRIBUTE_VALUES = 48
-VALUE_BYTES = 64
-NAME_LENGTH = 32
-DOMAIN_LENGTH = 63
+from dra_driver.model.slices import Problem, SliceContent
+from dra_driver.planning.counters import adding_up, good_sets, names_known
+from dra_driver.planning.device_values import checked
+from dra_driver.planning.layout import apart, together
+from dra_driver.planning.slice_fields import slice_fields, with_fields, without_gates
+from dra_driver.planning.taints import TaintId, dated, with_own_taints
+from dra_driver.planning.unrestricted import (
+    FEATURES,
+    Gate,
+    ServerRules,
+    allowed,
+    for_release,
+    gates_in,
+    gates_of,
+    wrong_for_release,
+)
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NUMBER = r"(0|[1-9]\d*)"
-_PRE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_SEMVER = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE}(\.{_PRE})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?",
-    re.ASCII,
-)
-_OTHER_FIELDS = tuple(
-    field
-    for field in msgspec.structs.fields(Device)
-    if field.name not in ("attributes", "capacity")
-)
-_KINDS = tuple(field.encode_name for field in msgspec.structs.fields(DeviceAttribute))
 _LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
 _DEVICE_LEFT_OUT = "the device was left out, all others are published; correct it in the backend"
+_NAMED = 3
+_ANY_SERVER = ServerRules()
+
+Report = Callable[[Problem], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """The devices of each slice, and a problem for each value or device that is not published."""
+    """The content of each slice, and a problem for everything that is not published.
 
-    slices: tuple[Devices, ...]
+    `needs` are the gates whose fields the inventory has, whether or not the server keeps them.
+    """
+
+    slices: tuple[SliceContent, ...]
     problems: tuple[Problem, ...]
+    needs: frozenset[Gate] = field(default=frozenset(), compare=False)
 
     @property
     def devices(self) -> Mapping[DeviceName, Device]:
         """All published devices by name."""
-        return {DeviceName(device.name): device for devices in self.slices for device in devices}
+        return {
+            DeviceName(device.name): device
+            for content in self.slices
+            for device in content.devices or ()
+        }
 
 
-def plan_pool(inventory: Inventory, *, kept: Sequence[Device]) -> PoolPlan:
+def plan_pool(
+    inventory: Inventory,
+    *,
+    kept: Sequence[Device],
+    held: frozenset[DeviceName] = frozenset(),
+    rules: ServerRules = _ANY_SERVER,
+    driver: str = "",
+) -> PoolPlan:
     """Divide all devices of the inventory, in its order, and then the vanished devices that must stay (`kept`), into slices.
 
-    A node without devices gets one empty slice, which shows the cluster that the node has no devices.
+    `held` are devices whose claim has ended, and that may still be in use. `rules` is what is known of the API server.
     """
     problems = list(inventory.left_out)
-    found = (_published(device.api, problems.append) for device in inventory.devices)
-    devices = [device for device in found if device]
+    report = problems.append
+    sets = good_sets(inventory.counter_sets, report)
+    pairs = [
+        (found, good)
+        for found in inventory.devices
+        if (good := _published(with_own_taints(found, held), report))
+    ]
+    devices = adding_up(pairs, sets, report)
     names = {device.name for device in devices}
-    devices += [_still_published(device) for device in kept if device.name not in names]
-    starts = range(0, max(len(devices), 1), DEVICES_PER_SLICE)
+    devices += [_still_published(device, sets) for device in kept if device.name not in names]
+    fields = slice_fields(inventory, driver, report)
+    used = [(device, tuple(gates_of(device))) for device in devices]
+    needs = gates_in(fields).union(*(gates for _, gates in used))
+    for problem in _missing(used, gates_in(fields), rules):
+        report(problem)
+    devices = [one for device in devices if (one := _for_server(device, rules, report))]
+    cut = together(devices, sets, report) if rules.counters_with_devices else apart(devices, sets)
+    fields = without_gates(fields, rules)
     return PoolPlan(
-        tuple(tuple(devices[start : start + DEVICES_PER_SLICE]) for start in starts),
-        tuple(problems),
+        tuple(with_fields(content, fields, report) for content in cut), tuple(problems), needs
     )
 
 
 def with_times(plan: PoolPlan, times: Mapping[TaintId, str], now: str) -> PoolPlan:
     """Return the plan with a time in each taint. `times` has the times of known taints; a new taint gets `now`."""
-    slices = (tuple(dated(device, times, now) for device in devices) for devices in plan.slices)
-    return replace(plan, slices=tuple(slices))
+    return replace(plan, slices=tuple(_dated(content, times, now) for content in plan.slices))
 
 
-def _published(device: Device, report: Callable[[Problem], None]) -> Device | None:
+def _dated(content: SliceContent, times: Mapping[TaintId, str], now: str) -> SliceContent:
+    if not any(device.taints for device in content.devices or ()):
+        return content
+    devices = [dated(device, times, now) for device in content.devices or ()]
+    return msgspec.structs.replace(content, devices=devices)
+
+
+def _published(device: Device, report: Report) -> Device | None:
     """Return the device as the API server accepts it; None if the device has to be left out."""
     name = DeviceName(device.name)
     if not _LABEL.fullmatch(name):
@@ -100,204 +120,62 @@ def _published(device: Device, report: Callable[[Problem], None]) -> Device | No
     def problem(subject: str, found: str) -> None:
         report(Problem(name, subject, found, _LEFT_OUT))
 
-    good, wrong = _checked(device, problem)
-    for field, found in wrong.items():
-        report(Problem(name, field, found, _DEVICE_LEFT_OUT))
+    good, wrong = checked(device, problem)
+    for field_name, found in wrong.items():
+        report(Problem(name, field_name, found, _DEVICE_LEFT_OUT))
     return None if wrong else good
 
 
-def _still_published(device: Device) -> Device:
+def _still_published(device: Device, sets: Mapping[str, CounterSet]) -> Device:
     """Return a vanished device that stays, without the fields that the API server would refuse.
 
     A newer driver may have written these fields, and no backend can correct them any more. The device needs no restricting field,
-    because the taint of a vanished device keeps new pods away.
+    because the taint of a vanished device keeps new pods away. It consumes its counters as long as their set exists: the scheduler
+    must not give them to another device.
     """
+    if not names_known(device, sets):
+        device = msgspec.structs.replace(device, consumes_counters=None)
     while True:
-        device, wrong = _checked(device, lambda _subject, _found: None)
+        device, wrong = checked(device, lambda _subject, _found: None)
         # A field that was left out may make another one wrong: binding conditions come in pairs.
         if not wrong.keys() - {"capacity"}:
             return device
 
 
-def _checked(
-    device: Device, problem: Callable[[str, str], None]
-) -> tuple[Device, Mapping[str, str]]:
-    """Return the device with its good values only; and the reason for each bad field other than attributes and single capacities."""
-    wrong: dict[str, str] = {}
-    # Capacity first: attributes and capacities have a common limit, and claims need the capacities more.
-    capacity = dict(_good_capacity(device, problem))
-    if device.allow_multiple_allocations and len(capacity) < len(device.capacity or {}):
-        # Each share takes a part of each capacity. Without one of them the number of shares has no limit.
-        wrong["capacity"] = "a device with allowMultipleAllocations needs all of its capacities"
-    room = ATTRIBUTES_AND_CAPACITIES - len(capacity)
-    attributes = _good_attributes(device.attributes or {}, room, problem)
-    good = _good_fields(device, capacity, wrong)
-    return Device(**good, attributes=attributes or None, capacity=capacity or None), wrong
+def _missing(
+    used: Sequence[tuple[Device, tuple[Gate, ...]]], of_slices: frozenset[Gate], rules: ServerRules
+) -> Iterator[Problem]:
+    """Yield a problem for each gate that is off, and that these devices or slices need."""
+    for gate, why in rules.off.items():
+        names = [device.name for device, gates in used if gate in gates]
+        withheld = [device.name for device, gates in used if gate in gates and _lost(device, gate)]
+        if not names and gate not in of_slices:
+            continue
+        found = f"{_few(names)} {'have' if len(names) > 1 else 'has'} it; {why}" if names else why
+        done = "everything is published without it"
+        if withheld:
+            done = f"without it anybody could get {_few(withheld)}, so {'they are' if len(withheld) > 1 else 'it is'} not published"
+        action = f"{done}; switch the gate on in the API server and the scheduler, or leave the field out in the backend"
+        yield Problem(DeviceName(gate), FEATURES[gate].fields, found, action, "feature gate")
 
 
-def _good_fields(
-    device: Device, capacities: Mapping[str, DeviceCapacity], wrong: dict[str, str]
-) -> dict[str, Any]:
-    """Return the good values of all other fields of the API. Adds the bad fields to `wrong`, by their names in the API."""
-    good: dict[str, Any] = {}
-    for field in _OTHER_FIELDS:
-        good[field.name], why = _typed(getattr(device, field.name), field.type)
-        if why:
-            wrong[field.encode_name] = why
-    typed = Device(**good)
-    for field in _OTHER_FIELDS:
-        if why := wrong_field(field.name, typed, capacities):
-            wrong[field.encode_name] = why
-            good[field.name] = None
-    return good
+def _lost(device: Device, gate: Gate) -> bool:
+    return FEATURES[gate].without(device) is None
 
 
-def _typed(value: object, kind: Any) -> tuple[Any, str]:
-    """Return a copy of the value, or why it has a wrong type. A backend is other people's code, so the value may be of any type."""
-    if value is None:
-        return None, ""
-    if kind is str and isinstance(value, str):
-        return _exact(value), ""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=kind), ""
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return None, str(error)
-
-
-def _good_attributes(
-    attributes: Mapping[str, DeviceAttribute], room: int, problem: Callable[[str, str], None]
-) -> dict[str, DeviceAttribute]:
-    """Return the good attributes, at most `room` of them."""
-    good: dict[str, DeviceAttribute] = {}
-    left = ATTRIBUTE_VALUES
-    for name, attribute in attributes.items():
-        wrong, values = _judged(attribute)
-        wrong = _wrong_name(name) or wrong
-        if not wrong and len(good) >= room:
-            wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} attributes and capacities"
-        if not wrong and values > left:
-            wrong = f"more than {ATTRIBUTE_VALUES} values of attributes"
-        if wrong:
-            problem(f"attribute {name}", wrong)
-        else:
-            left -= values
-            good[name] = _exactly(attribute)
-    return good
-
-
-def _good_capacity(
-    device: Device, problem: Callable[[str, str], None]
-) -> Iterator[tuple[str, DeviceCapacity]]:
-    room = ATTRIBUTES_AND_CAPACITIES
-    shared = device.allow_multiple_allocations is True
-    for name, size in (device.capacity or {}).items():
-        good, wrong = _capacity(size)
-        wrong = _wrong_name(name) or wrong or wrong_policy(good, shared=shared)
-        if not wrong and not room:
-            wrong = f"more than {ATTRIBUTES_AND_CAPACITIES} capacities"
-        if wrong:
-            problem(f"capacity {name}", wrong)
-        else:
-            room -= 1
-            yield name, good
-
-
-def _capacity(size: object) -> tuple[DeviceCapacity, str]:
-    """Return the capacity with its value in canonical text, as the API server stores it; or what is wrong with it."""
-    if not isinstance(size, DeviceCapacity):
-        return DeviceCapacity(), f"a {type(size).__name__} is no DeviceCapacity"
-    typed, wrong = _typed(size, DeviceCapacity)
-    if wrong:
-        return DeviceCapacity(), wrong
-    try:
-        value = _canonical(str(size.value))
-    except ValueError as error:
-        return DeviceCapacity(), str(error)
-    return msgspec.structs.replace(typed, value=value), ""
-
-
-@lru_cache(maxsize=256)
-def _canonical(text: str) -> str:
-    return str(Quantity.parse(text))  # devices of one model have the same few sizes
-
-
-def _wrong_name(name: str) -> str:
-    domain, slash, identifier = name.rpartition("/")
-    if not _IDENTIFIER.fullmatch(identifier) or len(identifier) > NAME_LENGTH:
-        return f"the name {identifier[:80]!r} is no identifier of at most {NAME_LENGTH} characters"
-    if slash and (not _DOMAIN.fullmatch(domain) or len(domain) > DOMAIN_LENGTH):
-        return f"the domain {domain[:80]!r} is no lower-case DNS name of at most {DOMAIN_LENGTH} characters"
-    return ""
-
-
-def _judged(attribute: object) -> tuple[str, int]:
-    """Return what is wrong with the attribute, and how many values it has (a list may have several).
-
-    A backend is other people's code, so the attribute may be of any type.
-    """
-    if not isinstance(attribute, DeviceAttribute):
-        return f"a {type(attribute).__name__} is no DeviceAttribute", 0
-    values = msgspec.structs.astuple(attribute)
-    if values.count(None) != len(values) - 1:
-        return "exactly one value must be set", 0
-    kind, value = next(
-        (kind, value) for kind, value in zip(_KINDS, values, strict=True) if value is not None
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    shown = ", ".join(names[:_NAMED])
+    return (
+        f"device {shown}"
+        if len(names) == 1
+        else f"devices {shown}" + (f" and {more} more" if more > 0 else "")
     )
-    if not kind.endswith("s"):
-        return _wrong_value(kind, value), 1
-    if not value or not isinstance(value, list):
-        return "a list of values must have some", 0
-    wrong = next((wrong for one in value if (wrong := _wrong_value(kind[:-1], one))), "")
-    return wrong, len(value)
 
 
-def _exactly(attribute: DeviceAttribute) -> DeviceAttribute:
-    """Return the attribute without subclasses of str and int (from numpy, or an IntEnum), which msgspec refuses to write."""
-    changed = {
-        field: exact
-        for field in attribute.__struct_fields__
-        if (value := getattr(attribute, field)) is not None
-        and (exact := _exact(value)) is not value
-    }
-    return msgspec.structs.replace(attribute, **changed) if changed else attribute
-
-
-def _exact(value: Any) -> Any:
-    match value:
-        case bool():
-            return value
-        case int():
-            return value if type(value) is int else int.__int__(value)
-        case str():
-            return value if type(value) is str else str.__str__(value)
-        case _:
-            exact = [_exact(one) for one in value]
-            return value if all(map(operator.is_, exact, value)) else exact
-
-
-def _wrong_value(kind: str, value: object) -> str:
-    match kind, value:
-        case ("bool", bool()):
-            return ""
-        case ("int", int()) if not isinstance(value, bool):
-            # No `in range(...)`: for a subclass of int, Python would search the range number by number.
-            fits = -(2**63) <= value < 2**63
-            return "" if fits else f"{value} does not fit into 64 bits"
-        case ("version", str(text)):
-            if not _SEMVER.fullmatch(text):
-                return (
-                    f"{text[:80]!r} is no version of semver.org 2.0.0 (three numbers, no leading v)"
-                )
-            return _too_long(text)
-        case ("string", str(text)):
-            return _too_long(text)
-        case _:
-            return f"a {type(value).__name__} is neither bool, int, str nor Version"
-
-
-def _too_long(text: str) -> str:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        return f"{text[:80]!a} is no text that can be encoded as UTF-8"
-    return "" if size <= VALUE_BYTES else f"{text[:80]!r} is longer than {VALUE_BYTES} bytes"
+def _for_server(device: Device, rules: ServerRules, report: Report) -> Device | None:
+    left = for_release(device, rules)
+    if wrong := wrong_for_release(left, rules):
+        report(Problem(DeviceName(device.name), "taints", wrong, _DEVICE_LEFT_OUT))
+        return None
+    return allowed(left, rules)

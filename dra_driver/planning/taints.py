@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the taints of published devices, taint vanished devices, and set the time of each taint.
+"""Check the taints of published devices, add the driver's own taints, and set the time of each taint.
 
 The `timeAdded` of a taint decides when pods are evicted, because tolerationSeconds begins at that time. If a taint has no time,
 the API server sets the time of the write, again at each write. So the driver sets the time itself, once, and then always publishes
@@ -9,16 +9,21 @@ Source: validateDeviceTaint in pkg/apis/resource/validation of Kubernetes 1.37, 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import msgspec
 
 from dra_driver.model.api.resource_slice import Device, DeviceTaint
-from dra_driver.model.ids import DriverName
+from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.health import HealthStatus
+from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.state import PreparedClaim
+from dra_driver.model.taint_keys import HELD, OWN_KEYS, UNHEALTHY, VANISHED
 
-VANISHED_TAINT = "vanished"
 VANISHED_REASON = "not-found-on-node"
+UNHEALTHY_REASON = "reported-by-backend"
+HELD_REASON = "in-use-after-unprepare"
 MOST_TAINTS = 16
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
@@ -58,20 +63,49 @@ def _wrong_taint(taint: DeviceTaint) -> Iterator[str]:
         yield f"timeAdded: {taint.time_added[:80]!a} is no time of RFC 3339"
 
 
-def tainted(device: Device, driver: DriverName) -> Device:
+def with_own_taints(found: AllocatableDevice, held: Collection[DeviceName]) -> Device:
+    """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it.
+
+    A device with shares gets no taint for one share that is held: the other shares are free.
+    """
+    reasons = {}
+    if found.health.status is HealthStatus.UNHEALTHY:
+        reasons[UNHEALTHY] = UNHEALTHY_REASON
+    if found.name in held and not found.api.allow_multiple_allocations:
+        reasons[HELD] = HELD_REASON
+    if not reasons or not isinstance(found.api.taints or [], list):
+        return found.api  # a wrong type: the check of the device reports it
+    others = [one for one in found.api.taints or () if getattr(one, "key", "") not in OWN_KEYS]
+    return msgspec.structs.replace(found.api, taints=[*others, *_own(reasons)])
+
+
+def vanished(device: Device) -> Device:
     """Return a vanished device with a taint, so that no new claim gets it. The device keeps the taints of its backend.
 
     A NoExecute taint of the backend evicts pods, and must still do so when the device has vanished.
     """
-    # The domain is the driver's own name, as in its attributes; the value is the reason.
-    key = f"{driver}/{VANISHED_TAINT}"
+    # An earlier version used the driver's name as the domain of the key.
     others = [
         taint
         for taint in device.taints or ()
-        if taint.key != key and next(_wrong_taint(taint), None) is None
+        if taint.key not in OWN_KEYS
+        and taint.value != VANISHED_REASON
+        and next(_wrong_taint(taint), None) is None
     ]
-    vanished = DeviceTaint(key=key, value=VANISHED_REASON, effect="NoSchedule")
-    return msgspec.structs.replace(device, taints=[*others[: MOST_TAINTS - 1], vanished])
+    own = _own({VANISHED: VANISHED_REASON})
+    return msgspec.structs.replace(device, taints=[*others[: MOST_TAINTS - 1], *own])
+
+
+def _own(reasons: Mapping[str, str]) -> list[DeviceTaint]:
+    return [
+        DeviceTaint(key=key, value=reason, effect="NoSchedule") for key, reason in reasons.items()
+    ]
+
+
+def devices_held_by(rows: Iterable[PreparedClaim], pool: PoolName) -> frozenset[DeviceName]:
+    """Return the devices of the pool that these held claims own as a whole."""
+    keys = (key for row in rows for key in row.owned)
+    return frozenset(key.device for key in keys if key.pool == pool and not key.share)
 
 
 def taint_times(devices: Iterable[Device]) -> Mapping[TaintId, str]:

@@ -26,6 +26,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Conflict, KubeApi, NameTaken, NotFound
+from dra_driver.model.api.compare import same
 from dra_driver.model.api.resource_slice import ResourcePool, ResourceSliceSpec
 from dra_driver.model.events import (
     FieldsDropped,
@@ -43,17 +44,20 @@ from dra_driver.model.ids import NodeName
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
-    Devices,
     SliceChange,
+    SliceContent,
     StoredSlice,
     UpdateSlice,
+    content_of,
 )
 from dra_driver.planning.prepare import NodePlace
-from dra_driver.planning.reconcile import dropped_fields, plan_changes, same_devices
+from dra_driver.planning.reconcile import dropped_fields, plan_changes
 from dra_driver.planning.slices import PoolPlan
+from dra_driver.planning.unrestricted import gates_in
 from dra_driver.services.mirror import SliceMirror
 from dra_driver.services.node_events import NodeEvents
 from dra_driver.services.pace import Backoff, Patience
+from dra_driver.services.served_fields import ServedFields
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.services.vanished import PoolWish, PublisherInputs
 
@@ -66,8 +70,8 @@ _CONFLICT_TRIES = 3
 class _Accepted:
     """What the driver wanted in a slice, and what the API server stored instead."""
 
-    wish: Devices
-    stored: Devices
+    wish: SliceContent
+    stored: SliceContent
     unlike: Mapping[str, str]
 
 
@@ -98,8 +102,14 @@ class Publisher:
         self._mirror = SliceMirror(
             kube, changed=self.wake, observe=observe, log=self._log, clock=clock
         )
+        self._served = ServedFields(kube, place, clock=clock)
         self._wish = PoolWish(
-            inputs, kube.allocated_claims, place=place, observe=observe, log=self._log
+            inputs,
+            kube.allocated_claims,
+            server=self._served.rules,
+            place=place,
+            observe=observe,
+            log=self._log,
         )
         self._node = NodeEvents(kube.emit_event, log=self._log, clock=clock)
         self._head = ResourceSliceSpec(
@@ -134,8 +144,8 @@ class Publisher:
         self._look_in(0.0)
 
     def released(self) -> None:
-        """Publish now if a vanished device stays published: a claim was unprepared, and may have been the owner of the device."""
-        if self._wish.keeps_some:
+        """Publish now if a vanished device stays published, or if other devices are held: a claim was unprepared, or released."""
+        if self._wish.keeps_some or self._wish.held_changed():
             self.wake()
 
     def step(self) -> None:
@@ -193,7 +203,8 @@ class Publisher:
                 if isinstance(error, NameTaken):
                     self._evade(error.name, names)
             else:
-                return KEPT_SECONDS if self._wish.keeps_some else inf
+                seconds = KEPT_SECONDS if self._wish.keeps_some else inf
+                return min(seconds, self._served.seconds_left())
         raise Temporary(
             f"somebody else changed the slices of pool {self._place.pool} {'once' if rounds == 1 else f'{rounds} times'} while "
             f"they were written; see whether a second driver runs under the name {self._place.driver} on this node"
@@ -222,13 +233,13 @@ class Publisher:
 
     def _changes(self, plan: PoolPlan, names: tuple[str, ...]) -> tuple[SliceChange, ...]:
         wanted, accepted = [], {}
-        for name, devices in zip(names, plan.slices, strict=True):
+        for name, content in zip(names, plan.slices, strict=True):
             kept = self._accepted.get(name)
-            if kept is not None and same_devices(kept.wish, devices):
+            if kept is not None and same(kept.wish, content):
                 wanted.append(kept.stored)
                 accepted[name] = kept.unlike
             else:
-                wanted.append(devices)
+                wanted.append(content)
         return plan_changes(
             wanted,
             tuple(self._present().values()),
@@ -258,21 +269,22 @@ class Publisher:
             self._observe(Published(len(plan.devices), len(plan.slices)))
         self.published_once.set()
         for problem in plan.problems:
-            key = (problem.device, problem.subject)
+            key = (f"{problem.kind} {problem.device}", problem.subject)
             if self._node.say(key, "DeviceAttributeDropped", str(problem)):
                 self._observe(PublicationProblem(problem))
 
-    def _accept(self, change: SliceChange, stored: StoredSlice, wish: Devices) -> None:
+    def _accept(self, change: SliceChange, stored: StoredSlice, wish: SliceContent) -> None:
         if isinstance(change, DeleteSlice) or (
-            same_devices(written := tuple(change.spec.devices or ()), stored.devices)
-            and not stored.unlike
+            same(written := content_of(change.spec), stored.content) and not stored.unlike
         ):
             # Now the API server stores the slice as written, so forget the earlier difference. Otherwise the driver would expect a
             # value that the API server does not add any more, and would write the slice again at each publication.
             self._accepted.pop(stored.name, None)
             return
-        self._accepted[stored.name] = _Accepted(wish, stored.devices, stored.unlike)
-        fields = (*dropped_fields(written, stored.devices), *stored.unlike) or ("devices",)
+        # A gate was switched off since the dry run. The next publication, at once, withholds what must not be published without it.
+        self._served.lost(gates_in(written) - gates_in(stored.content))
+        self._accepted[stored.name] = _Accepted(wish, stored.content, stored.unlike)
+        fields = (*dropped_fields(written, stored.content), *stored.unlike) or ("devices",)
         self._observe(FieldsDropped(stored.name, fields))
 
     # If an object of somebody else has a slice's name.
@@ -321,7 +333,7 @@ def _found(change: SliceChange) -> tuple[str, ...]:
         case CreateSlice():
             return ()
         case UpdateSlice(present, spec):
-            changed = dropped_fields(tuple(spec.devices or ()), present.devices)
+            changed = dropped_fields(content_of(spec), present.content)
             return (*changed, *present.unlike)
         case DeleteSlice(present):
             return tuple(present.unlike)

@@ -26,7 +26,8 @@ from dra_driver.model.slices import StoredSlice
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import same_devices
 from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
-from dra_driver.planning.taints import taint_times, tainted
+from dra_driver.planning.taints import taint_times, vanished
+from dra_driver.planning.unrestricted import Gate, ServerRules
 
 
 class Memory(Protocol):
@@ -55,10 +56,14 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def nothing_held() -> frozenset[DeviceName]:
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
-    """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `now` is the
-    time of new taints.
+    """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
+    ended claims that may still be in use; `now` is the time of new taints.
     """
 
     inventory: Callable[[], Inventory]
@@ -66,6 +71,7 @@ class PublisherInputs:
     set_kept: Callable[[Sequence[DeviceName]], None]
     memory: Memory = field(default_factory=NoMemory)
     now: Callable[[], datetime] = utc_now
+    held: Callable[[], frozenset[DeviceName]] = nothing_held
 
 
 class PoolWish:
@@ -76,12 +82,17 @@ class PoolWish:
         inputs: PublisherInputs,
         claims: Callable[[PoolName], tuple[Claim, ...]],
         *,
+        server: Callable[[frozenset[Gate]], ServerRules],
         place: NodePlace,
         observe: Observer,
         log: FilteringBoundLogger,
     ) -> None:
+        """`server` returns what is known of the API server, when devices need these gates."""
         self._inputs = inputs
         self._claims = claims
+        self._server = server
+        self._rules = ServerRules()
+        self._held: frozenset[DeviceName] = frozenset()
         self._place = place
         self._observe = observe
         self._log = log
@@ -114,13 +125,44 @@ class PoolWish:
             self._log.info("vanished_device_withdrawn", device=name)
         now = self._inputs.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._vanished = frozenset(gone)
-        self._kept = tuple(
-            tainted(device, self._place.driver) for name, device in gone.items() if name in kept
-        )
+        self._kept = tuple(vanished(device) for name, device in gone.items() if name in kept)
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
-        plan = with_times(plan_pool(inventory, kept=self._kept), taint_times(known), now)
+        self._held = self._ask_held()
+        plan = with_times(self._planned(inventory), taint_times(known), now)
         self._last = plan
         return plan
+
+    def _planned(self, inventory: Inventory) -> PoolPlan:
+        plan = self._plan_with(inventory, self._rules)
+        rules = self._server(plan.needs)
+        if rules == self._rules:
+            return plan
+        self._rules = rules
+        return self._plan_with(inventory, rules)
+
+    def _plan_with(self, inventory: Inventory, rules: ServerRules) -> PoolPlan:
+        return plan_pool(
+            inventory,
+            kept=self._kept,
+            held=self._held,
+            rules=rules,
+            driver=self._place.driver,
+        )
+
+    def held_changed(self) -> bool:
+        """Whether other devices are held than in the last plan."""
+        return self._ask_held() != self._held
+
+    def _ask_held(self) -> frozenset[DeviceName]:
+        try:
+            return self._inputs.held()
+        except DriverError as error:
+            self._log.warning(
+                "held_devices_unknown",
+                error=str(error),
+                next_step="the slices stay as they are; it is asked again with the next change",
+            )
+            return self._held
 
     def remember(self, plan: PoolPlan) -> None:
         """Record the plan on disk. The publisher calls this before it writes slices, so that every published device is recorded. A
@@ -154,7 +196,8 @@ class PoolWish:
             if slices[name].spec.pool.name == self._place.pool
         )
         last = self._last.devices.values() if self._last else ()
-        return (*present, *self._recall(), *last)
+        # A kept device is in no slice if the API server drops taints.
+        return (*present, *self._recall(), *self._kept, *last)
 
     def _recall(self) -> tuple[Device, ...]:
         if self._remembered is None:

@@ -52,6 +52,31 @@ def test_a_force_deleted_pod_keeps_its_device_until_its_containers_end(node: Sta
     assert node.owners() == {"gpu-0": second.uid}
 
 
+def test_a_held_device_is_tainted_until_its_containers_end(node: Stage) -> None:
+    """So the scheduler gives it to no other pod meanwhile."""
+    node.start_registered()
+    kubelet = node.kubelet
+    ref = _claim(node, "one", kubelet.pod_uid("default/a"))
+    kubelet.prepare(DRIVER, [ref], pod="default/a")
+    wait_for(node.slices, "the slice")
+    assert _taints(node) == []
+    old = kubelet.force_delete("default/a")
+    node.api.remove("resourceclaims", "one")
+    kubelet.reconcile(DRIVER)
+    wait_for(lambda: _taints(node) == ["gpu-0 gpu.dra-driver.dev/held"], "the taint")
+    kubelet.end_containers(old)
+    wait_for(lambda: _taints(node) == [], "a device without a taint")
+
+
+def _taints(node: Stage) -> list[str]:
+    return [
+        f"{device['name']} {taint['key']}"
+        for found in node.slices()
+        for device in found["spec"]["devices"]
+        for taint in device.get("taints", ())
+    ]
+
+
 def test_an_ordinary_end_frees_the_device_within_the_call(node: Stage) -> None:
     node.start_registered()
     kubelet = node.kubelet

@@ -154,8 +154,10 @@ def manifests(path: Path) -> list[Object]:
 @pytest.mark.parametrize("path", [page for page in PAGES if manifests(page)], ids=page_id)
 def test_pods_that_a_page_shows_get_their_devices(path: Path) -> None:
     backend = load_backend("simulated", BackendContext(NODE, {"profile": "h100x8"}))
-    (devices,) = plan_pool(backend.scan(), kept=()).slices
-    spec = msgspec.to_builtins(slice_spec(NODE, 1, 1, devices, driver=DRIVER, node=NODE))
+    (content,) = plan_pool(backend.scan(), kept=()).slices
+    spec = msgspec.to_builtins(
+        slice_spec(NODE, 1, 1, content.devices or (), driver=DRIVER, node=NODE)
+    )
     with FakeApi() as api, PlainClient(api.url) as client:
         api.put("nodes", {"metadata": {"name": NODE}})
         api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})

@@ -74,8 +74,10 @@ def documents(path: Path) -> list[Object]:
 
 def spec_of(profile: str) -> Object:
     backend = load_backend("simulated", BackendContext(NODE, {"profile": profile}))
-    (devices,) = plan_pool(backend.scan(), kept=()).slices
-    return msgspec.to_builtins(slice_spec(NODE, 1, 1, devices, driver=DRIVER, node=NODE))
+    (content,) = plan_pool(backend.scan(), kept=()).slices
+    return msgspec.to_builtins(
+        slice_spec(NODE, 1, 1, content.devices or (), driver=DRIVER, node=NODE)
+    )
 
 
 def selectors(path: Path) -> Iterator[Selector]:

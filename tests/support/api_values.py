@@ -15,6 +15,8 @@ from dra_driver.model.api.resource_slice import (
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.device import attributes as of_plain
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.slices import Problem, SliceContent
+from dra_driver.planning.slices import PoolPlan
 
 
 def published(
@@ -70,6 +72,18 @@ def slice_spec(
         pool=ResourcePool(name=pool, generation=generation, resource_slice_count=count),
         devices=list(devices),
     )
+
+
+def content(*devices: Device, **fields: Any) -> SliceContent:
+    """What one slice of devices says."""
+    return SliceContent(devices=list(devices), **fields)
+
+
+def pool_plan(
+    slices: Iterable[Iterable[Device]] = (), problems: Iterable[Problem] = ()
+) -> PoolPlan:
+    """A plan whose slices have devices only."""
+    return PoolPlan(tuple(content(*devices) for devices in slices), tuple(problems))
 
 
 def allocated(

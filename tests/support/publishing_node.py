@@ -10,6 +10,7 @@ from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.taint_keys import VANISHED
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
@@ -35,7 +36,7 @@ def spec(*content: int | Device, generation: int = 1, count: int = 1) -> Resourc
 
 def gone(index: int, since: str = "2026-05-04T03:02:01Z") -> Device:
     """A device that vanished and stays."""
-    taint = device_taint(f"{A_DRIVER}/vanished", "not-found-on-node", "NoSchedule", since)
+    taint = device_taint(VANISHED, "not-found-on-node", "NoSchedule", since)
     return published(f"gpu-{index}", taints=(taint,))
 
 
@@ -68,6 +69,8 @@ class Node:
         self.inventory = Inventory(devices(*indices))
         self.unknown: DriverError | None = None
         self.prepared: frozenset[DeviceName] = frozenset()
+        self.held: frozenset[DeviceName] = frozenset()
+        self.held_unknown: DriverError | None = None
         self.kept: list[tuple[DeviceName, ...]] = []
         self.memory = Memory()
         self.today = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -78,7 +81,12 @@ class Node:
         self.publisher = Publisher(
             self.api,
             PublisherInputs(
-                self._inventory, self._prepared, self._set_kept, self.memory, lambda: self.today
+                self._inventory,
+                self._prepared,
+                self._set_kept,
+                self.memory,
+                lambda: self.today,
+                self._held,
             ),
             place=A_PLACE,
             observe=self.events.append,
@@ -116,6 +124,24 @@ class Node:
 
         return changes
 
+    def finds(self, inventory: Inventory) -> Step:
+        """The backend now finds this."""
+
+        def changes() -> None:
+            self.inventory = inventory
+            self.publisher.wake()
+            self.publisher.step()
+
+        return changes
+
+    def taints(self) -> dict[str, list[str]]:
+        """By device, the keys of its taints in the slices."""
+        return {
+            device.name: [taint.key for taint in device.taints or ()]
+            for stored in self.stored().values()
+            for device in stored.devices or ()
+        }
+
     def stored(self) -> dict[str, ResourceSliceSpec]:
         return {name: stored.spec for name, stored in sorted(self.api.slices.items())}
 
@@ -136,6 +162,11 @@ class Node:
 
     def _prepared(self) -> frozenset[DeviceName]:
         return self.prepared
+
+    def _held(self) -> frozenset[DeviceName]:
+        if self.held_unknown:
+            raise self.held_unknown
+        return self.held
 
     def _set_kept(self, names: Sequence[DeviceName]) -> None:
         self.kept.append(tuple(names))

@@ -54,6 +54,8 @@ class ScriptedApi:
         self.claim_past: list[ClaimEvent] = []  # what the server remembers of claims
         self.requests: list[str] = []
         self.node_events: list[NodeEvent] = []
+        self.tried: list[ResourceSliceSpec] = []  # by dry runs
+        self.version = "v1.37.1"
         self.pauses: list[float] = []
         self.stores: Callable[[ResourceSliceSpec], ResourceSliceSpec] = lambda spec: spec
         # What stands in every slice that is written, whatever was written.
@@ -67,7 +69,7 @@ class ScriptedApi:
         self._stop = Event()
 
     def fail(self, call: str, *errors: DriverError) -> None:
-        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "get", "claims", "find", "changes", "event") fail."""
+        """Let the next calls of this name ("list", "watch", "create", "update", "delete", "get", "claims", "find", "changes", "event", "try", "version") fail."""
         self._errors.setdefault(call, []).extend(errors)
 
     def follow(self, watch: Callable[..., None], *steps: Step) -> None:
@@ -158,6 +160,17 @@ class ScriptedApi:
                 self._delete(present.name)
         self.on_write()
         return stored
+
+    def try_slice(self, name: str, spec: ResourceSliceSpec) -> ResourceSliceSpec:
+        self.tried.append(spec)
+        self._raise("try")
+        if name in self.strangers:
+            raise NameTaken(f"slice {name} exists", name=name)
+        return self.stores(spec)
+
+    def server_version(self) -> str:
+        self._raise("version")
+        return self.version
 
     def slice_holder(self, name: str) -> SliceHolder:
         self._arrive(f"get {name}", "get")

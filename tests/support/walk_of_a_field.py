@@ -33,13 +33,13 @@ from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent, FieldsDropped
 from dra_driver.model.ids import NodeName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.slices import StoredSlice, UpdateSlice
+from dra_driver.model.slices import SliceContent, StoredSlice, UpdateSlice
 from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.reconcile import dropped_fields, plan_changes, slice_name
 from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
-from dra_driver.planning.taints import tainted
+from dra_driver.planning.taints import vanished
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_PLACE, A_POOL
@@ -74,9 +74,9 @@ def field_of(device: Device) -> object:
 def walk(folder: Path) -> None:
     backend = NewBackend(BackendContext("node-1"))
     inventory = as_scanned(backend.scan())
-    (device,) = plan_pool(inventory, kept=()).slices[0]
+    (device,) = plan_pool(inventory, kept=()).slices[0].devices or ()
     assert field_of(device) == "one", "planning.slices loses a field of a device"
-    assert field_of(tainted(device, A_DRIVER)) == "one", "a vanished device loses a field"
+    assert field_of(vanished(device)) == "one", "a vanished device loses a field"
     kept = plan_pool(Inventory(()), kept=(device,)).devices
     assert [field_of(each) for each in kept.values()] == ["one"], "a kept device loses a field"
     remembers(device, folder / "state.db")
@@ -106,7 +106,7 @@ def writes_and_reads(device: Device, version: int) -> None:
 
 
 def plan(devices: list[Device], *present: StoredSlice) -> tuple[Any, ...]:
-    return plan_changes([tuple(devices)], present, head=HEAD, names=(NAME,))
+    return plan_changes([SliceContent(devices=devices)], present, head=HEAD, names=(NAME,))
 
 
 def compares(device: Device) -> None:
@@ -118,7 +118,9 @@ def compares(device: Device) -> None:
         UpdateSlice(stored, structs.replace(created.spec, devices=[other])),
     ), "reconcile does not see that a field changed"
     path = f"devices.{device.name}.newField"
-    assert dropped_fields((device,), (other,)) == (path,), "a dropped field is not named"
+    assert dropped_fields(SliceContent(devices=[device]), SliceContent(devices=[other])) == (
+        path,
+    ), "a dropped field is not named"
 
 
 def publishes(backend: NewBackend) -> None:

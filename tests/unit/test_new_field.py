@@ -52,7 +52,7 @@ def test_a_new_field_of_a_device_passes_from_the_backend_to_the_selector(copy: P
 BY_HAND = [
     # a room that names the fields which it passes on: where, what stands there, what would stand there, and what is said then
     (
-        "planning/slices.py",
+        "planning/device_values.py",
         "    return Device(**good, attributes",
         "    return Device(name=device.name, attributes",
         "planning.slices loses a field of a device",

@@ -36,6 +36,7 @@ class Query:
     resource_version: str
     timeout_seconds: float
     bookmarks: bool
+    dry_run: bool
 
 
 def page_not_found() -> Refused:
@@ -81,6 +82,7 @@ def parse_query(path: str) -> Query:
         resource_version=given.get("resourceVersion", ""),
         timeout_seconds=float(given.get("timeoutSeconds", "1800")),
         bookmarks=given.get("allowWatchBookmarks", "") in ("1", "true"),
+        dry_run=given.get("dryRun", "") == "All",
     )
 
 

@@ -117,9 +117,18 @@ class Store:
     _objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
 
     def create(
-        self, kind: ResourceKind, obj: Object, *, namespace: str = "", trusted: bool = False
+        self,
+        kind: ResourceKind,
+        obj: Object,
+        *,
+        namespace: str = "",
+        trusted: bool = False,
+        dry_run: bool = False,
     ) -> Object:
-        """Create `obj`. A `trusted` write comes from the test itself: the store does not check it, and keeps its status."""
+        """Create `obj`; a dry run stores nothing.
+
+        A `trusted` write comes from the test itself: the store does not check it, and keeps its status.
+        """
         obj = deepcopy(obj)
         metadata = obj.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
@@ -142,7 +151,7 @@ class Store:
                 metadata["namespace"] = namespace
             if kind.has_status and not kind.created_with_status and not trusted:
                 obj.pop("status", None)
-            return self._write(kind, key, obj)
+            return obj if dry_run else self._write(kind, key, obj)
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str = "") -> Object:
         with self.condition:

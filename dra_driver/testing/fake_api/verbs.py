@@ -98,7 +98,8 @@ def _create(ask: Ask) -> Result:
             "the namespace of the provided object does not match the namespace sent on the request"
         )
         raise Refused(400, "BadRequest", why)
-    created = ask.store.create(route.kind, obj, namespace=route.namespace)
+    dry_run = parse_query(ask.path).dry_run
+    created = ask.store.create(route.kind, obj, namespace=route.namespace, dry_run=dry_run)
     return 201, served_form(route, created)
 
 

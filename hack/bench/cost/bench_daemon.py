@@ -24,6 +24,7 @@ from dra_driver.daemon import dependencies as ground
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer
 from dra_driver.model.ids import (
@@ -97,6 +98,12 @@ class InstantApi:
 
     def kubelet_version(self) -> str:
         return "v1.37.1"
+
+    def server_version(self) -> str:
+        return "v1.37.1"
+
+    def try_slice(self, _name: str, spec: ResourceSliceSpec) -> ResourceSliceSpec:
+        return spec
 
     def emit_event(self, event: NodeEvent) -> None:
         """Nobody reads it."""

@@ -23,9 +23,12 @@ Object = Mapping[str, Any]
 class HollowCluster(Cluster):
     """etcd, API server, controllers and scheduler; neither containerd nor a kubelet."""
 
-    def __init__(self, version: str = build.KUBERNETES) -> None:
+    def __init__(
+        self, version: str = build.KUBERNETES, *, feature_gates: Mapping[str, bool] | None = None
+    ) -> None:
         flags = {"kube-controller-manager": (WITHOUT_KUBELETS,)}
-        super().__init__(build.build(version), Options(version=version, flags=flags))
+        options = Options(version=version, flags=flags, feature_gates=feature_gates or {})
+        super().__init__(build.build(version), options)
 
     def start(self) -> None:
         """From nothing to a scheduler that works."""

@@ -404,6 +404,12 @@ def test_an_unreadable_node_has_a_kubelet_of_no_version(kube: HttpKubeApi, api: 
     assert kube.kubelet_version() == "v1.37.1"
 
 
+def test_the_version_of_the_server_is_read_each_time(kube: HttpKubeApi, api: FakeApi) -> None:
+    assert kube.server_version() == "v1.37.0+fake"
+    api.faults.status(503, resource="discovery")
+    assert kube.server_version() == "v1.37.0+fake"
+
+
 # Watches
 
 

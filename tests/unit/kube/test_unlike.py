@@ -12,7 +12,7 @@ from dra_driver.kube.wire.unlike import find_unlike
 from dra_driver.model.device import Version
 from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.slices import SliceHolder, StoredSlice
+from dra_driver.model.slices import SliceHolder, StoredSlice, content_of
 from dra_driver.planning.reconcile import dropped_fields
 from tests.support.api_values import device_taint, published, slice_spec
 
@@ -120,11 +120,9 @@ FOREIGN: list[tuple[tuple[Any, ...], str, object, str]] = [
         "metadata.ownerReferences[node-1].blockOwnerDeletion",
     ),
     (("metadata",), "fieldOfTheNextRelease", 1, "metadata.fieldOfTheNextRelease"),
-    (("spec",), "sharedCounters", [{"name": "c"}], "spec.sharedCounters"),
     (("spec",), "allNodes", True, "spec.allNodes"),
     (("spec",), "nodeSelector", {"nodeSelectorTerms": [{}]}, "spec.nodeSelector"),
     (("spec",), "perDeviceNodeSelection", True, "spec.perDeviceNodeSelection"),
-    (("spec",), "skipNodeOperations", ["*"], "spec.skipNodeOperations"),
     (("spec",), "nodeName", "node-2", "spec.nodeName"),
     (("spec",), "driver", "other.example.com", "spec.driver"),
     ((), "status", {"new": 1}, "status"),
@@ -154,6 +152,25 @@ def test_what_somebody_writes_is_found(
     assert list(read_slice(wire, obj, AUTHOR).unlike) == [path]
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sharedCounters", [{"name": "c"}]),
+        ("skipNodeOperations", ["*"]),
+        ("partitionTypeAttribute", "example.com/type"),
+    ],
+)
+def test_what_somebody_writes_beside_the_devices_is_read(
+    wire: Wire, key: str, value: object
+) -> None:
+    obj = stored(wire)
+    obj["spec"][key] = value
+    found = read_slice(wire, obj, AUTHOR)
+    assert found.unlike == {}
+    assert dropped_fields(content_of(SPEC), found.content) == (key,)
+
+
 def in_a_device(wire: Wire, obj: Object, where: tuple[Any, ...]) -> Object:
     content = ("basic",) if wire.version == "v1beta1" else ()
     part: Object = at(obj, "spec", "devices", 0, *content, *where)
@@ -169,7 +186,7 @@ def test_what_somebody_writes_into_a_device_is_read(
     in_a_device(wire, obj, where)[key] = value
     found = read_slice(wire, obj, AUTHOR)
     assert found.unlike == {}
-    assert dropped_fields(tuple(SPEC.devices or ()), found.devices) == (f"devices.gpu-0.{field}",)
+    assert dropped_fields(content_of(SPEC), found.content) == (f"devices.gpu-0.{field}",)
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -20,15 +20,14 @@ from dra_driver.model.api.resource_slice import (
 from dra_driver.planning.field_rules import wrong_field, wrong_policy
 
 OWN_NODE = "the slice is for this node already, so its devices may not name nodes"
-NO_COUNTERS = (
-    "this driver publishes no sharedCounters, so the scheduler would refuse the whole pool"
-)
 ASCEND = "requestPolicy.validValues: the values must ascend, with different whole numbers"
 RANGE = "requestPolicy.validRange: min, default and max must ascend"
 STEP = "requestPolicy.validRange.step: "
 LIMITS = f"{STEP}all limits must be from 0 to 2^63-1"
 FRACTIONS = "requestPolicy.validRange: limits with fractions must be multiples of 1m, and less than 2^63 of them"
 WHOLE_STEPS = f"{STEP}default and max must be whole steps from min"
+
+ONE_OF = "[cpu].mapping: exactly one of capacityKey and deviceMultiplier must be set"
 
 
 def needs(resource: str = "cpu", **fields: Any) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def beside(**fields: Any) -> dict[str, Any]:
         ({"node_name": "node-1"}, OWN_NODE),
         ({"node_selector": NodeSelector()}, OWN_NODE),
         ({"all_nodes": True}, OWN_NODE),
-        ({"consumes_counters": [DeviceCounterConsumption(counter_set="s", counters={"c": Counter(value="1")})]}, NO_COUNTERS),
+        ({"consumes_counters": [DeviceCounterConsumption(counter_set="s", counters={"c": Counter(value="1")})]}, ""),
         ({"allow_multiple_allocations": True}, ""),
         (needs(), "[cpu].mapping or overhead must be set"),
         (needs("gpu"), "'gpu' is none of cpu, memory and hugepages-<size>"),
@@ -65,7 +64,9 @@ def beside(**fields: Any) -> dict[str, Any]:
         (mapped(capacity_key="slots", capacity_multiplier="2"), ""),
         (mapped(device_multiplier="2"), ""),
         (mapped(capacity_key="slots"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
-        (mapped(capacity_multiplier="1"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
+        (mapped(capacity_multiplier="1", device_multiplier="1"), "[cpu].mapping: capacityKey and capacityMultiplier must be set together"),
+        (mapped(), ONE_OF),
+        (mapped(capacity_key="slots", capacity_multiplier="1", device_multiplier="1"), ONE_OF),
         (mapped(capacity_key="other", capacity_multiplier="1"), "[cpu].mapping.capacityKey: the device publishes no capacity 'other'"),
         (mapped(capacity_key="slots", capacity_multiplier="0"), "[cpu].mapping.capacityMultiplier: 0 is not positive"),
         (mapped(device_multiplier="-1"), "[cpu].mapping.deviceMultiplier: -1 is not positive"),
@@ -94,7 +95,8 @@ def of(*values: str, default: str | None = "1") -> tuple[str, CapacityRequestPol
     ("given", "found"),
     [
         (("8", CapacityRequestPolicy()), ""),
-        (("8", CapacityRequestPolicy(default="9")), ""),
+        (("8", CapacityRequestPolicy(default="8")), ""),
+        (("8", CapacityRequestPolicy(default="9")), "requestPolicy.default is larger than the capacity: a claim that names no amount would never get the device"),
         (("8", CapacityRequestPolicy(default="abc")), "requestPolicy: 'abc' is no quantity; write for example 80Gi, 500m or 1e3"),
         (("8", CapacityRequestPolicy(default="1", valid_values=["1"], valid_range=CapacityRequestPolicyRange(min="1"))), "requestPolicy: only one of validValues and validRange may be set"),
         (of("1", "2"), ""),

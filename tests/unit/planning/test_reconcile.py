@@ -23,7 +23,7 @@ from dra_driver.planning.reconcile import (
     same_devices,
     slice_name,
 )
-from tests.support.api_values import device_taint, published, slice_spec
+from tests.support.api_values import content, device_taint, published, slice_spec
 
 POOL = PoolName("node-1")
 DRIVER = DriverName("gpu.example.com")
@@ -45,7 +45,7 @@ def stored(name: str, content: ResourceSliceSpec) -> StoredSlice:
 
 
 def changes(wanted: list[Devices], *present: StoredSlice) -> tuple[SliceChange, ...]:
-    return plan_changes(wanted, present, head=HEAD, names=NAMES)
+    return plan_changes([content(*one) for one in wanted], present, head=HEAD, names=NAMES)
 
 
 A, B, C = devices("gpu-0"), devices("gpu-1"), devices("gpu-2")
@@ -150,7 +150,7 @@ def test_what_the_server_makes_of_every_write_is_left_alone_as_long_as_it_is_tha
 
     def accepting(value: str) -> tuple[SliceChange, ...]:
         accepted = {NAMES[0]: {"spec.odd": value}}
-        return plan_changes([A], [before], head=HEAD, names=NAMES, accepted=accepted)
+        return plan_changes([content(*A)], [before], head=HEAD, names=NAMES, accepted=accepted)
 
     assert accepting("1") == ()
     assert accepting("2") == (UpdateSlice(before, spec(3, 1, A)),)
@@ -168,7 +168,7 @@ def test_a_taint_is_a_change():
     assert changes([held], before) == (UpdateSlice(before, spec(3, 1, held)),)
     assert changes([A], stored(NAMES[0], spec(3, 1, held))) != ()
     assert changes([held], stored(NAMES[0], spec(3, 1, held))) == ()
-    assert dropped_fields(held, A) == ("devices.gpu-0.taints",)
+    assert dropped_fields(content(*held), content(*A)) == ("devices.gpu-0.taints",)
 
 
 def test_equal_quantities_are_no_change_however_they_are_written():
@@ -199,12 +199,12 @@ def test_dropped_fields_are_named_by_their_path():
         published("gpu-0", {"a": 1, "b": 1}, {"memory": gib}),
         published("gpu-1", {"a": 1}),
     )
-    assert dropped_fields(written, found) == (
+    assert dropped_fields(content(*written), content(*found)) == (
         "devices.gpu-0.attributes.b",
         "devices.gpu-0.capacity.cores",
         "devices.gpu-2",
     )
-    assert dropped_fields(written, written) == ()
+    assert dropped_fields(content(*written), content(*written)) == ()
 
 
 def test_every_field_of_the_api_counts():
@@ -212,7 +212,7 @@ def test_every_field_of_the_api_counts():
     more = Device(name="gpu-0", binding_conditions=["ready"], all_nodes=False)
     before = stored(NAMES[0], spec(1, 1, (plain,)))
     assert changes([(more,)], before) == (UpdateSlice(before, spec(1, 1, (more,))),)
-    assert dropped_fields((more,), (plain,)) == (
+    assert dropped_fields(content(more), content(plain)) == (
         "devices.gpu-0.allNodes",
         "devices.gpu-0.bindingConditions",
     )

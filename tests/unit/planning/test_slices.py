@@ -22,7 +22,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import Problem
 from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
-from tests.support.api_values import device_taint, found_device, published
+from tests.support.api_values import content, device_taint, found_device, pool_plan, published
 
 LEFT_OUT = "it was left out of the slice, everything else is published; correct it in the backend"
 DEVICE_LEFT_OUT = "the device was left out, all others are published; correct it in the backend"
@@ -52,7 +52,7 @@ def test_devices_are_published_in_the_backends_order_with_all_that_is_valid():
     plan = plan_of(
         device("gpu-1", attributes=attributes, capacity={"memory": GIB}), device("gpu-0")
     )
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         slices=(
             (
                 published("gpu-1", attributes=attributes, capacity={"memory": GIB}),
@@ -64,7 +64,7 @@ def test_devices_are_published_in_the_backends_order_with_all_that_is_valid():
 
 
 def test_a_node_without_devices_has_one_empty_slice():
-    assert plan_of() == PoolPlan(slices=((),), problems=())
+    assert plan_of() == pool_plan(slices=((),), problems=())
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_a_node_without_devices_has_one_empty_slice():
 )
 def test_slices_are_cut_at_64_devices(count: int, sizes: list[int]):
     plan = plan_of(*(device(f"gpu-{index}") for index in range(count)))
-    assert [len(devices) for devices in plan.slices] == sizes
+    assert [len(one.devices or ()) for one in plan.slices] == sizes
     assert list(plan.devices) == [f"gpu-{index}" for index in range(count)]
 
 
 def test_kept_devices_come_last_and_never_twice():
     kept = (published("gpu-9", attributes={"index": 9}), published("gpu-0", attributes={"old": 1}))
-    assert plan_of(device("gpu-0"), kept=kept).slices == ((published("gpu-0"), kept[0]),)
+    assert plan_of(device("gpu-0"), kept=kept).slices == (content(published("gpu-0"), kept[0]),)
 
 
 @pytest.mark.parametrize("name", ["GPU-0", "gpu_0", "-gpu", "gpu-", "", "g" * 64, "gpu.0", "gpu\n"])
 def test_a_device_whose_name_is_no_dns_label_is_left_out(name: str):
     plan = plan_of(device(name), device("gpu-1"))
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         slices=((published("gpu-1"),),),
         problems=(
             Problem(DeviceName(name), "name", "no DNS label of at most 63 characters", LEFT_OUT),
@@ -93,7 +93,7 @@ def test_a_device_whose_name_is_no_dns_label_is_left_out(name: str):
 
 
 def test_a_device_name_of_63_characters_is_published():
-    assert plan_of(device("g" * 63)).slices == ((published("g" * 63),),)
+    assert plan_of(device("g" * 63)).slices == (content(published("g" * 63)),)
 
 
 IDENTIFIER = "is no identifier of at most 32 characters"
@@ -119,14 +119,14 @@ def test_a_bad_name_costs_one_attribute_or_capacity(name: str, found: str):
     one = device("gpu-0", attributes={name: 1, "ok": 2}, capacity={"memory": GIB})
     other = device("gpu-0", attributes={"ok": 2}, capacity={name: GIB, "memory": GIB})
     whole = ((published("gpu-0", attributes={"ok": 2}, capacity={"memory": GIB}),),)
-    assert plan_of(one) == PoolPlan(whole, (problem(f"attribute {name}", found),))
-    assert plan_of(other) == PoolPlan(whole, (problem(f"capacity {name}", found),))
+    assert plan_of(one) == pool_plan(whole, (problem(f"attribute {name}", found),))
+    assert plan_of(other) == pool_plan(whole, (problem(f"capacity {name}", found),))
 
 
 @pytest.mark.parametrize("name", ["a" * 32, "_x", "A9_", "d" * 63 + "/x", "gpu.example.com/x"])
 def test_the_longest_and_oddest_allowed_names_are_published(name: str):
     plan = plan_of(device("gpu-0", attributes={name: 1}, capacity={name: GIB}))
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((published("gpu-0", attributes={name: 1}, capacity={name: GIB}),),), ()
     )
 
@@ -157,7 +157,7 @@ NOT_SEMVER = "is no version of semver.org 2.0.0 (three numbers, no leading v)"
 )
 def test_a_bad_value_costs_one_attribute(value: Any, found: str):
     plan = plan_of(device("gpu-0", attributes={"bad": value, "good": "yes"}))
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((published("gpu-0", attributes={"good": "yes"}),),), (problem("attribute bad", found),)
     )
 
@@ -180,7 +180,7 @@ def test_a_bad_value_costs_one_attribute(value: Any, found: str):
 )
 def test_values_at_the_limits_are_published(value: Any):
     plan = plan_of(device("gpu-0", attributes={"it": value}))
-    assert plan == PoolPlan(((published("gpu-0", attributes={"it": value}),),), ())
+    assert plan == pool_plan(((published("gpu-0", attributes={"it": value}),),), ())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_values_at_the_limits_are_published(value: Any):
     ],
 )  # fmt: skip
 def test_a_capacity_that_is_no_quantity_is_left_out(value: Any, said: str):
-    assert plan_of(device("gpu-0", capacity={"memory": value, "compute": GIB})) == PoolPlan(
+    assert plan_of(device("gpu-0", capacity={"memory": value, "compute": GIB})) == pool_plan(
         ((published("gpu-0", capacity={"compute": GIB}),),), (problem("capacity memory", said),)
     )
 
@@ -208,7 +208,7 @@ def test_of_more_than_32_attributes_and_capacities_the_last_attributes_go():
     attributes = {f"a{index}": index for index in range(31)}
     plan = plan_of(device("gpu-0", attributes=attributes, capacity={"memory": GIB, "compute": GIB}))
     kept = {f"a{index}": index for index in range(30)}
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((published("gpu-0", attributes=kept, capacity={"memory": GIB, "compute": GIB}),),),
         (problem("attribute a30", "more than 32 attributes and capacities"),),
     )
@@ -217,7 +217,7 @@ def test_of_more_than_32_attributes_and_capacities_the_last_attributes_go():
 def test_32_attributes_and_capacities_are_published():
     attributes = {f"a{index}": index for index in range(31)}
     plan = plan_of(device("gpu-0", attributes=attributes, capacity={"memory": GIB}))
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((published("gpu-0", attributes=attributes, capacity={"memory": GIB}),),), ()
     )
 
@@ -225,7 +225,7 @@ def test_32_attributes_and_capacities_are_published():
 def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
     capacity = {f"c{index}": GIB for index in range(33)}
     plan = plan_of(device("gpu-0", attributes={"index": 0}, capacity=capacity))
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((published("gpu-0", capacity={f"c{index}": GIB for index in range(32)}),),),
         (
             problem("capacity c32", "more than 32 capacities"),
@@ -237,13 +237,13 @@ def test_of_more_than_32_capacities_the_last_go_and_no_attribute_stays():
 def test_each_taint_gets_a_time():
     old = device_taint("a.example.com/old", "", "NoSchedule", "")
     new = device_taint("a.example.com/new", "", "NoExecute", "")
-    plan = PoolPlan(((published("gpu-0", taints=(old, new)), published("gpu-1")),), ())
+    plan = pool_plan(((published("gpu-0", taints=(old, new)), published("gpu-1")),), ())
     times = {("gpu-0", "a.example.com/old", "", "NoSchedule"): "2026-01-02T03:04:05Z"}
     dated = (
         replace(old, time_added="2026-01-02T03:04:05Z"),
         replace(new, time_added="2026-05-05T05:05:05Z"),
     )
-    assert with_times(plan, times, "2026-05-05T05:05:05Z") == PoolPlan(
+    assert with_times(plan, times, "2026-05-05T05:05:05Z") == pool_plan(
         ((published("gpu-0", taints=dated), published("gpu-1")),), ()
     )
 
@@ -251,7 +251,9 @@ def test_each_taint_gets_a_time():
 def test_a_capacity_is_published_in_canonical_text():
     size = DeviceCapacity(value="81920Mi")
     plan = plan_of(device("gpu-0", capacity={"memory": size}))
-    assert plan.slices == ((published("gpu-0", capacity={"memory": Quantity.parse("80Gi")}),),)
+    assert plan.slices == (
+        content(published("gpu-0", capacity={"memory": Quantity.parse("80Gi")})),
+    )
 
 
 def of(attributes: Any = None, **fields: Any) -> PoolPlan:
@@ -269,7 +271,7 @@ def of(attributes: Any = None, **fields: Any) -> PoolPlan:
     ],
 )
 def test_a_list_of_values_is_published(attribute: DeviceAttribute):
-    assert of({"it": attribute}) == PoolPlan(
+    assert of({"it": attribute}) == pool_plan(
         ((Device(name="gpu-0", attributes={"it": attribute}),),), ()
     )
 
@@ -288,7 +290,7 @@ def test_a_list_of_values_is_published(attribute: DeviceAttribute):
     ],
 )
 def test_a_bad_attribute_of_the_api_costs_itself_only(attribute: Any, found: str):
-    assert of({"bad": attribute}) == PoolPlan(
+    assert of({"bad": attribute}) == pool_plan(
         ((Device(name="gpu-0"),),), (problem("attribute bad", found),)
     )
 
@@ -296,7 +298,7 @@ def test_a_bad_attribute_of_the_api_costs_itself_only(attribute: Any, found: str
 def test_of_more_than_48_values_of_attributes_the_last_attributes_go():
     first, second = (DeviceAttribute(int_values=[0] * count) for count in (40, 9))
     plan = of({"a": first, "b": second, "c": DeviceAttribute(int_value=1)})
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((Device(name="gpu-0", attributes={"a": first, "c": DeviceAttribute(int_value=1)}),),),
         (problem("attribute b", "more than 48 values of attributes"),),
     )
@@ -313,7 +315,7 @@ def test_every_other_field_of_the_api_is_published_as_it_is():
         },
         "taints": [device_taint("a.example.com/x", "", "NoSchedule", "2026-01-02T03:04:05Z")],
     }
-    assert of(**fields).slices == ((Device(name="gpu-0", **fields),),)
+    assert of(**fields).slices == (content(Device(name="gpu-0", **fields)),)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_every_other_field_of_the_api_is_published_as_it_is():
 def test_a_field_of_a_wrong_type_costs_its_device_only(fields: Any, subject: str, found: str):
     """Without the field, which may be a taint, the device could be given to whom it must not be given."""
     bad = AllocatableDevice(Device(name="gpu-0", **fields), "uuid")
-    assert plan_of(bad, device("gpu-1")) == PoolPlan(
+    assert plan_of(bad, device("gpu-1")) == pool_plan(
         ((Device(name="gpu-1"),),),
         (Problem(DeviceName("gpu-0"), subject, found, DEVICE_LEFT_OUT),),
     )
@@ -367,12 +369,12 @@ def test_a_field_that_the_api_server_refuses_costs_its_device_only(
     fields: Any, subject: str, found: str
 ):
     bad = AllocatableDevice(Device(name="gpu-0", **fields), "uuid")
-    assert plan_of(bad, device("gpu-1")) == PoolPlan(
+    assert plan_of(bad, device("gpu-1")) == pool_plan(
         ((Device(name="gpu-1"),),),
         (Problem(DeviceName("gpu-0"), subject, found, DEVICE_LEFT_OUT),),
     )
     kept = plan_of(kept=(bad.api,))
-    assert kept == PoolPlan(((Device(name="gpu-0"),),), ())
+    assert kept == pool_plan(((Device(name="gpu-0"),),), ())
 
 
 def test_a_request_policy_that_the_api_server_refuses_costs_its_capacity():
@@ -381,7 +383,7 @@ def test_a_request_policy_that_the_api_server_refuses_costs_its_capacity():
         "memory": DeviceCapacity(value="1Gi"),
     }
     found = "requestPolicy: only a device with allowMultipleAllocations may have one"
-    assert of(capacity=sizes) == PoolPlan(
+    assert of(capacity=sizes) == pool_plan(
         ((Device(name="gpu-0", capacity={"memory": sizes["memory"]}),),),
         (problem("capacity slots", found),),
     )
@@ -393,7 +395,7 @@ def test_a_shared_device_is_left_out_with_any_of_its_capacities():
     size = DeviceCapacity(value="8", request_policy=policy)
     plan = of(capacity={"slots": size}, allow_multiple_allocations=True)
     why = "a device with allowMultipleAllocations needs all of its capacities"
-    assert plan == PoolPlan(
+    assert plan == pool_plan(
         ((),),
         (
             problem(
@@ -412,7 +414,7 @@ def test_of_a_kept_device_what_this_driver_cannot_write_is_left_out_without_a_wo
         name="gpu-9",
         attributes={"new": DeviceAttribute(), "index": DeviceAttribute(int_value=9)},
     )
-    assert plan_of(kept=(newer,)) == PoolPlan(((published("gpu-9", {"index": 9}),),), ())
+    assert plan_of(kept=(newer,)) == pool_plan(((published("gpu-9", {"index": 9}),),), ())
 
 
 class Number(int):
@@ -432,7 +434,7 @@ def test_a_subclass_of_a_value_is_published_as_the_value() -> None:
         "texts": DeviceAttribute(string_values=[Text("a"), "b"]),
     }
     made = AllocatableDevice(Device(Text("gpu-0"), attributes=attributes), uuid="u")
-    (found,) = plan_of(made).slices[0]
+    (found,) = plan_of(made).slices[0].devices or ()
     written = {
         "name": "gpu-0",
         "attributes": {
@@ -454,4 +456,4 @@ def test_a_kept_device_loses_both_lists_of_binding_conditions_if_one_is_bad(
     kept = msgspec.structs.replace(
         published("gpu-9"), binding_conditions=conditions, binding_failure_conditions=failures
     )
-    assert plan_of(kept=(kept,)).slices == ((published("gpu-9"),),)
+    assert plan_of(kept=(kept,)).slices == (content(published("gpu-9")),)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from dra_driver.errors import Temporary
 from dra_driver.model.api.resource_slice import Device, DeviceTaint, ResourceSliceSpec
 from dra_driver.model.device import AllocatableDevice, plain
-from dra_driver.model.events import DeviceVanished, FieldsDropped
+from dra_driver.model.events import DeviceVanished, FieldsDropped, PublicationProblem
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.services.publish import KEPT_SECONDS
@@ -189,7 +189,8 @@ def test_a_device_that_vanishes_again_is_tainted_anew():
     assert node.stored() == {FIRST: spec(0, gone(1, "2026-06-01T00:00:00Z"))}
 
 
-def test_a_server_without_taints_keeps_the_device_and_is_told_of_once():
+def test_on_a_server_without_taints_a_vanished_device_leaves_the_slice_and_this_is_told_once():
+    """Without its taint, the scheduler would give the device to the next pod when its claim ends."""
     node = Node(0, 1)
     node.prepared = frozenset({DeviceName("gpu-1")})
 
@@ -201,9 +202,17 @@ def test_a_server_without_taints_keeps_the_device_and_is_told_of_once():
 
     node.api.stores = without_taints
     node.follow(node.step, node.has(0), *[node.after(100)] * 3)
-    assert node.stored() == {FIRST: spec(0, 1)}
-    assert node.told(FieldsDropped) == [FieldsDropped(FIRST, ("devices.gpu-1.taints",))]
+    assert node.stored() == {FIRST: spec(0)}
+    assert node.kept[-1] == ("gpu-1",)
+    (told,) = node.told(PublicationProblem)
+    assert str(told.problem) == (
+        "feature gate DRADeviceTaints: taints: device gpu-1 has it; the API server drops it: the gate is off, or this release "
+        "does not have it; without it anybody could get device gpu-1, so it is not published; switch the gate on in the API "
+        "server and the scheduler, or leave the field out in the backend"
+    )
+    assert node.told(FieldsDropped) == []
     assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+    assert len(node.api.tried) == 1
 
 
 @pytest.mark.parametrize("count", [64, 65, 128, 130])
