@@ -23,6 +23,7 @@ from dra_driver.explain.report import PodSubject, explain
 from dra_driver.kube.cluster import read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.vocabulary import NUMA_NODE
 from dra_driver.testing import oci
 from dra_driver.testing.fake_scheduler import Placed, Unschedulable, results
 from dra_driver.testing.plain_client import Object
@@ -129,7 +130,7 @@ def _published(devices: Mapping[str, Object]) -> DemoStep:
             name,
             str(_attribute(device, "productName") or _attribute(device, "model")),
             device["capacity"]["memory"]["value"],
-            str(_attribute(device, "resource.kubernetes.io/numaNode") or 0),
+            str(_attribute(device, NUMA_NODE) or 0),
             str(_attribute(device, "uuid")),
         )
         for name, device in devices.items()

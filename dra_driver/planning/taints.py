@@ -15,10 +15,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from dra_driver.model.api.resource_slice import Device, DeviceTaint
-from dra_driver.model.ids import DriverName
+from dra_driver.model.names import VANISHED_REASON, VANISHED_TAINT
 
-VANISHED_TAINT = "vanished"
-VANISHED_REASON = "not-found-on-node"
 MOST_TAINTS = 16
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
@@ -58,19 +56,17 @@ def _wrong_taint(taint: DeviceTaint) -> Iterator[str]:
         yield f"timeAdded: {taint.time_added[:80]!a} is no time of RFC 3339"
 
 
-def tainted(device: Device, driver: DriverName) -> Device:
+def tainted(device: Device) -> Device:
     """Return a vanished device with a taint, so that no new claim gets it. The device keeps the taints of its backend.
 
     A NoExecute taint of the backend evicts pods, and must still do so when the device has vanished.
     """
-    # The domain is the driver's own name, as in its attributes; the value is the reason.
-    key = f"{driver}/{VANISHED_TAINT}"
     others = [
         taint
         for taint in device.taints or ()
-        if taint.key != key and next(_wrong_taint(taint), None) is None
+        if taint.key != VANISHED_TAINT and next(_wrong_taint(taint), None) is None
     ]
-    vanished = DeviceTaint(key=key, value=VANISHED_REASON, effect="NoSchedule")
+    vanished = DeviceTaint(key=VANISHED_TAINT, value=VANISHED_REASON, effect="NoSchedule")
     return msgspec.structs.replace(device, taints=[*others[: MOST_TAINTS - 1], vanished])
 
 

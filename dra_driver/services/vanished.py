@@ -114,9 +114,7 @@ class PoolWish:
             self._log.info("vanished_device_withdrawn", device=name)
         now = self._inputs.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._vanished = frozenset(gone)
-        self._kept = tuple(
-            tainted(device, self._place.driver) for name, device in gone.items() if name in kept
-        )
+        self._kept = tuple(tainted(device) for name, device in gone.items() if name in kept)
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
         plan = with_times(plan_pool(inventory, kept=self._kept), taint_times(known), now)
         self._last = plan

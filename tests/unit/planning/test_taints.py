@@ -5,16 +5,14 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import DeviceTaint
-from dra_driver.model.ids import DriverName
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.taints import dated, is_label_key, taint_times, tainted, wrong_taints
 from tests.support.api_values import device_taint, published
 
-DRIVER = DriverName("gpu.example.com")
 NOW = "2026-05-05T05:05:05Z"
 SINCE = "2026-01-02T03:04:05Z"
 TAINT = DeviceTaint(key="a.example.com/x", value="v", effect="NoExecute")
-VANISHED = device_taint("gpu.example.com/vanished", "not-found-on-node", "NoSchedule", "")
+VANISHED = device_taint("gpu.dra-driver.dev/vanished", "not-found-on-node", "NoSchedule", "")
 
 
 @pytest.mark.parametrize(
@@ -74,18 +72,18 @@ def test_a_device_has_at_most_16_taints():
 
 def test_a_vanished_device_is_tainted_under_the_drivers_name():
     device = published("gpu-0", capacity={"memory": Quantity.parse("1Gi")})
-    assert dated(tainted(device, DRIVER), {}, SINCE) == replace(
+    assert dated(tainted(device), {}, SINCE) == replace(
         device, taints=[replace(VANISHED, time_added=SINCE)]
     )
 
 
 def test_a_vanished_device_keeps_its_other_taints_as_far_as_they_can_be_written():
-    first = tainted(published("gpu-0"), DRIVER)
+    first = tainted(published("gpu-0"))
     bad = replace(TAINT, value="with space")
     again = replace(first, taints=[bad, TAINT, *(first.taints or ())])
-    assert tainted(again, DRIVER).taints == [TAINT, replace(VANISHED, time_added=None)]
+    assert tainted(again).taints == [TAINT, replace(VANISHED, time_added=None)]
     many = replace(first, taints=[replace(TAINT, key=f"k{index}") for index in range(16)])
-    keys = [taint.key for taint in tainted(many, DRIVER).taints or ()]
+    keys = [taint.key for taint in tainted(many).taints or ()]
     assert keys == [*(f"k{index}" for index in range(15)), VANISHED.key]
 
 
