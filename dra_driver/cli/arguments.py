@@ -8,6 +8,7 @@ import argparse
 
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.config.options import OPTIONS
+from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
     "--dry-run": "list what would be removed and what prevents it; change nothing",
@@ -20,6 +21,8 @@ MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
     """Give a subcommand's parser its arguments."""
+    if command in COMMANDS:
+        parser.epilog = summary(command)
     match command:
         case "run":
             add_settings(parser)
@@ -48,9 +51,6 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             _add_explain(parser)
         case "record":
             _add_cluster(parser)
-            parser.epilog = (
-                "exit codes: 0 written, 1 not written, 3 written, but not everything could be read"
-            )
             parser.add_argument(
                 "file", metavar="FILE", help="the file to write; - for standard output"
             )
@@ -89,10 +89,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit but something else "
-        "keeps the pod pending, 64 wrong usage. docs/pending.md explains the answers"
-    )
+    parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
     parser.add_argument(
         "subject",
         nargs="*",

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from dra_driver.cli import render
 from dra_driver.cli.demo_story import DemoStep, demo_stage, expect, story
+from dra_driver.model.exit_codes import DONE, INTERRUPTED, TERMINATED
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -28,12 +29,12 @@ def run(chosen: argparse.Namespace) -> int:
             removed = stage.root
     except KeyboardInterrupt:
         render.error("interrupted; the driver is ended and its directory removed")
-        return 128 + signal.SIGINT
+        return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
-    return 0
+    return DONE
 
 
 def _last(removed: Path, seconds: float) -> DemoStep:
@@ -47,7 +48,7 @@ def _last(removed: Path, seconds: float) -> DemoStep:
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     """Handle SIGTERM: `sys.exit` raises an exception that leaves the `with` block of the stage. Its end stops the driver and removes its files."""
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(TERMINATED)
 
 
 def _show_text(step: DemoStep) -> None:

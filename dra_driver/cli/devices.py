@@ -14,6 +14,7 @@ from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.offline import NodeFound, inspect_node
 from dra_driver.model.device import AllocatableDevice, plain
+from dra_driver.model.exit_codes import DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
 
@@ -31,9 +32,9 @@ def run(chosen: argparse.Namespace) -> int:
             render.json_line(_document(device, claims_of.get(device.name, [])))
         for neighbour in found.neighbours:
             render.json_line({"devicePlugin": asdict(neighbour)})
-        return 0
+        return DONE
     _show(found, claims_of, backend=settings.backend.name)
-    return 0
+    return DONE
 
 
 def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from dra_driver.explain.verdict import ChosenDevice, Verdict
 from dra_driver.model.cluster import NotRead
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
 
 Outcome = Literal[
     "devices fit",
@@ -19,10 +20,10 @@ Outcome = Literal[
     "devices fit, something else is in the way",
 ]
 EXIT_CODES: dict[Outcome, int] = {
-    "devices fit": 0,
-    "devices do not fit": 1,
-    "could not tell": 2,
-    "devices fit, something else is in the way": 3,
+    "devices fit": DONE,
+    "devices do not fit": NOT_DONE,
+    "could not tell": COULD_NOT_TELL,
+    "devices fit, something else is in the way": WITH_RESERVATION,
 }
 
 
