@@ -15,6 +15,7 @@ CLEANUP_FLAGS = {
     "--force": "remove everything although claims are prepared, and say what breaks. Refused while the driver runs",
     "--keep-slices": "do not delete the ResourceSlices, and do not contact the API server",
 }
+LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
 MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
@@ -28,9 +29,7 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
         case "devices":
             add_settings(parser)
-            parser.add_argument(
-                "--json", action="store_true", help="one JSON document for each device"
-            )
+            _add_output(parser, lines="one line of JSON for each device")
         case "release":
             add_settings(parser)
             parser.add_argument(
@@ -79,7 +78,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON document for each step")
+    _add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
         choices=tuple(PROFILES),
@@ -117,9 +116,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help="read a file of `dra-driver record` instead of a cluster",
     )
     parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="(default: text)"
-    )
+    _add_output(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -128,6 +125,19 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
     _add_cluster(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
+    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text, or one JSON document (docs/reference/documents.md) (default: text)",
+    )
+    if lines:
+        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
 
 
 def _seconds(text: str) -> float:

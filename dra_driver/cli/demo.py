@@ -13,14 +13,17 @@ from types import FrameType
 from typing import NoReturn
 
 from dra_driver.cli import render
+from dra_driver.cli.arguments import LINES
 from dra_driver.cli.demo_story import DemoStep, demo_stage, expect, story
+from dra_driver.cli.documents import Demo, PlayedStep
 from dra_driver.model.exit_codes import DONE, INTERRUPTED, TERMINATED
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Play all steps. Returns the exit code: 0, 130 after Ctrl-C, 143 after SIGTERM."""
     begun = time.monotonic()
-    show = _show_json if chosen.json else _show_text
+    played: list[DemoStep] = []
+    show = {"json": played.append, LINES: _show_json, "text": _show_text}[chosen.output]
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with demo_stage(chosen.profile) as stage:
@@ -34,6 +37,8 @@ def run(chosen: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
+    if played:
+        render.document(_document(chosen.profile, played))
     return DONE
 
 
@@ -44,6 +49,13 @@ def _last(removed: Path, seconds: float) -> DemoStep:
         f"Done in {seconds:.1f} s; {removed} is removed and no process is left.",
         {"seconds": round(seconds, 2), "removed": str(removed)},
     )
+
+
+def _document(profile: str, played: list[DemoStep]) -> Demo:
+    steps = [
+        PlayedStep(step=step.name, title=step.title, facts=dict(step.facts)) for step in played
+    ]
+    return Demo(profile=profile, steps=tuple(steps))
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -2,7 +2,6 @@
 """`dra-driver explain`: why does this pod, claim or manifest get no devices, or which devices does it get?"""
 
 import argparse
-import json
 import shutil
 import sys
 import time
@@ -141,7 +140,7 @@ def _no_answer(
 def _show(report: Report, output: str) -> None:
     """Print the report as text or JSON. Raises Permanent if standard output cannot be written."""
     if output == "json":
-        render.line(json.dumps(render_explain.document(report), indent=2))
+        render.document(report)
         return
     width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
     for line in render_explain.text(report, width=width, color=render.colored()):

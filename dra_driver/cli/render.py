@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+import msgspec
+
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
 
@@ -79,6 +81,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def json_line(document: object) -> None:
     """Print a document as JSON on one line."""
     line(json.dumps(document, sort_keys=True))
+
+
+def document(content: msgspec.Struct) -> None:
+    """Print a whole document as JSON, for `-o json`."""
+    line(json.dumps(msgspec.to_builtins(content), indent=2))
 
 
 def heading(text: str) -> None:

@@ -11,6 +11,13 @@ from dataclasses import dataclass
 DOMAIN = "gpu.dra-driver.dev"
 """The domain of all names of this module, of the configuration kinds, and the default driver name."""
 
+DOCUMENT_VERSION = f"{DOMAIN}/v1"
+"""The `apiVersion` of the documents that commands print or write for programs."""
+CLUSTER_RECORD_KIND = "ClusterRecord"
+DEMO_KIND = "Demo"
+EXPLANATION_KIND = "Explanation"
+NODE_DEVICES_KIND = "NodeDevices"
+
 VANISHED_TAINT = f"{DOMAIN}/vanished"
 VANISHED_REASON = "not-found-on-node"
 UNHEALTHY_TAINT = f"{DOMAIN}/unhealthy"
