@@ -8,6 +8,7 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -38,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
     if played:
-        render.document(_document(chosen.profile, played))
+        render.document(document(chosen.profile, played))
     return DONE
 
 
@@ -51,7 +52,8 @@ def _last(removed: Path, seconds: float) -> DemoStep:
     )
 
 
-def _document(profile: str, played: list[DemoStep]) -> Demo:
+def document(profile: str, played: Sequence[DemoStep]) -> Demo:
+    """Return all steps as one document, for `-o json`."""
     steps = [
         PlayedStep(step=step.name, title=step.title, facts=dict(step.facts)) for step in played
     ]
