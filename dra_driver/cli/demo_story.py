@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from dra_driver import PACKAGE, PROJECT
 from dra_driver.cli import render_explain
 from dra_driver.errors import Permanent
 from dra_driver.explain.report import PodSubject, explain
@@ -82,7 +83,7 @@ def deviceclass(name: str) -> Object:
     clone = Path(__file__).resolve().parents[2]
     installed = [
         Path(str(file.locate()))
-        for file in importlib.metadata.files("dra-driver") or ()
+        for file in importlib.metadata.files(PACKAGE) or ()
         if (file.parent.name, file.name) == ("deviceclasses", f"{name}.yaml")
     ]
     for path in (clone / "deviceclasses" / f"{name}.yaml", *installed):
@@ -107,7 +108,7 @@ def _opening(stage: Stage) -> DemoStep:
     embedded = ["API server", "scheduler", "kubelet", "CDI step of a container runtime"]
     return DemoStep(
         "opening",
-        "dra-driver demo: no cluster, no GPU, no root",
+        f"{PROJECT} demo: no cluster, no GPU, no root",
         {"embedded": embedded, "driver_pid": pid, "directory": str(stage.root)},
         lines,
     )

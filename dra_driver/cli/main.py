@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from dra_driver import __version__
+from dra_driver import PROJECT, __version__
 from dra_driver.errors import DriverError, Refused
 from dra_driver.model.exit_codes import NOT_DONE, REFUSED, WRONG_USAGE
 
@@ -41,13 +41,13 @@ class CommandLine(argparse.ArgumentParser):
 
 
 def parser(
-    command: str, *, program: str = "dra-driver", commands: Sequence[str] = tuple(COMMANDS)
+    command: str, *, program: str = PROJECT, commands: Sequence[str] = tuple(COMMANDS)
 ) -> argparse.ArgumentParser:
     """Make the parser of the command line. Only the subcommand `command` gets its arguments; --help shows the others by name."""
     top = CommandLine(
         prog=program, description="Dynamic Resource Allocation driver for accelerators"
     )
-    top.add_argument("--version", action="version", version=f"dra-driver {__version__}")
+    top.add_argument("--version", action="version", version=f"{PROJECT} {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in commands:
         sub = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
@@ -58,7 +58,7 @@ def parser(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand of `dra-driver`. Returns the exit code."""
-    return _run(sys.argv[1:] if arguments is None else arguments, "dra-driver", tuple(COMMANDS))
+    return _run(sys.argv[1:] if arguments is None else arguments, PROJECT, tuple(COMMANDS))
 
 
 def kubectl(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from typing import TextIO
 
 import msgspec
 
+from dra_driver import PROJECT
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
 
@@ -24,7 +25,7 @@ def line(text: str = "") -> None:
 
 def error(text: str) -> None:
     """Print a text on standard error, with control characters escaped. Never raises."""
-    lines = (plain(one) for one in f"dra-driver: {text}".splitlines())
+    lines = (plain(one) for one in f"{PROJECT}: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
 
 
