@@ -109,12 +109,15 @@ def fetched(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["pip install dra-driver", "pipx install 'dra-driver[cli]'", "uv tool install dra-driver"],
-)
-def test_the_search_finds_an_installation_by_name(text: str) -> None:
-    assert fetched(text)
+@pytest.mark.parametrize("tool", ["pip", "pipx", "uv tool", "pip3"])
+@pytest.mark.parametrize("package", [PACKAGE, f"'{PACKAGE}[cli]'", "dra_driver"])
+def test_the_search_finds_an_installation_by_name(tool: str, package: str) -> None:
+    assert fetched(f"{tool} install {package}")
+
+
+@pytest.mark.parametrize("what", [".", "'.[cli]'", f"./{PACKAGE}", f"dist/{PACKAGE}-1.whl"])
+def test_an_installation_from_a_directory_is_fine(what: str) -> None:
+    assert not fetched(f"pip{' install '}{what}")
 
 
 def test_nothing_says_to_install_a_package_by_name() -> None:
