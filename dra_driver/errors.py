@@ -24,5 +24,9 @@ class Permanent(DriverError):
     """Another attempt fails too, until a person or the scheduler changes something."""
 
 
+class Refused(Permanent):
+    """What an admin asked for would harm something that is still used. Nothing was changed."""
+
+
 class Fatal(DriverError):
     """This process cannot continue. It must be restarted, or configured differently."""

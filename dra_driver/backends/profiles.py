@@ -34,6 +34,11 @@ class Slot:
     root: str
     numa_node: int | None = None
 
+    @property
+    def address(self) -> str:
+        """The PCI address, as sysfs writes it."""
+        return f"0000:{self.bus}:00.0"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -45,10 +50,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine. `config_kinds` are the kinds of opaque configuration that its devices accept besides DeviceConfig."""
+    """A machine. `config_kinds` are the kinds of opaque configuration that its devices accept besides DeviceConfig.
+
+    With `named_by_address` the devices have the names of their PCI addresses, as new profiles shall have. The devices of the other
+    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name.
+    """
 
     groups: tuple[Group, ...]
     config_kinds: frozenset[str] = frozenset()
+    named_by_address: bool = False
 
 
 def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -> Model:
@@ -73,6 +83,7 @@ def _other(vendor: str, product: str, memory_mib: int, **attributes: AttributeVa
 
 
 H100 = _nvidia("NVIDIA H100 80GB HBM3", 81559, "Hopper", "9.0.0")
+H200 = _nvidia("NVIDIA H200", 143771, "Hopper", "9.0.0")
 A100 = _nvidia("NVIDIA A100-SXM4-80GB", 81920, "Ampere", "8.0.0")
 L40S = _nvidia("NVIDIA L40S", 46068, "Ada Lovelace", "8.9.0")
 MI300X = _other(
@@ -129,6 +140,7 @@ _DESKTOP = _slots("00:03 00:07")
 
 PROFILES: Mapping[str, Profile] = {
     "h100x8": Profile((Group(H100, _H100X8),)),
+    "h200x8": Profile((Group(H200, _H100X8),), named_by_address=True),
     "a100x8": Profile((Group(A100, _A100X8),)),
     "l40sx4": Profile((Group(L40S, _L40SX4),)),
     "mi300x8": Profile((Group(MI300X, _MI300X8),)),

@@ -12,7 +12,7 @@ Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
 
@@ -31,7 +31,9 @@ from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.pci import PciAddress
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.vocabulary import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
 DEFAULT_MAJOR = 120
@@ -199,14 +201,29 @@ def _major(options: Mapping[str, str]) -> int:
 def _devices(profile: Profile, node_name: str) -> tuple[AllocatableDevice, ...]:
     placed = [(group.model, slot) for group in profile.groups for slot in group.slots]
     return tuple(
-        _device(model, slot, index, f"{node_name}/{index}")
+        _device(model, slot, _Known(_name(profile, slot, index), index, f"{node_name}/{index}"))
         for index, (model, slot) in enumerate(placed)
     )
 
 
-def _device(model: Model, slot: Slot | None, index: int, seed: str) -> AllocatableDevice:
-    name = DeviceName(f"gpu-{index}")
-    identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, seed))
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What tells a device from the others of its machine. Its UUID is made of the `seed`."""
+
+    name: DeviceName
+    index: int
+    seed: str
+
+
+def _name(profile: Profile, slot: Slot | None, index: int) -> DeviceName:
+    if slot is None or not profile.named_by_address:
+        return DeviceName(f"gpu-{index}")
+    return PciAddress.parse(slot.address).name("gpu")
+
+
+def _device(model: Model, slot: Slot | None, known: _Known) -> AllocatableDevice:
+    name, index = known.name, known.index
+    identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, known.seed))
     said: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
     if model.vendor:
         said |= {
@@ -231,10 +248,10 @@ def _place(slot: Slot | None) -> dict[str, AttributeValue]:
     if slot is None:
         return {}
     place: dict[str, AttributeValue] = {
-        "resource.kubernetes.io/pciBusID": f"0000:{slot.bus}:00.0",
-        "resource.kubernetes.io/pcieRoot": f"pci0000:{slot.root}",
+        PCI_BUS_ID: slot.address,
+        PCIE_ROOT: f"pci0000:{slot.root}",
     }
     # Linux has numa_node -1 for "no affinity". Such a device has no attribute: -1 would look like a NUMA node that devices share.
     if slot.numa_node is not None:
-        place["resource.kubernetes.io/numaNode"] = slot.numa_node
+        place[NUMA_NODE] = slot.numa_node
     return place

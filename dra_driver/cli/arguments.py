@@ -8,26 +8,28 @@ import argparse
 
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.config.options import OPTIONS
+from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
     "--dry-run": "list what would be removed and what prevents it; change nothing",
     "--force": "remove everything although claims are prepared, and say what breaks. Refused while the driver runs",
     "--keep-slices": "do not delete the ResourceSlices, and do not contact the API server",
 }
+LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
 MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
     """Give a subcommand's parser its arguments."""
+    if command in COMMANDS:
+        parser.epilog = summary(command)
     match command:
         case "run":
             add_settings(parser)
         case "devices":
             add_settings(parser)
-            parser.add_argument(
-                "--json", action="store_true", help="one JSON document for each device"
-            )
+            _add_output(parser, lines="one line of JSON for each device")
         case "release":
             add_settings(parser)
             parser.add_argument(
@@ -48,9 +50,6 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             _add_explain(parser)
         case "record":
             _add_cluster(parser)
-            parser.epilog = (
-                "exit codes: 0 written, 1 not written, 3 written, but not everything could be read"
-            )
             parser.add_argument(
                 "file", metavar="FILE", help="the file to write; - for standard output"
             )
@@ -79,7 +78,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON document for each step")
+    _add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
         choices=tuple(PROFILES),
@@ -89,10 +88,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit but something else "
-        "keeps the pod pending, 64 wrong usage. docs/pending.md explains the answers"
-    )
+    parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
     parser.add_argument(
         "subject",
         nargs="*",
@@ -120,9 +116,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help="read a file of `dra-driver record` instead of a cluster",
     )
     parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="(default: text)"
-    )
+    _add_output(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,
@@ -131,6 +125,19 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
     _add_cluster(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
+    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text, or one JSON document (docs/reference/documents.md) (default: text)",
+    )
+    if lines:
+        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
 
 
 def _seconds(text: str) -> float:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver cleanup`: remove what the driver leaves on this node after it was uninstalled.
-
-Exit codes: 0 nothing of the driver is left (with --dry-run: nothing prevents the removal); 1 something is left, and the output
-names it; 3 refused, and nothing was changed.
-"""
+"""`dra-driver cleanup`: remove what the driver leaves on this node after it was uninstalled."""
 
 import argparse
 
@@ -11,9 +7,9 @@ from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.offline import cleanup_parts
+from dra_driver.model.exit_codes import DONE, NOT_DONE, REFUSED
 from dra_driver.services.cleanup import FORCED, CleanupParts, Survey, clean, survey
 
-REFUSED = 3
 _UNTOUCHED = (
     "DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
     "the kubelet's own state, and the ResourceSlices of other nodes and other drivers",
@@ -64,11 +60,11 @@ def _list(found: Survey) -> None:
 
 
 def _remove(parts: CleanupParts, found: Survey) -> int:
-    code = 0
+    code = DONE
     for outcome in clean(parts, found):
         if outcome.failed:
             render.error(f"{outcome.leftover} is left: {outcome.stays}")
-            code = 1
+            code = NOT_DONE
         else:
             render.line(outcome.stays or f"removed {outcome.leftover}")
     if not found.leftovers:
@@ -85,12 +81,12 @@ def _untouched(found: Survey) -> None:
 
 
 def _slices_unknown(settings: Settings, found: Survey) -> int:
-    """Return 1 if slices may be left because the API server did not answer, else 0. Print how to delete them by hand."""
+    """Return NOT_DONE if slices may be left because the API server did not answer, else DONE. Print how to delete them by hand."""
     if not found.slices_unknown:
-        return 0
+        return DONE
     selector = f"spec.driver={settings.node.driver},spec.nodeName={settings.node.name}"
     render.error(
         f"ResourceSlices may be left: {found.slices_unknown}; remove them with `kubectl delete resourceslices "
         f"--field-selector {selector}`, or try again; with --keep-slices they stay and the API server is not contacted"
     )
-    return 1
+    return NOT_DONE

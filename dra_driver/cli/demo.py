@@ -8,18 +8,23 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from dra_driver.cli import render
+from dra_driver.cli.arguments import LINES
 from dra_driver.cli.demo_story import DemoStep, demo_stage, expect, story
+from dra_driver.cli.documents import Demo, PlayedStep
+from dra_driver.model.exit_codes import DONE, INTERRUPTED, TERMINATED
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Play all steps. Returns the exit code: 0, 130 after Ctrl-C, 143 after SIGTERM."""
     begun = time.monotonic()
-    show = _show_json if chosen.json else _show_text
+    played: list[DemoStep] = []
+    show = {"json": played.append, LINES: _show_json, "text": _show_text}[chosen.output]
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with demo_stage(chosen.profile) as stage:
@@ -28,12 +33,14 @@ def run(chosen: argparse.Namespace) -> int:
             removed = stage.root
     except KeyboardInterrupt:
         render.error("interrupted; the driver is ended and its directory removed")
-        return 128 + signal.SIGINT
+        return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
-    return 0
+    if played:
+        render.document(document(chosen.profile, played))
+    return DONE
 
 
 def _last(removed: Path, seconds: float) -> DemoStep:
@@ -45,9 +52,17 @@ def _last(removed: Path, seconds: float) -> DemoStep:
     )
 
 
+def document(profile: str, played: Sequence[DemoStep]) -> Demo:
+    """Return all steps as one document, for `-o json`."""
+    steps = [
+        PlayedStep(step=step.name, title=step.title, facts=dict(step.facts)) for step in played
+    ]
+    return Demo(profile=profile, steps=tuple(steps))
+
+
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     """Handle SIGTERM: `sys.exit` raises an exception that leaves the `with` block of the stage. Its end stops the driver and removes its files."""
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(TERMINATED)
 
 
 def _show_text(step: DemoStep) -> None:

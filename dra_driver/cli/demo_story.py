@@ -17,12 +17,14 @@ from typing import Any
 
 import yaml
 
+from dra_driver import PACKAGE, PROJECT
 from dra_driver.cli import render_explain
 from dra_driver.errors import Permanent
 from dra_driver.explain.report import PodSubject, explain
 from dra_driver.kube.cluster import read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.vocabulary import NUMA_NODE
 from dra_driver.testing import oci
 from dra_driver.testing.fake_scheduler import Placed, Unschedulable, results
 from dra_driver.testing.plain_client import Object
@@ -81,7 +83,7 @@ def deviceclass(name: str) -> Object:
     clone = Path(__file__).resolve().parents[2]
     installed = [
         Path(str(file.locate()))
-        for file in importlib.metadata.files("dra-driver") or ()
+        for file in importlib.metadata.files(PACKAGE) or ()
         if (file.parent.name, file.name) == ("deviceclasses", f"{name}.yaml")
     ]
     for path in (clone / "deviceclasses" / f"{name}.yaml", *installed):
@@ -106,7 +108,7 @@ def _opening(stage: Stage) -> DemoStep:
     embedded = ["API server", "scheduler", "kubelet", "CDI step of a container runtime"]
     return DemoStep(
         "opening",
-        "dra-driver demo: no cluster, no GPU, no root",
+        f"{PROJECT} demo: no cluster, no GPU, no root",
         {"embedded": embedded, "driver_pid": pid, "directory": str(stage.root)},
         lines,
     )
@@ -129,7 +131,7 @@ def _published(devices: Mapping[str, Object]) -> DemoStep:
             name,
             str(_attribute(device, "productName") or _attribute(device, "model")),
             device["capacity"]["memory"]["value"],
-            str(_attribute(device, "resource.kubernetes.io/numaNode") or 0),
+            str(_attribute(device, NUMA_NODE) or 0),
             str(_attribute(device, "uuid")),
         )
         for name, device in devices.items()

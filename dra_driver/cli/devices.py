@@ -8,32 +8,62 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
 
+import msgspec
+
 from dra_driver.backends.auto import AUTO, next_step
 from dra_driver.backends.registry import installed
-from dra_driver.cli import render
+from dra_driver.cli import arguments, render
+from dra_driver.cli.documents import (
+    ClaimOfDevice,
+    DeviceHealth,
+    DevicePlugin,
+    HeldDevices,
+    NodeDevice,
+    NodeDevices,
+)
 from dra_driver.cli.settings import settings_from
+from dra_driver.config.settings import NodeSettings
 from dra_driver.daemon.offline import NodeFound, inspect_node
 from dra_driver.model.device import AllocatableDevice, plain
+from dra_driver.model.exit_codes import DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print one row for each device, or with --json one document. Returns the exit code."""
+    """Print one row for each device, or JSON. Returns the exit code."""
     settings = settings_from(chosen)
     found = inspect_node(settings)
     claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
         for prepared in claim.devices:
             claims_of.setdefault(prepared.device, []).append(claim)
-    if chosen.json:
-        for device in found.inventory.devices:
-            render.json_line(_document(device, claims_of.get(device.name, [])))
-        for neighbour in found.neighbours:
-            render.json_line({"devicePlugin": asdict(neighbour)})
-        return 0
-    _show(found, claims_of, backend=settings.backend.name)
-    return 0
+    document = _document(settings.node, found, claims_of)
+    match chosen.output:
+        case "json":
+            render.document(document)
+        case arguments.LINES:
+            for device in document.devices:
+                render.json_line(msgspec.to_builtins(device))
+            for plugin in document.device_plugins:
+                render.json_line({"devicePlugin": msgspec.to_builtins(plugin)})
+        case _:
+            _show(found, claims_of, backend=settings.backend.name)
+    return DONE
+
+
+def _document(
+    node: NodeSettings, found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]
+) -> NodeDevices:
+    return NodeDevices(
+        node=node.name,
+        driver=node.driver,
+        devices=tuple(
+            _device(device, claims_of.get(device.name, [])) for device in found.inventory.devices
+        ),
+        device_plugins=tuple(DevicePlugin(**asdict(one)) for one in found.neighbours),
+        problems=tuple(map(str, found.problems)),
+    )
 
 
 def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
@@ -78,21 +108,23 @@ def _row(device: AllocatableDevice, claims: list[PreparedClaim]) -> tuple[str, .
     return device.name, str(product), str(memory), health, held, device.uuid
 
 
-def _document(device: AllocatableDevice, claims: list[PreparedClaim]) -> dict[str, object]:
-    return {
-        "name": device.name,
-        "uuid": device.uuid,
-        "attributes": {name: plain(value) for name, value in (device.api.attributes or {}).items()},
-        "capacity": {name: str(size.value) for name, size in (device.api.capacity or {}).items()},
-        "health": {"status": device.health.status.name, "message": device.health.message},
-        "claims": [
-            {
-                "namespace": claim.ref.namespace,
-                "name": claim.ref.name,
-                "uid": claim.ref.uid,
-                "phase": claim.phase.value,
-                "held": claim.held and {"since": claim.held.since, "reason": claim.held.reason},
-            }
+def _device(device: AllocatableDevice, claims: list[PreparedClaim]) -> NodeDevice:
+    return NodeDevice(
+        name=device.name,
+        uuid=device.uuid,
+        attributes={name: plain(value) for name, value in (device.api.attributes or {}).items()},
+        capacity={name: str(size.value) for name, size in (device.api.capacity or {}).items()},
+        health=DeviceHealth(status=device.health.status.name, message=device.health.message),
+        claims=tuple(
+            ClaimOfDevice(
+                namespace=claim.ref.namespace,
+                name=claim.ref.name,
+                uid=claim.ref.uid,
+                phase=claim.phase.value,
+                held=HeldDevices(since=claim.held.since, reason=claim.held.reason)
+                if claim.held
+                else None,
+            )
             for claim in claims
-        ],
-    }
+        ),
+    )

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver explain`: why does this pod, claim or manifest get no devices, or which devices does it get?
-
-Exit codes: 0 it fits, 1 the devices do not fit, 2 could not tell, 3 the devices fit but something else keeps the pod pending,
-64 wrong usage.
-"""
+"""`dra-driver explain`: why does this pod, claim or manifest get no devices, or which devices does it get?"""
 
 import argparse
-import json
 import shutil
 import sys
 import time
@@ -16,7 +11,6 @@ from typing import NoReturn, TypeVar
 
 from dra_driver.cli import cluster, inputs, render, render_explain
 from dra_driver.cli.limits import TookTooLong, at_most
-from dra_driver.cli.main import WRONG_USAGE_OF
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import (
@@ -29,8 +23,8 @@ from dra_driver.explain.report import (
 )
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.exit_codes import COULD_NOT_TELL, WRONG_USAGE
 
-COULD_NOT_TELL = 2
 WIDEST = 120
 SEARCHING = 0.9
 """The part of --timeout that the search may use. The rest of the time is for writing the answer."""
@@ -146,7 +140,7 @@ def _no_answer(
 def _show(report: Report, output: str) -> None:
     """Print the report as text or JSON. Raises Permanent if standard output cannot be written."""
     if output == "json":
-        render.line(json.dumps(render_explain.document(report), indent=2))
+        render.document(report)
         return
     width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
     for line in render_explain.text(report, width=width, color=render.colored()):
@@ -176,7 +170,7 @@ def _named(chosen: argparse.Namespace) -> tuple[str, str] | None:
 
 def _wrong_usage(message: str) -> NoReturn:
     render.error(f"explain: {message}")
-    sys.exit(WRONG_USAGE_OF["explain"])
+    sys.exit(WRONG_USAGE)
 
 
 def _state(chosen: argparse.Namespace, left: float) -> tuple[ClusterState, str]:

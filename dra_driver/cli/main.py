@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dra-driver`: the subcommands and their exit codes.
+"""`dra-driver`: the subcommands.
 
-Exit codes: 0 done, 1 failed (one line on standard error says what to do), 2 wrong usage. `cleanup`, `explain` and `record` have
-more codes. The module of a subcommand is imported only when the subcommand was chosen, so that `--help` stays fast.
+The exit codes are in `dra_driver.model.exit_codes`. A command that ends with an error prints one line that says what to do. The module
+of a subcommand is imported only when the subcommand was chosen, so that `--help` stays fast.
 """
 
 import argparse
@@ -11,8 +11,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from dra_driver import __version__
-from dra_driver.errors import DriverError
+from dra_driver import PROJECT, __version__
+from dra_driver.errors import DriverError, Refused
+from dra_driver.model.exit_codes import NOT_DONE, REFUSED, WRONG_USAGE
 
 TYPE_CHECKING = False  # the import of `typing` alone takes a tenth of the time of `--help`
 if TYPE_CHECKING:
@@ -28,35 +29,28 @@ COMMANDS = {
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
 KUBECTL_COMMANDS = ("explain", "record")
-WRONG_USAGE = 2
-WRONG_USAGE_OF = {"explain": 64}
-"""`explain` uses the codes 0 to 3 for its answers, so wrong usage needs another code."""
 
 
 class CommandLine(argparse.ArgumentParser):
-    """A parser whose exit code for wrong usage can be chosen."""
-
-    wrong_usage = WRONG_USAGE
+    """A parser with the driver's exit code for wrong usage."""
 
     def error(self, message: str) -> "NoReturn":
-        """Print the usage and the error, and exit with the code of this command for wrong usage."""
+        """Print the usage and the error, and exit."""
         self.print_usage(sys.stderr)
-        self.exit(self.wrong_usage, f"{self.prog}: error: {message}\n")
+        self.exit(WRONG_USAGE, f"{self.prog}: error: {message}\n")
 
 
 def parser(
-    command: str, *, program: str = "dra-driver", commands: Sequence[str] = tuple(COMMANDS)
+    command: str, *, program: str = PROJECT, commands: Sequence[str] = tuple(COMMANDS)
 ) -> argparse.ArgumentParser:
     """Make the parser of the command line. Only the subcommand `command` gets its arguments; --help shows the others by name."""
     top = CommandLine(
         prog=program, description="Dynamic Resource Allocation driver for accelerators"
     )
-    top.wrong_usage = WRONG_USAGE_OF.get(command, WRONG_USAGE)
-    top.add_argument("--version", action="version", version=f"dra-driver {__version__}")
+    top.add_argument("--version", action="version", version=f"{PROJECT} {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in commands:
         sub = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
-        sub.wrong_usage = top.wrong_usage
         if name == command:
             _imported("dra_driver.cli.arguments").add_arguments(name, sub)
     return top
@@ -64,7 +58,7 @@ def parser(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand of `dra-driver`. Returns the exit code."""
-    return _run(sys.argv[1:] if arguments is None else arguments, "dra-driver", tuple(COMMANDS))
+    return _run(sys.argv[1:] if arguments is None else arguments, PROJECT, tuple(COMMANDS))
 
 
 def kubectl(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +75,7 @@ def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
         code: int = module.run(chosen)
     except DriverError as error:
         _imported("dra_driver.cli.render").error(str(error))
-        return 1
+        return REFUSED if isinstance(error, Refused) else NOT_DONE
     return code
 
 

@@ -4,8 +4,6 @@
 The file has DeviceClasses, ResourceSlices, claims, claim templates, taint rules, nodes, pods, and the labels of namespaces. It has no
 annotations, no opaque parameters, only those condition messages that `explain` quotes, and only those fields of pods that the
 scheduler uses. If some objects could not be read, the command says so, and the file notes it.
-
-Exit codes: 0 written and complete; 1 nothing was written; 3 written, but objects that influence the answer could not be read.
 """
 
 import argparse
@@ -13,8 +11,7 @@ import argparse
 from dra_driver.cli import cluster, render
 from dra_driver.cli.destination import Destination
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, encode
-
-WITH_GAPS = 3
+from dra_driver.model.exit_codes import DONE, WITH_RESERVATION
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -26,7 +23,7 @@ def run(chosen: argparse.Namespace) -> int:
         render.line(render.plain(f"{chosen.file}: {_summary(state)}"))
     for gap in state.not_read:
         render.error(f"not in the record: {gap.resource} {gap.name}".rstrip() + f": {gap.message}")
-    return WITH_GAPS if any(map(_decides, state.not_read)) else 0
+    return WITH_RESERVATION if any(map(_decides, state.not_read)) else DONE
 
 
 def _decides(gap: NotRead) -> bool:

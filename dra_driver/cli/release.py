@@ -2,8 +2,6 @@
 """`dra-driver release`: an admin confirms that no process uses the devices of a held claim any more.
 
 The command refuses while a pod of that claim has running processes, unless `--force` is given.
-
-Exit codes: 0 the driver releases the devices, 1 refused or failed.
 """
 
 import argparse
@@ -11,6 +9,7 @@ import argparse
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.offline import confirm_unused
+from dra_driver.model.exit_codes import DONE
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -27,4 +26,4 @@ def run(chosen: argparse.Namespace) -> int:
     render.line(
         "the driver releases it within seconds, or at its next start if it does not run on this node now"
     )
-    return 0
+    return DONE

@@ -11,6 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+import msgspec
+
+from dra_driver import PROJECT
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
 
@@ -22,7 +25,7 @@ def line(text: str = "") -> None:
 
 def error(text: str) -> None:
     """Print a text on standard error, with control characters escaped. Never raises."""
-    lines = (plain(one) for one in f"dra-driver: {text}".splitlines())
+    lines = (plain(one) for one in f"{PROJECT}: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
 
 
@@ -79,6 +82,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def json_line(document: object) -> None:
     """Print a document as JSON on one line."""
     line(json.dumps(document, sort_keys=True))
+
+
+def document(content: msgspec.Struct) -> None:
+    """Print a whole document as JSON, for `-o json`."""
+    line(json.dumps(msgspec.to_builtins(content), indent=2))
 
 
 def heading(text: str) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.model.ids import DriverName
+from dra_driver.model.names import DOMAIN
 
-DEFAULT_DRIVER_NAME = DriverName("gpu.dra-driver.dev")
+DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -31,12 +31,12 @@ from dra_driver.config.settings import Settings
 from dra_driver.daemon.compose import Daemon, compose
 from dra_driver.daemon.logs import make_logger
 from dra_driver.errors import Fatal
+from dra_driver.model.exit_codes import DONE, INTERRUPTED
 from dra_driver.node.files import never
 
 GRACE_SECONDS = 5.0
 FIRST_SCAN_SECONDS = 2.0
 RECOVER_SECONDS = 5.0
-FORCED_EXIT_CODE = 130
 
 
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
@@ -76,7 +76,7 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     if failures:
         raise failures[0]
     log.info("ended")
-    return 0
+    return DONE
 
 
 def startup(
@@ -180,7 +180,7 @@ def _busy_workers(deadline: float) -> tuple[str, ...]:
 def _exit_now() -> NoReturn:
     """Exit without waiting for threads. The code is 0: a signal requested the end, so this is no failure."""
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(DONE)
 
 
 class _Background:
@@ -236,7 +236,7 @@ class _EndSignal:
 
     def take(self, number: int, _frame: FrameType | None) -> None:
         if self._number:
-            os._exit(FORCED_EXIT_CODE)
+            os._exit(INTERRUPTED)
         self._number = number
         self.wake()
 

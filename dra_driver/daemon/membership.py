@@ -19,6 +19,7 @@ from dra_driver.kube.base import NodeEvent
 from dra_driver.kubelet.foreign import ForeignPlugin, foreign_plugins
 from dra_driver.kubelet.server import KubeletSockets
 from dra_driver.model.ids import DriverName
+from dra_driver.model.names import FOREIGN_PLUGIN
 from dra_driver.node.peers import Peer, Peers
 
 WATCH_SECONDS = 30.0
@@ -84,9 +85,9 @@ class Membership:
                 message = _warning(self._driver, new)
                 self._log.error("foreign_plugin", error=message)
                 try:
-                    emit_event(NodeEvent("Warning", "ForeignPlugin", message))
+                    emit_event(NodeEvent("Warning", FOREIGN_PLUGIN, message))
                 except DriverError as error:
-                    self._log.warning("event_not_written", reason="ForeignPlugin", error=str(error))
+                    self._log.warning("event_not_written", reason=FOREIGN_PLUGIN, error=str(error))
                 else:
                     reported |= {found.socket for found in new}
 

@@ -18,7 +18,7 @@ from dra_driver.daemon.dependencies import (
     make_backend,
     pod_cgroups,
 )
-from dra_driver.errors import DriverError, Permanent
+from dra_driver.errors import DriverError, Permanent, Refused
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
@@ -118,7 +118,7 @@ def confirm_unused(
     used = {row.ref.uid: _used(cgroups, row, boot_id) for row in found if row.held is not None}
     running = "; ".join(why for why, is_running in used.values() if is_running)
     if running and not force:
-        raise Permanent(
+        raise Refused(
             f"claim {found[0].ref} is used: {running}; two pods would use its devices at the same time. Stop the containers of that "
             f"pod (`crictl stop`, or a reboot), and the driver releases the devices by itself; --force releases them anyway"
         )
@@ -131,7 +131,7 @@ def confirm_unused(
         for row, now in held:
             transaction.hold(row.ref.uid, replace(now, by_admin=True))
     if not held:
-        raise Permanent(
+        raise Refused(
             f"claim {found[0].ref} is {found[0].phase.value} and not held: pods of this node may use it; delete those pods, then the "
             f"driver releases it"
         )

@@ -16,6 +16,7 @@ from dra_driver.explain.replicas import Placed, Replicas, daemon_nodes, place_po
 from dra_driver.explain.subject.subject import ResolvedPod
 from dra_driver.explain.subject.wanted import after
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
 MOST_ROUNDS = 4
 _ORDINALS = (
@@ -87,7 +88,7 @@ def no_pods(subjects: Sequence[ResolvedPod]) -> Report:
     return Report(
         subject=", ".join(one.title for one in subjects),
         outcome="devices fit",
-        exit_code=0,
+        exit_code=DONE,
         summary="no pods are asked for: the count is 0",
         cluster=subjects[0].state.kubernetes_version,
         not_read=subjects[0].state.not_read,
@@ -199,4 +200,4 @@ def _unless_served(report: Report) -> Report:
     """
     if report.exit_code:
         return report
-    return msgspec.structs.replace(report, outcome="could not tell", exit_code=2)
+    return msgspec.structs.replace(report, outcome="could not tell", exit_code=COULD_NOT_TELL)

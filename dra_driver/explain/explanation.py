@@ -35,6 +35,7 @@ from dra_driver.explain.verdict import (
     SchedulingGated,
     Verdict,
 )
+from dra_driver.model.exit_codes import DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def _bound(facts: Facts, node: str) -> Report:
     return Report(
         subject=subject.title,
         outcome="devices fit",
-        exit_code=0,
+        exit_code=DONE,
         summary=f"scheduled on node {where}{besides}",
         cluster=subject.state.kubernetes_version,
         verdicts=(Fits(devices),),

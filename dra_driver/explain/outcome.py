@@ -11,6 +11,8 @@ import msgspec
 
 from dra_driver.explain.verdict import ChosenDevice, Verdict
 from dra_driver.model.cluster import NotRead
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
+from dra_driver.model.names import DOCUMENT_VERSION, EXPLANATION_KIND
 
 Outcome = Literal[
     "devices fit",
@@ -19,10 +21,10 @@ Outcome = Literal[
     "devices fit, something else is in the way",
 ]
 EXIT_CODES: dict[Outcome, int] = {
-    "devices fit": 0,
-    "devices do not fit": 1,
-    "could not tell": 2,
-    "devices fit, something else is in the way": 3,
+    "devices fit": DONE,
+    "devices do not fit": NOT_DONE,
+    "could not tell": COULD_NOT_TELL,
+    "devices fit, something else is in the way": WITH_RESERVATION,
 }
 
 
@@ -94,12 +96,14 @@ class PodCount(_Part, frozen=True):
     fit: int
 
 
-class Report(_Part, frozen=True):
+class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores.
     """
 
+    api_version: str = DOCUMENT_VERSION
+    kind: str = EXPLANATION_KIND
     subject: str
     outcome: Outcome
     exit_code: int

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from dra_driver import PROJECT
 from dra_driver.errors import Temporary
 
 TOKEN_LIFE_SECONDS = 60.0
@@ -140,7 +141,7 @@ def _load_key_pair(context: ssl.SSLContext, files: TlsFiles) -> None:
     """Load the client certificate. `ssl` accepts only files, so texts are written to a private directory for this call."""
     if not files.certificate_file and not files.certificate_text:
         return
-    with tempfile.TemporaryDirectory(prefix="dra-driver-tls-") as private:
+    with tempfile.TemporaryDirectory(prefix=f"{PROJECT}-tls-") as private:
         certificate, key = Path(private, "tls.crt"), Path(private, "tls.key")
         certificate.write_text(files.certificate_text)
         key.write_text(files.key_text)

@@ -26,7 +26,7 @@ import msgspec
 import urllib3
 from urllib3.connection import HTTPConnection
 
-from dra_driver import __version__
+from dra_driver import PROJECT, __version__
 from dra_driver.errors import DriverError
 from dra_driver.kube.connection import Connection, without_userinfo
 from dra_driver.kube.failures import (
@@ -172,7 +172,7 @@ class Transport:
         return response.status, response.headers, self._read(exchange, response, deadline)
 
     def _send(self, exchange: Exchange, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": exchange.accept, "User-Agent": f"dra-driver/{__version__}"}
+        headers = {"Accept": exchange.accept, "User-Agent": f"{PROJECT}/{__version__}"}
         headers |= self._connection.credentials.headers()
         body = None
         if exchange.body is not None:

@@ -30,6 +30,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplateSpec,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.names import CLUSTER_RECORD_KIND, DOCUMENT_VERSION
 
 POD_SCHEDULED = "PodScheduled"
 FORMAT = "dra-driver/record"
@@ -105,7 +106,11 @@ class _Head(msgspec.Struct, rename="camel"):
     format_version: int = 0
 
 
-class _Record(ApiValue, frozen=True):
+class Record(ApiValue, frozen=True, kw_only=True):
+    """The document of a record file. Files of the first releases have no `apiVersion` and no `kind`."""
+
+    api_version: str = ""
+    kind: str = ""
     format: str
     format_version: int
     cluster: ClusterState
@@ -117,13 +122,21 @@ class NotARecord(Permanent):
 
 def encode(state: ClusterState) -> bytes:
     """The content of a record file: one JSON document."""
-    return msgspec.json.encode(_Record(format=FORMAT, format_version=FORMAT_VERSION, cluster=state))
+    return msgspec.json.encode(
+        Record(
+            api_version=DOCUMENT_VERSION,
+            kind=CLUSTER_RECORD_KIND,
+            format=FORMAT,
+            format_version=FORMAT_VERSION,
+            cluster=state,
+        )
+    )
 
 
 def decode(content: bytes, *, source: str) -> ClusterState:
     """Read the content of a record file. Raises NotARecord; `source` is the file's name for the message."""
     try:
-        record = msgspec.json.decode(content, type=_Record)
+        record = msgspec.json.decode(content, type=Record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotARecord(_what_is_wrong(content, source, error)) from error
     if (record.format, record.format_version) != (FORMAT, FORMAT_VERSION):

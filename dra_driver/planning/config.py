@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.names import DOMAIN
 
-API_VERSION = "gpu.dra-driver.dev/v1alpha1"
+API_VERSION = f"{DOMAIN}/v1alpha1"
 KIND = "DeviceConfig"
 LABEL_LIMIT_BYTES = 63
 _SHOWN_CHARACTERS = 80

@@ -18,12 +18,17 @@ from dra_driver.model.api.resource_slice import Device, DeviceTaint
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.names import (
+    HELD_REASON,
+    HELD_TAINT,
+    OWN_TAINTS,
+    UNHEALTHY_REASON,
+    UNHEALTHY_TAINT,
+    VANISHED_REASON,
+    VANISHED_TAINT,
+)
 from dra_driver.model.state import PreparedClaim
-from dra_driver.model.taint_keys import HELD, OWN_KEYS, UNHEALTHY, VANISHED
 
-VANISHED_REASON = "not-found-on-node"
-UNHEALTHY_REASON = "reported-by-backend"
-HELD_REASON = "in-use-after-unprepare"
 MOST_TAINTS = 16
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
@@ -70,12 +75,12 @@ def with_own_taints(found: AllocatableDevice, held: Collection[DeviceName]) -> D
     """
     reasons = {}
     if found.health.status is HealthStatus.UNHEALTHY:
-        reasons[UNHEALTHY] = UNHEALTHY_REASON
+        reasons[UNHEALTHY_TAINT] = UNHEALTHY_REASON
     if found.name in held and not found.api.allow_multiple_allocations:
-        reasons[HELD] = HELD_REASON
+        reasons[HELD_TAINT] = HELD_REASON
     if not reasons or not isinstance(found.api.taints or [], list):
         return found.api  # a wrong type: the check of the device reports it
-    others = [one for one in found.api.taints or () if getattr(one, "key", "") not in OWN_KEYS]
+    others = [one for one in found.api.taints or () if getattr(one, "key", "") not in OWN_TAINTS]
     return msgspec.structs.replace(found.api, taints=[*others, *_own(reasons)])
 
 
@@ -88,11 +93,11 @@ def vanished(device: Device) -> Device:
     others = [
         taint
         for taint in device.taints or ()
-        if taint.key not in OWN_KEYS
+        if taint.key not in OWN_TAINTS
         and taint.value != VANISHED_REASON
         and next(_wrong_taint(taint), None) is None
     ]
-    own = _own({VANISHED: VANISHED_REASON})
+    own = _own({VANISHED_TAINT: VANISHED_REASON})
     return msgspec.structs.replace(device, taints=[*others[: MOST_TAINTS - 1], *own])
 
 

@@ -15,11 +15,11 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.ids import DriverName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import DEVICE_PLUGIN_BESIDE
 from dra_driver.model.state import Unknown
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 
 LOOK_SECONDS = 30.0  # one call to the kubelet's socket; plugins start and stop with their pods
-REASON = "DevicePluginBeside"
 _NEXT_STEP = (
     "one device can be given to two pods at the same time; keep the device plugin off this node "
     "(or this driver, by its nodeSelector) until the node is moved from one to the other"
@@ -73,7 +73,7 @@ class NeighbourWatch:
         if beside:
             self._log.warning("device_plugin_beside", resources=names, next_step=_NEXT_STEP)
             message = f"a device plugin offers {', '.join(map(str, beside))} beside the devices of {self._driver}: {_NEXT_STEP}"
-            self._tell_node(NodeEvent("Warning", REASON, message))
+            self._tell_node(NodeEvent("Warning", DEVICE_PLUGIN_BESIDE, message))
         else:
             self._log.info("device_plugin_gone", resources=self._told)
         self._told = names

@@ -41,6 +41,7 @@ from dra_driver.model.events import (
     ignore,
 )
 from dra_driver.model.ids import NodeName
+from dra_driver.model.names import DEVICE_ATTRIBUTE_DROPPED, PUBLISH_FAILED, SLICE_NAME_TAKEN
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
@@ -175,7 +176,7 @@ class Publisher:
             again = self._backoff.failed(error, self._clock())
             self._observe(PublishFailed(str(error), again))
             if isinstance(error, Permanent):
-                self._node.say(("PublishFailed", str(error)), "PublishFailed", str(error))
+                self._node.say((PUBLISH_FAILED, str(error)), PUBLISH_FAILED, str(error))
         except Exception as error:  # noqa: BLE001  an unexpected error must not end publication
             again = self._backoff.failed(error, self._clock())
             self._log.error("publish_failed_unexpectedly", exc_info=error)
@@ -270,7 +271,7 @@ class Publisher:
         self.published_once.set()
         for problem in plan.problems:
             key = (f"{problem.kind} {problem.device}", problem.subject)
-            if self._node.say(key, "DeviceAttributeDropped", str(problem)):
+            if self._node.say(key, DEVICE_ATTRIBUTE_DROPPED, str(problem)):
                 self._observe(PublicationProblem(problem))
 
     def _accept(self, change: SliceChange, stored: StoredSlice, wish: SliceContent) -> None:
@@ -308,7 +309,7 @@ class Publisher:
             f"the name {name} of this node's ResourceSlice belongs to somebody else: {found}; this node publishes under "
             f"{instead} instead. Find out who made it (kubectl get resourceslice {name} -o yaml) and delete it"
         )
-        self._node.say((name, uid), "SliceNameTaken", message)
+        self._node.say((name, uid), SLICE_NAME_TAKEN, message)
 
 
 def _named(

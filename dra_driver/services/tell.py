@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import CgroupsNotFound, DriverEvent, SecondOwnerRefused, StillHeld
+from dra_driver.model.names import CGROUPS_NOT_FOUND, DEVICES_HELD, SECOND_OWNER_REFUSED
 
 LOOK_SECONDS = 1.0
 REMEMBERED = 100  # older messages are in the log only
@@ -56,20 +57,20 @@ def _told(event: DriverEvent) -> NodeEvent | None:
         case SecondOwnerRefused(claim, owner, device, reason):
             return NodeEvent(
                 "Warning",
-                "SecondOwnerRefused",
+                SECOND_OWNER_REFUSED,
                 f"device {device} was allocated to claim {claim} and belongs to claim {owner} on this node: {reason}",
             )
         case StillHeld(claim, devices, since, reason):
             return NodeEvent(
                 "Warning",
-                "DevicesHeld",
+                DEVICES_HELD,
                 f"{devices} of claim {claim}: not needed since {since}, and not given to other claims: {reason}; end what uses it, and the "
                 f"driver releases it. Run `dra-driver release {claim.word}` on this node if you know that nothing uses it",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(
                 "Warning",
-                "CgroupsNotFound",
+                CGROUPS_NOT_FOUND,
                 f"devices stay held after their claims are released, because nothing proves that pods have ended: {reason}",
             )
         case _:

@@ -27,6 +27,7 @@ from dra_driver.model.ids import (
 )
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
+from dra_driver.model.names import DOMAIN
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import NodeState, PreparedClaim
 from dra_driver.planning.allocation import allocation_digest, cdi_name
@@ -34,7 +35,7 @@ from dra_driver.planning.config import API_VERSION, KIND
 from dra_driver.planning.prepare import NodePlace
 
 A_NODE = NodeName("node-1")
-A_DRIVER = DriverName("gpu.dra-driver.dev")
+A_DRIVER = DriverName(DOMAIN)
 A_POOL = PoolName(A_NODE)
 A_PLACE = NodePlace(A_DRIVER, A_POOL)
 A_BOOT = "boot-1"

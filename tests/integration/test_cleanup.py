@@ -9,7 +9,7 @@ import yaml
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.support import starting
 
-CLEAN, LEFT, REFUSED = 0, 1, 3
+CLEAN, LEFT, REFUSED = 0, 1, 4
 SELECTOR = f"spec.driver={DRIVER},spec.nodeName={NODE}"
 
 

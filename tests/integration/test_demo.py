@@ -161,6 +161,6 @@ def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log(
 
 def test_a_profile_that_there_is_none_of_is_refused_before_anything_starts() -> None:
     ended = play("--profile", "none-such")
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert (ended.returncode, ended.stdout) == (64, "")
     assert "argument --profile: invalid choice: 'none-such' (choose from " in ended.stderr
     assert "b580x2" in ended.stderr

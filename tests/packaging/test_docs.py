@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = (
     *("index", "why", "try-it", "deviceclasses", "node-admins"),
     *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
-    "architecture",
+    *("architecture", "reference/names", "reference/exit-codes", "reference/documents"),
 )
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),

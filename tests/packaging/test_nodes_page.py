@@ -4,11 +4,11 @@
 import re
 from pathlib import Path
 
-from dra_driver.cli import cleanup
 from dra_driver.cli.arguments import CLEANUP_FLAGS
+from dra_driver.model import exit_codes
+from dra_driver.model.names import DEVICE_PLUGIN_BESIDE
 from dra_driver.node.state import SCHEMA
 from dra_driver.planning.neighbours import RESOURCES
-from dra_driver.services.neighbours import REASON
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "nodes.md").read_text()
 
@@ -32,11 +32,13 @@ def test_the_tables_of_cleanup_are_those_of_the_command() -> None:
     assert [cell.strip("`") for cell in column("flag")] == sorted(
         CLEANUP_FLAGS, key=["--dry-run", "--keep-slices", "--force"].index
     )
-    assert column("exit code") == ["0", "1", "2", str(cleanup.REFUSED)]
+    assert column("exit code") == [
+        str(code) for code in (*exit_codes.COMMANDS["cleanup"], exit_codes.WRONG_USAGE)
+    ]
 
 
 def test_the_event_is_named() -> None:
-    assert f"`{REASON}`" in PAGE
+    assert f"`{DEVICE_PLUGIN_BESIDE}`" in PAGE
 
 
 def test_links_lead_somewhere() -> None:

@@ -10,7 +10,7 @@ from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.taint_keys import VANISHED
+from dra_driver.model.names import VANISHED_TAINT as VANISHED
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs

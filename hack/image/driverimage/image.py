@@ -22,7 +22,6 @@ from driverimage.sbom import Component
 from driverimage.tree import ImageError, merged, size, tar, untar
 
 ROOT = Path(__file__).resolve().parents[3]
-NAME = "dra-driver/dra-driver"
 COMPONENTS = "components.json"
 
 
@@ -37,17 +36,25 @@ class Image:
     sbom: Path
 
 
-def version_of(source: Path) -> str:
-    """The version that a source tree says it has."""
+def constant(source: Path, name: str) -> str:
+    """A name or the version that a source tree says it has."""
     file = source / "dra_driver" / "__init__.py"
     found = (
-        re.search(r'^__version__ = "([^"]+)"$', file.read_text(), re.MULTILINE)
+        re.search(rf'^{name} = "([^"]+)"$', file.read_text(), re.MULTILINE)
         if file.is_file()
         else None
     )
     if found is None:
-        raise ImageError(f'{file} has no line __version__ = "…"; is {source} the driver\'s source?')
+        raise ImageError(f'{file} has no line {name} = "…"; is {source} the driver\'s source?')
     return found[1]
+
+
+def version_of(source: Path) -> str:
+    """The version that a source tree says it has."""
+    return constant(source, "__version__")
+
+
+NAME = constant(ROOT, "IMAGE")
 
 
 def _git(source: Path, *arguments: str) -> str:
@@ -117,7 +124,7 @@ def labels(source: Path, version: str) -> dict[str, str]:
     revision = "" if changed else _git(source, "rev-parse", "HEAD")
     prefix = "org.opencontainers.image"
     return {
-        f"{prefix}.title": "dra-driver",
+        f"{prefix}.title": constant(source, "PROJECT"),
         f"{prefix}.description": "Dynamic Resource Allocation driver for accelerators",
         f"{prefix}.licenses": "Apache-2.0",
         f"{prefix}.version": version,

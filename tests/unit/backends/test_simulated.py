@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -21,12 +22,15 @@ from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.vocabulary import ALL, ATTRIBUTES, CAPACITIES
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
 from tests.support.api_values import found_device
 from tests.support.hardware import Seen, Use, seen
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
+
+WIRE_NAMES = {"list of strings": "strings"}  # of the types in the API
 
 
 def backend(**options: str) -> SimulatedBackend:
@@ -140,6 +144,42 @@ def test_every_profile_is_within_the_apis_limits(profile: str):
     )
 
 
+def test_devices_of_a_new_profile_have_the_names_of_their_pci_addresses():
+    names = [device.name for device in scan(profile="h200x8").devices]
+    assert names[:2] == ["gpu-0000-1a-00-0", "gpu-0000-1b-00-0"]
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"h200x8"}))
+def test_devices_of_released_profiles_keep_their_numbers(profile: str):
+    """Rows of prepared claims have these names: with other names an update would offer devices of running pods again."""
+    names = [device.name for device in scan(profile=profile).devices]
+    assert names == [f"gpu-{index}" for index in range(len(names))]
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_every_profile_publishes_only_names_of_the_vocabulary_with_its_types(profile: str):
+    kinds = {term.name: term.kind for term in ATTRIBUTES if not term.reserved}
+    sizes = {term.name for term in CAPACITIES if not term.reserved}
+    for device in scan(profile=profile).devices:
+        for name, value in (device.api.attributes or {}).items():
+            assert msgspec.to_builtins(value).keys() == {WIRE_NAMES.get(kinds[name], kinds[name])}
+        assert (device.api.capacity or {}).keys() <= sizes
+
+
+def test_every_name_of_the_vocabulary_that_is_not_reserved_is_published_by_its_vendors():
+    published: dict[str, set[str]] = {}
+    for profile in PROFILES:
+        for device in scan(profile=profile).devices:
+            vendor = str(said(device).get("vendor", "example"))
+            for name in (*said(device), *sizes(device)):
+                published.setdefault(name, set()).add(vendor)
+    for term in (*ATTRIBUTES, *CAPACITIES):
+        if not term.reserved:
+            vendors = published.pop(term.name)
+            assert term.vendors == ALL or vendors - {"example"} == set(term.vendors) - {"example"}
+    assert published == {}
+
+
 @pytest.mark.parametrize("profile", ["h100x8", "a100x8", "mi300x8", "gaudi3x8", "l40sx4"])
 def test_half_of_the_devices_sit_on_each_numa_node(profile: str):
     nodes = [
@@ -166,7 +206,7 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
     [
         (
             {"profile": "h100"},
-            "no simulated profile 'h100'; there are: a100x8, b580x2, example, gaudi3x8, h100x8, l40sx4, mi300x8, mixed",
+            "no simulated profile 'h100'; there are: a100x8, b580x2, example, gaudi3x8, h100x8, h200x8, l40sx4, mi300x8, mixed",
         ),
         (
             {"major": "195"},

@@ -77,12 +77,12 @@ def test_what_goes_is_listed_and_what_stays_too(
     assert capsys.readouterr().out.splitlines() == [*(f"removed {name}" for name in names), *rest]
 
 
-def test_a_refusal_is_on_standard_error_with_exit_code_3(
+def test_a_refusal_is_on_standard_error_with_exit_code_4(
     arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hold(root)
     claim = f"claim {a_ref('mine')} is Prepared with gpu-0"
-    assert main(arguments) == 3
+    assert main(arguments) == 4
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
@@ -103,7 +103,7 @@ def test_a_running_process_is_not_overridden(
     arguments: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with state(root):
-        assert main([*arguments, "--force"]) == 3
+        assert main([*arguments, "--force"]) == 4
     first, last = capsys.readouterr().err.splitlines()
     assert first == (
         f"dra-driver: refused: a process that does not give its name holds {root}/state/state.db.guard"

@@ -39,10 +39,10 @@ def test_the_version_is_the_packages(capsys) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["fly"], ["run", "--no-such-flag"], ["devices", "extra"]]
 )
-def test_wrong_usage_is_exit_code_2(capsys, arguments: list[str]) -> None:
+def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)
-    assert left.value.code == 2
+    assert left.value.code == 64
     assert "usage: dra-driver" in capsys.readouterr().err
 
 
@@ -87,7 +87,10 @@ def test_the_help_loads_no_subcommand_and_no_table_of_settings() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
     )
-    loaded = ["dra_driver", "dra_driver.cli", "dra_driver.cli.main", "dra_driver.errors"]
+    loaded = [
+        *("dra_driver", "dra_driver.cli", "dra_driver.cli.main", "dra_driver.errors"),
+        *("dra_driver.model", "dra_driver.model.exit_codes"),
+    ]
     assert done.stdout.splitlines()[-1] == str(loaded)
 
 
@@ -99,7 +102,7 @@ def test_kubectl_has_the_commands_that_look_at_a_cluster(capsys) -> None:
     assert [name for name in COMMANDS if f"    {name} " in text] == ["explain", "record"]
     with pytest.raises(SystemExit) as left:
         kubectl(["run"])
-    assert left.value.code == 2
+    assert left.value.code == 64
 
 
 def test_an_unknown_subcommand_has_no_arguments() -> None:

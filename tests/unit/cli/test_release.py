@@ -75,7 +75,7 @@ def test_a_pod_that_is_seen_to_run_keeps_its_devices_whatever_an_admin_says(
     row = replace(ROW, held=held)
     start(tmp_path, row)
     folder = cgroup(tmp_path, "pod", processes=True)
-    assert main(["release", *arguments, "default/one"]) == 1
+    assert main(["release", *arguments, "default/one"]) == 4
     said = capsys.readouterr().err
     assert (
         f"claim default/one (uid uid-one) is used: pod pod still runs: its cgroup {folder} has processes"
@@ -130,7 +130,7 @@ def test_a_claim_that_pods_may_use_is_refused(
 ) -> None:
     prepared = replace(ROW, phase=Phase.PREPARED, held=None)
     start(tmp_path, prepared)
-    assert main(["release", *arguments, "default/one"]) == 1
+    assert main(["release", *arguments, "default/one"]) == 4
     assert "is Prepared and not held: pods of this node may use it; delete those pods" in (
         capsys.readouterr().err
     )

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 
-from dra_driver.daemon.lifecycle import FORCED_EXIT_CODE, _signals
+from dra_driver.daemon.lifecycle import _signals
+from dra_driver.model.exit_codes import INTERRUPTED
 
 # The handler runs while the main thread is inside the logger, which has a lock.
 LOGGING = """
@@ -55,7 +56,7 @@ def test_the_second_signal_leaves_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
     )
-    assert (done.returncode, done.stdout) == (FORCED_EXIT_CODE, "")
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "")
 
 
 def test_a_signal_that_another_thread_takes_is_noted_too() -> None:

@@ -41,6 +41,7 @@ def test_the_fields_of_the_document_are_in_camel_case() -> None:
     )
     document = msgspec.to_builtins(report)
     assert list(document) == [
+        *("apiVersion", "kind"),
         *("subject", "outcome", "exitCode", "summary", "cluster", "verdicts", "claims"),
         *("nodes", "changes", "notRead", "pods", "passedOver"),
     ]

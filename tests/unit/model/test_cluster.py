@@ -16,6 +16,7 @@ from dra_driver.model.cluster import (
     encode,
     without_secrets,
 )
+from dra_driver.model.names import DOCUMENT_VERSION
 
 SECRET = "hunter2"
 CONFIG = [{"opaque": {"driver": "d", "parameters": {"password": SECRET}}}, {}]
@@ -98,6 +99,12 @@ def test_a_kind_that_is_missing_is_told_from_one_bad_object() -> None:
     (bad,) = STATE.gaps("pods")
     assert (STATE.unread("pods", "ns/p"), STATE.unread("pods", "ns/q")) == (bad, None)
     assert [str(gap) for gap in (bad, nodes)] == ["pods ns/p: m", "nodes: n"]
+
+
+def test_a_record_of_the_first_releases_is_read() -> None:
+    document = json.loads(encode(STATE))
+    assert (document.pop("apiVersion"), document.pop("kind")) == (DOCUMENT_VERSION, "ClusterRecord")
+    assert decode(json.dumps(document).encode(), source="f.json") == STATE
 
 
 def changed(**fields: object) -> bytes:

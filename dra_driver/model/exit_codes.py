@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exit codes of `dra-driver`: a code means the same in every command, so that a script needs one table.
+
+`docs/reference/exit-codes.md` and the last line of each command's --help are made from this module. It imports nothing, because
+`dra-driver --help` must be fast.
+"""
+
+DONE = 0
+NOT_DONE = 1
+COULD_NOT_TELL = 2
+WITH_RESERVATION = 3
+REFUSED = 4
+WRONG_USAGE = 64
+INTERRUPTED = 130
+TERMINATED = 143
+
+MEANINGS = {
+    DONE: "it is done, or the answer is yes",
+    NOT_DONE: "it is not done, or only in part, or the answer is no",
+    COULD_NOT_TELL: "no answer: something that decides could not be read in time",
+    WITH_RESERVATION: "it is done, or the answer is yes, but something else is in the way or missing",
+    REFUSED: "refused because something is still used; nothing was changed",
+    WRONG_USAGE: "wrong usage: an argument is missing or unknown",
+    INTERRUPTED: "interrupted by Ctrl-C (SIGINT), or by a second signal",
+    TERMINATED: "ended by SIGTERM",
+}
+COMMANDS = {
+    "run": {
+        DONE: "a signal ended the driver",
+        NOT_DONE: "it could not start, or could not go on",
+        INTERRUPTED: "a second signal ended it at once, without tidying up",
+    },
+    "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
+    "explain": {
+        DONE: "it fits",
+        NOT_DONE: "the devices do not fit",
+        COULD_NOT_TELL: "could not tell",
+        WITH_RESERVATION: "the devices fit but something else keeps the pod pending",
+    },
+    "record": {
+        DONE: "written",
+        NOT_DONE: "not written",
+        WITH_RESERVATION: "written, but not everything could be read",
+    },
+    "release": {
+        DONE: "the driver releases the devices",
+        NOT_DONE: "no such claim, or the state file could not be read",
+        REFUSED: "refused: the claim is used, or it is not held",
+    },
+    "cleanup": {
+        DONE: "nothing of the driver is left (with --dry-run: nothing prevents the removal)",
+        NOT_DONE: "something is left",
+        REFUSED: "refused: a driver runs, a claim is prepared, or the state cannot be read",
+    },
+    "demo": {
+        DONE: "played to the end",
+        NOT_DONE: "a step failed",
+        INTERRUPTED: "interrupted; its directory is removed",
+        TERMINATED: "terminated; its directory is removed",
+    },
+}
+"""What the codes mean for each command, in its own words. WRONG_USAGE is the same for all."""
+
+
+def summary(command: str) -> str:
+    """Return the codes of a command in one line, for its --help."""
+    said = {**COMMANDS[command], WRONG_USAGE: "wrong usage"}
+    return "exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in said.items())

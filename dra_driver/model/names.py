@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that clusters refer to: taint keys, labels, annotations, condition types and Event reasons of the driver.
+
+Manifests, alerts and autoscalers use these names, so a name that was released never changes. All of them are constants of this
+module, and none depends on `--driver-name`: an admin writes one DeviceTaintRule or alert for all installations of the driver.
+`docs/reference/names.md` is generated from the tables. The names of attributes and capacities are in `model/vocabulary.py`.
+"""
+
+from dataclasses import dataclass
+
+DOMAIN = "gpu.dra-driver.dev"
+"""The domain of all names of this module, of the configuration kinds, and the default driver name."""
+
+DOCUMENT_VERSION = f"{DOMAIN}/v1"
+"""The `apiVersion` of the documents that commands print or write for programs."""
+CLUSTER_RECORD_KIND = "ClusterRecord"
+DEMO_KIND = "Demo"
+EXPLANATION_KIND = "Explanation"
+NODE_DEVICES_KIND = "NodeDevices"
+
+VANISHED_TAINT = f"{DOMAIN}/vanished"
+VANISHED_REASON = "not-found-on-node"
+UNHEALTHY_TAINT = f"{DOMAIN}/unhealthy"
+UNHEALTHY_REASON = "reported-by-backend"
+HELD_TAINT = f"{DOMAIN}/held"
+HELD_REASON = "in-use-after-unprepare"
+OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
+"""The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
+XID_TAINT = f"{DOMAIN}/xid"
+
+CGROUPS_NOT_FOUND = "CgroupsNotFound"
+DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
+DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
+DEVICES_HELD = "DevicesHeld"
+FOREIGN_PLUGIN = "ForeignPlugin"
+PUBLISH_FAILED = "PublishFailed"
+SECOND_OWNER_REFUSED = "SecondOwnerRefused"
+SLICE_NAME_TAKEN = "SliceNameTaken"
+
+
+@dataclass(frozen=True, slots=True)
+class FixedName:
+    """One name, and what it means. A reserved name is not written by this release; no other meaning will be given to it."""
+
+    name: str
+    meaning: str
+    reserved: bool = False
+
+
+TAINTS = (
+    FixedName(
+        VANISHED_TAINT,
+        f"the device is not found on the node any more, and a claim still owns it; value `{VANISHED_REASON}`, effect NoSchedule",
+    ),
+    FixedName(
+        UNHEALTHY_TAINT,
+        f"the backend reports that the device is unhealthy; value `{UNHEALTHY_REASON}`, effect NoSchedule",
+    ),
+    FixedName(
+        HELD_TAINT,
+        f"no claim needs the device, but a process of an ended pod may still use it; value `{HELD_REASON}`, effect NoSchedule",
+    ),
+    FixedName(
+        XID_TAINT, "an NVIDIA GPU reported an error; the value is the XID number", reserved=True
+    ),
+)
+LABELS: tuple[FixedName, ...] = ()
+ANNOTATIONS: tuple[FixedName, ...] = ()
+CONDITIONS: tuple[FixedName, ...] = ()
+EVENT_REASONS = (
+    FixedName(
+        CGROUPS_NOT_FOUND,
+        "the driver cannot find the cgroups of pods, so nothing proves that a pod has ended, and devices stay held",
+    ),
+    FixedName(
+        DEVICE_ATTRIBUTE_DROPPED,
+        "the API would refuse a part of a device, so that part or the device was left out of the slices",
+    ),
+    FixedName(
+        DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
+    ),
+    FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
+    FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),
+    FixedName(PUBLISH_FAILED, "the ResourceSlices could not be written; the driver tries again"),
+    FixedName(
+        SECOND_OWNER_REFUSED,
+        "the scheduler allocated a device to a claim that another claim owns on this node",
+    ),
+    FixedName(
+        SLICE_NAME_TAKEN,
+        "an object of somebody else has the name of a slice; the driver uses another name",
+    ),
+)
