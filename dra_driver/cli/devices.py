@@ -8,8 +8,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from dra_driver.backends.auto import AUTO, next_step
-from dra_driver.backends.registry import installed
+from dra_driver.backends.registry import next_step, options_of
 from dra_driver.cli import render
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.offline import NodeFound, inspect_node
@@ -20,7 +19,7 @@ from dra_driver.model.state import PreparedClaim
 
 def run(chosen: argparse.Namespace) -> int:
     """Print one row for each device, or with --json one document. Returns the exit code."""
-    settings = settings_from(chosen)
+    settings = settings_from(chosen, options_of=options_of)
     found = inspect_node(settings)
     claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
@@ -31,12 +30,14 @@ def run(chosen: argparse.Namespace) -> int:
             render.json_line(_document(device, claims_of.get(device.name, [])))
         for neighbour in found.neighbours:
             render.json_line({"devicePlugin": asdict(neighbour)})
-        return 0
-    _show(found, claims_of, backend=settings.backend.name)
-    return 0
+    else:
+        _show(found, claims_of)
+    for failure in found.failures:
+        render.error(failure)
+    return 1 if found.failures else 0
 
 
-def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
+def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> None:
     rows = [_row(device, claims_of.get(device.name, [])) for device in found.inventory.devices]
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
@@ -44,8 +45,8 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, bac
         render.line(
             "no devices found; the driver publishes an empty ResourceSlice and scans again when the backend reports a change"
         )
-        if backend == AUTO:
-            render.line(next_step(installed()))
+        if not found.backends:
+            render.line(next_step())
     for device in found.inventory.devices:
         if device.health.status is HealthStatus.UNHEALTHY:
             render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))

@@ -37,18 +37,18 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import CgroupsNotFound, DriverEvent, Observer
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
-from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
-from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
 from dra_driver.services.prepare import PrepareClaims
 from dra_driver.services.publish import Publisher
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
+from dra_driver.services.route import Route
 from dra_driver.services.tell import Teller
 from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.services.vanished import PublisherInputs
@@ -67,7 +67,7 @@ class Daemon:
     """
 
     kubelet: KubeletServer
-    inventory: InventoryFeed
+    inventory: NodeInventory
     http: HttpEndpoint | None
     supervisor: Supervisor
     membership: Membership
@@ -129,7 +129,6 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         membership=membership,
         threads={
             "liveness": liveness.run,
-            "looks": deps.inventory.look,
             "registration": kubelet.run,
             "leadership": leadership.run,
             "events": lambda stop: teller.run(stop, deps.kube.emit_event),
@@ -190,12 +189,12 @@ def _node_parts(
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return deps.locks.locked(names, until=until, purpose=purpose)
 
-    backend = deps.backend
+    route = Route(deps.backends, deps.inventory.backend_of)
     usage = Usage(deps.store, _presence(deps))
     hands = Hands(
         cdi=deps.cdi,
-        configure=backend.configure,
-        reset=backend.reset,
+        configure=route.configure,
+        reset=route.reset,
         still_used=usage,
         lock=lock,
         point=deps.point,
@@ -240,8 +239,7 @@ def _publisher(deps: Dependencies) -> Publisher:
         with deps.store.reading() as state:
             return state.owned_devices(deps.place.pool)
 
-    memory = PublishedMemory(deps.store, deps.place.pool)
-    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, memory)
+    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, deps.memory)
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
     return publisher
@@ -262,7 +260,7 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
 
 
 def _readiness(
-    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: InventoryFeed
+    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: NodeInventory
 ) -> Check:
     """Return the check for /readyz.
 

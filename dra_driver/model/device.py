@@ -37,13 +37,14 @@ class AllocatableDevice:
     API are checked when the device is published.
 
     The other fields are used on this node only. `uuid` identifies the hardware; containers see it. `edits` is what the vendor's
-    devices need in a container.
+    devices need in a container. `backend` is the name of the device's backend; the driver sets it, whatever the backend writes.
     """
 
     api: Device
     uuid: str
     edits: ContainerEdits = field(default_factory=ContainerEdits)
     health: Health = UNCHECKED
+    backend: str = ""
 
     @property
     def name(self) -> DeviceName:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of this node at one moment, as one backend found them."""
+"""The devices of this node at one moment, as one backend found them, or as all backends of the process found them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,17 @@ class Inventory:
     `scanned` is False before the first scan. Such an inventory is empty because nothing is known, so no decision may follow from
     it: no slice is written, no device removed, and no claim refused for good. `left_out` are the names of devices that the backend
     returned in a form that the driver cannot use.
+
+    Two fields are only in the inventory of several backends (`dra_driver.planning.combine`). `unanswered` are the backends that were
+    not scanned successfully yet. `had` is the backend that had each name first; "" if this is not known.
     """
 
     devices: tuple[AllocatableDevice, ...] = ()
     config_kinds: frozenset[str] = frozenset()
     scanned: bool = True
     left_out: tuple[Problem, ...] = ()
+    unanswered: tuple[str, ...] = ()
+    had: Mapping[DeviceName, str] = field(default_factory=dict, repr=False, compare=False)
     by_name: Mapping[DeviceName, AllocatableDevice] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -36,3 +41,13 @@ class Inventory:
                 f"device names must be unique on a node; found twice: {', '.join(twice)}"
             )
         object.__setattr__(self, "by_name", by_name)
+
+    def may_exist(self, name: DeviceName) -> bool:
+        """Whether a device that is not in this inventory may exist, because its backend has not answered yet."""
+        if name in self.by_name or not self.unanswered:
+            return False
+        return self.had.get(name, "") in ("", *self.unanswered)
+
+    def awaited(self) -> tuple[DeviceName, ...]:
+        """The devices that were published before the start, and whose backend has not answered yet."""
+        return tuple(name for name in self.had if self.may_exist(name))

@@ -170,6 +170,12 @@ def _missing_device(claim: Claim, place: NodePlace, inventory: Inventory) -> Ref
                 f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} is allocated from pool {result.pool}, "
                 f"this node's pool is {place.pool}; the pod cannot run here, delete it"
             )
+        if inventory.may_exist(DeviceName(result.device)):
+            return Refusal(
+                f"device {result.device} of ResourceClaim {claim.ref.namespace}/{claim.ref.name} is not known yet: since the driver "
+                f"started, no scan of backend {', '.join(inventory.unanswered)} has succeeded, see the driver's log; the kubelet tries "
+                f"again"
+            )
         if result.device not in inventory.by_name:
             return Refusal(
                 f"device {result.device} of ResourceClaim {claim.ref.namespace}/{claim.ref.name} is not found on this node (any more); "

@@ -10,10 +10,16 @@ from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.profiles import MIB, PROFILES
-from dra_driver.backends.simulated import POLL_SECONDS, WITHOUT_FAULT_FILE, SimulatedBackend
+from dra_driver.backends.simulated import (
+    POLL_SECONDS,
+    WITHOUT_FAULT_FILE,
+    SimulatedBackend,
+    SimulatedOptions,
+)
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.decoding import Mistake, Text, decode
 from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import NO_SHARE
@@ -28,7 +34,15 @@ GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find t
 
 
 def backend(**options: str) -> SimulatedBackend:
-    return SimulatedBackend(BackendContext("node-1", options))
+    return SimulatedBackend(BackendContext("node-1", options_from(options)))
+
+
+def options_from(texts: dict[str, str]) -> SimulatedOptions:
+    """The options as a command line gives them."""
+    given = {name: Text(text) for name, text in texts.items()}
+    options, mistakes = decode(given, SimulatedOptions)
+    assert options is not None, mistakes
+    return options
 
 
 def scan(**options: str) -> Inventory:
@@ -148,7 +162,7 @@ def test_half_of_the_devices_sit_on_each_numa_node(profile: str):
 
 def test_uuids_are_the_same_after_a_restart_and_others_on_another_node():
     uuids = [device.uuid for device in scan().devices]
-    other = SimulatedBackend(BackendContext("node-2")).scan()
+    other = SimulatedBackend(BackendContext("node-2", SimulatedOptions())).scan()
     assert [device.uuid for device in scan().devices] == uuids
     assert len({*uuids, *(device.uuid for device in other.devices)}) == 16
 
@@ -159,30 +173,33 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "mistakes"),
     [
         (
-            {"profile": "h100"},
-            "no simulated profile 'h100'; there are: a100x8, b580x2, example, gaudi3x8, h100x8, l40sx4, mi300x8, mixed",
-        ),
-        (
-            {"major": "195"},
-            "option major=195: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
-        ),
-        (
-            {"major": "x"},
-            "option major=x: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
+            {"profile": "h100", "major": 195},
+            (
+                Mistake(
+                    "profile",
+                    "'h100' must be one of h100x8, a100x8, l40sx4, mi300x8, b580x2, gaudi3x8, mixed, example "
+                    "(The machine that it simulates; docs/reference/profiles.md has all)",
+                ),
+                Mistake(
+                    "major",
+                    "195 must be one of 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 "
+                    "(The major number of its device files, one that Linux reserves for local use)",
+                ),
+            ),
         ),
         (
             {"profil": "h100x8"},
-            "the simulated backend has no option profil; it has faults, journal, major, profile",
+            (Mistake("profil", "unknown field; known are profile, faults, major, journal"),),
         ),
     ],
 )
-def test_wrong_options_are_refused_with_what_there_is(options: dict[str, str], message: str):
-    with pytest.raises(Fatal) as caught:
-        backend(**options)
-    assert str(caught.value) == message
+def test_wrong_options_are_all_refused_with_what_there_is(
+    options: dict[str, object], mistakes: tuple[Mistake, ...]
+):
+    assert decode(options, SimulatedOptions) == (None, mistakes)
 
 
 # The fault file.
@@ -305,7 +322,9 @@ class Steps:
 
 def watched(faults: Path, *steps: object) -> tuple[SimulatedBackend, Iterator[None], Steps]:
     wait = Steps(*steps)
-    made = SimulatedBackend(BackendContext("node-1", {"faults": str(faults)}), wait=wait)
+    made = SimulatedBackend(
+        BackendContext("node-1", SimulatedOptions(faults=str(faults))), wait=wait
+    )
     return made, made.watch(Event()), wait
 
 
@@ -372,7 +391,7 @@ def test_a_device_that_hangs_is_set_up_once_the_fault_is_gone(tmp_path: Path):
             faults.write_text("devices: {}")
         return False
 
-    options = {"faults": str(faults), "journal": str(journal)}
+    options = SimulatedOptions(faults=str(faults), journal=str(journal))
     made = SimulatedBackend(BackendContext("node-1", options), wait=wait)
     (device, *_) = made.scan().devices
     made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)

@@ -341,6 +341,19 @@ def test_a_refusal_says_what_was_found_and_what_to_do(
     assert decide(claim, requested=requested) == Refusal(reason)
 
 
+def test_a_device_of_a_backend_that_has_not_answered_yet_is_not_missing() -> None:
+    waiting = replace(an_inventory(), unanswered=("acme",), had={"gpu-8": "simulated"})
+    decision = decide(a_claim(results=[a_result("gpu-9")]), inventory=waiting)
+    assert decision == Refusal(
+        "device gpu-9 of ResourceClaim default/claim is not known yet: since the driver started, no scan of backend acme has "
+        "succeeded, see the driver's log; the kubelet tries again"
+    )
+    vanished = decide(a_claim(results=[a_result("gpu-8")]), inventory=waiting)
+    assert isinstance(vanished, Refusal)
+    assert "is not found on this node" in vanished.reason
+    assert isinstance(decide(a_claim(), inventory=waiting), Plan)
+
+
 @pytest.mark.parametrize(
     ("uid", "safe"),
     [
