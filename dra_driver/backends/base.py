@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Protocol
 
-from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
 
 ENTRY_POINT_GROUP = "dra_driver.backends"
 AUTO = "auto"
@@ -50,25 +50,28 @@ class Backend(Protocol):
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield when `scan` would return something else. Return when `stop` is set, or at once if nothing ever changes."""
 
-    def configure(
-        self,
-        device: AllocatableDevice,
-        config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None:
-        """Configure a device for a claim, before the containers of the claim start. With a `share_id`: only this share of the device.
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        """Set up a lease, before the containers of its claim start, and return what a container needs to use it.
 
-        Must be idempotent: after a crash the driver calls it again for the same claim. Raises Temporary (the driver tries again
+        The lease is in the state already. Two leases of one physical resource (`Hardware.parent`) are never worked on at the same
+        time, also not by two driver processes.
+
+        Must be idempotent: after a crash the driver calls it again for the same lease, or for a new lease of the same claim. With
+        `lease.admin_access` or `lease.may_run` it changes nothing and only returns the edits. Raises Temporary (the driver tries again
         within the kubelet's call) or Permanent (the claim fails with this message).
         """
 
-    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Undo `configure` for this claim and share. Called when no process of the claim's pods is left.
+    def reset(self, lease: Lease, /) -> None:
+        """Undo `configure`. Called when no process of the claim's pods is left.
 
-        Must be idempotent. It must also succeed for a device that vanished, and for a share that was never configured.
+        Must be idempotent. It must also succeed for a device that vanished, and for a lease that was set up partly or not at all. After a
+        crash or a reboot it asks the hardware what is there; it never assumes what `configure` did. A lease from a lost state has only
+        the claim's UID, the device and the share ID.
+        """
+
+    def in_use(self, device: DeviceName, /) -> InUse:
+        """Whether the hardware sees a process that uses the device. Called after all pods of a claim have ended, before `reset`: with YES
+        the device stays held, and the driver asks again. Return CANNOT_TELL if the hardware cannot say this.
         """
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault file: it makes simulated devices unhealthy, makes them vanish, or makes `configure` fail or hang:
+"""The fault file: it makes simulated devices unhealthy, makes them vanish, or makes `configure` fail or hang, or
+lets the hardware see a process on them:
 
     devices:
       gpu-0: {unhealthy: "XID 79: GPU has fallen off the bus"}
@@ -7,6 +8,7 @@
       gpu-5: {configure: "no memory left"}
       gpu-6: {configure: {error: "busy", temporary: true}}
       gpu-7: {hangs: true}
+      gpu-4: {in_use: true}
 
 At start the file must exist and be correct: otherwise a typo in its name would mean that all devices are healthy. Later a missing
 file means no faults, and if the file is broken, the last correct content stays in force.
@@ -28,7 +30,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-_FIELDS = ("unhealthy", "vanished", "configure", "hangs")
+_FIELDS = ("unhealthy", "vanished", "configure", "hangs", "in_use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Fault:
     """What is wrong with one device.
 
     `unhealthy` is the reason, empty for a healthy device. `configure` is the message that the call of this name fails with:
-    a Temporary error if `temporary` is set, else a Permanent one. While `hangs` is set, the call does not return.
+    a Temporary error if `temporary` is set, else a Permanent one. While `hangs` is set, the call does not return. With `in_use` the
+    hardware sees a process that uses the device.
     """
 
     unhealthy: str = ""
@@ -44,6 +47,7 @@ class Fault:
     configure: str = ""
     temporary: bool = False
     hangs: bool = False
+    in_use: bool = False
 
 
 def read_text(path: Path) -> bytes | None:
@@ -119,6 +123,7 @@ def _fault(entry: object, where: str) -> Fault:
         configure=configure,
         temporary=temporary,
         hangs=_truth(fields, "hangs", where),
+        in_use=_truth(fields, "in_use", where),
     )
 
 

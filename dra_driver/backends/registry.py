@@ -23,13 +23,14 @@ from dra_driver.backends.base import (
 from dra_driver.errors import DriverError, Fatal
 from dra_driver.model.decoding import decode, told
 
-_CALLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "scan": ((), ()),
-    "watch": (("stop",), ()),
-    "configure": (("device", "config"), ("claim_uid", "share_id")),
-    "reset": (("device",), ("claim_uid", "share_id")),
+_CALLS: Mapping[str, tuple[str, ...]] = {
+    "scan": (),
+    "watch": ("stop",),
+    "configure": ("lease",),
+    "reset": ("lease",),
+    "in_use": ("device",),
 }
-"""The arguments that the driver calls a backend's methods with: positional ones, and keywords."""
+"""The arguments that the driver calls a backend's methods with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +155,15 @@ def _unlike(backend: Backend) -> str:
 
     This is checked at the start. Otherwise each pod would fail, with a TypeError that nobody understands.
     """
-    for method, (arguments, keywords) in _CALLS.items():
+    for method, arguments in _CALLS.items():
         try:
             signature = inspect.signature(getattr(backend, method))
         except (TypeError, ValueError):  # written in C: Python does not know its arguments
             continue
         try:
-            signature.bind(*arguments, **dict.fromkeys(keywords))
+            signature.bind(*arguments)
         except TypeError as error:
-            called = ", ".join((*arguments, *(("/", "*") if keywords else ()), *keywords))
+            called = ", ".join(arguments)
             return f"its {method}{signature} cannot be called as {method}({called}): {error}"
     return ""
 

@@ -24,14 +24,15 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
+from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.quantity import Quantity
 
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
@@ -82,7 +83,10 @@ class SimulatedBackend:
     ) -> None:
         options: SimulatedOptions = context.options
         self._profile = PROFILES[options.profile]
-        self._devices = _devices(self._profile, context.node_name, options.major)
+        self._profile_name = options.profile
+        self._major = options.major
+        self._devices = _devices(self._profile, context.node_name)
+        self._minors = {device.name: minor for minor, device in enumerate(self._devices)}
         self._faults_path = Path(options.faults) if options.faults else None
         self._faults: Mapping[str, Fault] = {}
         self._read: bytes | None = None  # the file's last content, correct or not
@@ -121,31 +125,39 @@ class SimulatedBackend:
             if changed:
                 yield
 
-    def configure(
-        self,
-        device: AllocatableDevice,
-        _config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None:
-        """Only writes to the journal; fails or hangs if the fault file says so."""
-        fault = self._fault(device.name)
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        """Write to the journal; fail or hang if the fault file says so. Returns the device file and the variables."""
+        if lease.admin_access or lease.may_run:
+            return self._edits(lease)
+        fault = self._fault(lease.device)
         while fault.hangs:
             self._wait(_NEVER, POLL_SECONDS)
-            fault = self._fault(device.name)
+            fault = self._fault(lease.device)
         if fault.configure:
             kind = Temporary if fault.temporary else Permanent
             raise kind(
-                f"simulated device {device.name} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
+                f"simulated device {lease.device} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
             )
+        self._journal.configured(lease.device, lease.claim_uid, lease.share_id)
+        return self._edits(lease)
 
-        self._journal.configured(device.name, claim_uid, share_id)
-
-    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
+    def reset(self, lease: Lease, /) -> None:
         """Only writes to the journal."""
-        self._journal.reset(device, claim_uid, share_id)
+        self._journal.reset(lease.device, lease.claim_uid, lease.share_id)
+
+    def in_use(self, device: DeviceName, /) -> InUse:
+        """What the fault file says; CANNOT_TELL without it."""
+        if self._faults_path is None:
+            return InUse.CANNOT_TELL
+        return InUse.YES if self._fault(device).in_use else InUse.NO
+
+    def _edits(self, lease: Lease) -> ContainerEdits:
+        minor = self._minors.get(lease.device)
+        if minor is None:
+            raise Permanent(
+                f"simulated device {lease.device} is not in profile {self._profile_name} of this node"
+            )
+        return container_edits(lease, self._devices[minor].uuid, major=self._major, minor=minor)
 
     def _fault(self, name: DeviceName) -> Fault:
         with self._mutex:
@@ -193,17 +205,15 @@ class SimulatedBackend:
         return self._faults
 
 
-def _devices(profile: Profile, node_name: str, major: int) -> tuple[AllocatableDevice, ...]:
+def _devices(profile: Profile, node_name: str) -> tuple[AllocatableDevice, ...]:
     placed = [(group.model, slot) for group in profile.groups for slot in group.slots]
     return tuple(
-        _device(model, slot, index, f"{node_name}/{index}", major)
+        _device(model, slot, index, f"{node_name}/{index}")
         for index, (model, slot) in enumerate(placed)
     )
 
 
-def _device(
-    model: Model, slot: Slot | None, index: int, seed: str, major: int
-) -> AllocatableDevice:
+def _device(model: Model, slot: Slot | None, index: int, seed: str) -> AllocatableDevice:
     name = DeviceName(f"gpu-{index}")
     identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, seed))
     said: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
@@ -215,7 +225,6 @@ def _device(
             "memoryMiB": model.memory_mib,
         }
     sizes = {key: Quantity.parse(text) for key, text in model.capacity.items()}
-    node = DeviceNode(f"/dev/dra-simulated/{name}", major=major, minor=index)
     return AllocatableDevice(
         Device(
             name=name,
@@ -223,7 +232,6 @@ def _device(
             capacity=capacities({"memory": Quantity.of_bytes(model.memory_mib * MIB), **sizes}),
         ),
         identity,
-        ContainerEdits(device_nodes=(node,)),
         WITHOUT_FAULT_FILE,
     )
 

@@ -41,6 +41,7 @@ from dra_driver.node.peers import Peers
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
+from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
@@ -190,13 +191,13 @@ def _node_parts(
         return deps.locks.locked(names, until=until, purpose=purpose)
 
     route = Route(deps.backends, deps.inventory.backend_of)
-    usage = Usage(deps.store, _presence(deps))
+    hardware = LeasedHardware(route, deps.store, deps.inventory.current, lock)
+    usage = Usage(deps.store, _presence(deps), hardware.in_use)
     hands = Hands(
         cdi=deps.cdi,
-        configure=route.configure,
-        reset=route.reset,
+        configure=hardware.configure,
+        reset=hardware.reset,
         still_used=usage,
-        lock=lock,
         point=deps.point,
     )
     pods = PodResources(settings.kubelet.pod_resources_socket, deps.kube.kubelet_version)
@@ -210,6 +211,7 @@ def _node_parts(
         lock=lock,
         ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
+        learn=HardwareRecord(deps.store, deps.place.pool).learn,
         followed=follower.followed,
         catch_up=follower.catch_up,
         observe=deps.observe,

@@ -80,12 +80,37 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class Hook:
+    """A program of the host that the runtime runs at one moment of a container's life, with the rights of root on the node.
+
+    `name` is the moment, such as "createContainer". `args` includes the program's name, as in OCI.
+    """
+
+    name: str
+    path: str
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: int | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """The document's form; absent fields are left out."""
+        fields = {"hookName": self.name, "path": self.path, "timeout": self.timeout}
+        lists = {"args": list(self.args), "env": list(self.env)}
+        return {key: value for key, value in {**fields, **lists}.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerEdits:
-    """What changes in a container: variables (name to value), device files, mounts."""
+    """What changes in a container: variables (name to value), device files, mounts, hooks.
+
+    The driver refuses edits that could take over the node or any program of a container, such as hooks, if the device does not declare
+    them (`dra_driver.planning.edits`).
+    """
 
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self.env.items():
@@ -104,6 +129,7 @@ class ContainerEdits:
             env={**self.env, **other.env},
             device_nodes=self.device_nodes + other.device_nodes,
             mounts=self.mounts + other.mounts,
+            hooks=self.hooks + other.hooks,
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -112,6 +138,7 @@ class ContainerEdits:
             "env": [f"{name}={value}" for name, value in sorted(self.env.items())],
             "deviceNodes": [node.as_dict() for node in self.device_nodes],
             "mounts": [mount.as_dict() for mount in self.mounts],
+            "hooks": [hook.as_dict() for hook in self.hooks],
         }
         return {key: value for key, value in lists.items() if value}
 

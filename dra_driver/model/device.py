@@ -2,14 +2,14 @@
 """A device as a backend finds it: its fields in the API, and what a container needs to use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from msgspec import structs
 
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
-from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.health import UNCHECKED, Health
 from dra_driver.model.ids import DeviceName
+from dra_driver.model.lease import Hardware
 from dra_driver.model.quantity import Quantity
 
 
@@ -36,20 +36,29 @@ class AllocatableDevice:
     names are without domain (then the driver's own counts) or qualified ("resource.kubernetes.io/pcieRoot"). The limits of the
     API are checked when the device is published.
 
-    The other fields are used on this node only. `uuid` identifies the hardware; containers see it. `edits` is what the vendor's
-    devices need in a container. `backend` is the name of the device's backend; the driver sets it, whatever the backend writes.
+    The other fields are used on this node only. `uuid` identifies the device. `hardware` is the physical resource behind it; a device
+    without it is a resource of its own. What a container needs to use the device is the answer of `Backend.configure`.
+
+    `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
+    `dra_driver.planning.edits` refuses otherwise. `backend` is the name of the backend; the driver sets it.
     """
 
     api: Device
     uuid: str
-    edits: ContainerEdits = field(default_factory=ContainerEdits)
     health: Health = UNCHECKED
+    hardware: Hardware | None = None
+    declares: frozenset[str] = frozenset()
     backend: str = ""
 
     @property
     def name(self) -> DeviceName:
         """The name in the ResourceSlice, unique in the pool."""
         return DeviceName(self.api.name)
+
+    @property
+    def resource(self) -> Hardware:
+        """The physical resource, which claims exclude each other from."""
+        return self.hardware or Hardware(self.uuid or f"device {self.name}")
 
 
 def attribute(value: AttributeValue) -> DeviceAttribute:

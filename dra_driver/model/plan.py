@@ -1,34 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions about a claim, as values. `dra_driver.services.execute` carries out their steps in order.
 
-The order of the steps is why a crash does no harm. Prepare first reserves the devices, then works, and marks the claim Prepared at
-the end. Unprepare first removes the CDI file, resets a device only after a proof that nothing uses it, and deletes the row at the
+The order of the steps is why a crash does no harm. Prepare first reserves the devices and stores their leases, then configures them.
+Only then the text of the CDI file is known: the claim is marked Prepared with this text, and the file is written last. Unprepare first removes the CDI file, resets a device only after a proof that nothing uses it, and deletes the row at the
 end. If the process dies between two steps, the state names everything that may exist on disk. So the next start can finish or
 undo it.
 """
 
 from dataclasses import dataclass
 
-from dra_driver.model.claim import ClaimRef, DeviceConfig
-from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.lease import Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, PreparedDevice, Users
 
 
 @dataclass(frozen=True, slots=True)
 class MarkStarted:
-    """Reserve the claim's devices, and store what the next steps will make. Commits."""
+    """Reserve the claim's devices, and store the leases that the next steps will set up. Commits."""
 
     claim: PreparedClaim
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigureDevice:
-    """Let the backend configure the device, or one share of it, for this claim. It may take long and runs outside any transaction."""
+    """Let the backend set up a lease. It returns the container edits. It may take long and runs outside any transaction."""
 
-    device: AllocatableDevice
-    config: DeviceConfig
-    share_id: ShareId = NO_SHARE
+    lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +39,13 @@ class WriteCdiSpec:
 
 @dataclass(frozen=True, slots=True)
 class MarkPrepared:
-    """Mark the claim Prepared: all steps before succeeded. Commits."""
+    """Mark the claim Prepared: all devices are configured. Commits.
+
+    `cdi_spec` is the text of the CDI file; "" leaves the text of the row as it is.
+    """
 
     claim_uid: ClaimUid
+    cdi_spec: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,9 @@ class ShowUnused:
 
 @dataclass(frozen=True, slots=True)
 class ResetDevice:
-    """Let the backend undo ConfigureDevice. A device or share that was never configured is no error."""
+    """Let the backend undo ConfigureDevice. A lease that was never set up is no error."""
 
-    device: DeviceName
-    share_id: ShareId = NO_SHARE
+    lease: Lease
 
 
 @dataclass(frozen=True, slots=True)

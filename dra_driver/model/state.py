@@ -16,6 +16,7 @@ from dra_driver.model.ids import (
     PoolName,
     ShareId,
 )
+from dra_driver.model.lease import Lease
 
 
 class Phase(Enum):
@@ -92,6 +93,9 @@ class PreparedClaim:
     """A row of the state: the claim, its phase, the boot ID, the answer to the kubelet, and the text of its CDI file.
 
     A row with `held` is Started. No prepare call is answered from it. It owns its devices until they are proven to be unused.
+
+    `leases` are the set-ups that may have begun and are not undone. None: they are not known, because an older driver wrote the row, or
+    because it was made from a CDI file or from the kubelet's list. `cdi_spec` is "" until the devices are configured.
     """
 
     ref: ClaimRef
@@ -101,6 +105,7 @@ class PreparedClaim:
     cdi_spec: str
     users: Users = NOBODY_KNOWN
     held: Held | None = None
+    leases: tuple[Lease, ...] | None = None
 
     @property
     def owned(self) -> tuple[DeviceKey, ...]:

@@ -5,8 +5,8 @@ SQLite notices a damaged page, but not a changed byte in a text. A flipped bit i
 device. So each row has a digest of all columns that never change. The digest is stored with each device, where older drivers
 ignore it. Rows of older drivers have no digest and are not checked.
 
-The columns `phase`, `users` and `held` do change. The phase has no digest: it must be one of two words. The texts in `users` and
-`held` each have their own digest. Drivers that do not know these two columns leave them NULL.
+The columns `phase`, `users`, `held` and `leases` do change. The phase has no digest: it must be one of two words. The other texts each
+have their own digest. Drivers that do not know these columns leave them NULL.
 """
 
 import json
@@ -15,34 +15,48 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
+from dra_driver.model.lease import Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, PreparedDevice, Users
 
-Row = tuple[str, str, str, str, str, str, str, str | None, str | None]
-COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held"
-OLDER_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec, NULL, NULL"
-"""The columns of a file with a schema below 3."""
+Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None]
+_FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
+COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases"
+_SCHEMA_OF_USERS, _SCHEMA_OF_LEASES = 3, 4
 _DIGEST_BYTES = 16
+
+
+def columns_of(schema: int) -> str:
+    """Return COLUMNS as a file of this schema has them: NULL for a column that it does not have yet."""
+    if schema >= _SCHEMA_OF_LEASES:
+        return COLUMNS
+    users = "users, held" if schema >= _SCHEMA_OF_USERS else "NULL, NULL"
+    return f"{_FIRST_COLUMNS}, {users}, NULL"
 
 
 def dump_claim(claim: PreparedClaim) -> Row:
     """Return a claim's row, in the order of COLUMNS."""
     ref = claim.ref
-    entries = [_entry(device) for device in claim.devices]
-    digest = _digest(ref, claim.boot_id, entries, claim.cdi_spec)
-    devices = json.dumps([entry | {"digest": digest} for entry in entries])
     return (
         ref.uid,
         ref.namespace,
         ref.name,
         claim.phase.value,
         claim.boot_id,
-        devices,
+        dump_devices(claim),
         claim.cdi_spec,
         dump_users(ref.uid, claim.users),
         dump_held(ref.uid, claim.held),
+        dump_leases(ref.uid, claim.leases),
     )
+
+
+def dump_devices(claim: PreparedClaim) -> str:
+    """Return the text of the column `devices`, with the row's digest."""
+    entries = [_entry(device) for device in claim.devices]
+    digest = _digest(claim.ref, claim.boot_id, entries, claim.cdi_spec)
+    return json.dumps([entry | {"digest": digest} for entry in entries])
 
 
 def dump_users(uid: ClaimUid, users: Users) -> str | None:
@@ -60,9 +74,16 @@ def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
     return _sealed(uid, entry | {"unasked": held.unasked, "by_admin": held.by_admin})
 
 
+def dump_leases(uid: ClaimUid, leases: tuple[Lease, ...] | None) -> str | None:
+    """Return the text of the column `leases`; NULL if they are not known."""
+    if leases is None:
+        return None
+    return _sealed(uid, {"leases": [_lease_entry(lease) for lease in leases]})
+
+
 def load_claim(row: Row) -> PreparedClaim:
     """Return the claim of a row. Raises DamagedRow if the row is not as it was written."""
-    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held = row
+    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
         entries = json.loads(devices)
@@ -76,6 +97,7 @@ def load_claim(row: Row) -> PreparedClaim:
             cdi_spec,
             NOBODY_KNOWN if users is None else _users(_opened(ref.uid, users)),
             None if held is None else _held(_opened(ref.uid, held)),
+            None if leases is None else _leases(ref.uid, _opened(ref.uid, leases)),
         )
         # The digest covers the entries as they are stored: a newer driver may have written more fields.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
@@ -130,6 +152,43 @@ def _users(entry: Mapping[str, Any]) -> Users:
 
 def _held(entry: Mapping[str, Any]) -> Held:
     return Held(entry["reason"], entry["since"], entry["unasked"], entry["by_admin"])
+
+
+def _lease_entry(lease: Lease) -> dict[str, object]:
+    config = lease.config
+    return {
+        "index": lease.index,
+        "request": lease.request,
+        "device": lease.device,
+        "share": lease.share_id,
+        "consumed": dict(lease.consumed_capacity),
+        "admin": lease.admin_access,
+        "config": {"label": config.label, "sharing": dict(config.sharing)},
+        "backend": lease.backend,
+        "parent": lease.parent,
+        "parts": lease.parts,
+        "profile": lease.profile,
+    }
+
+
+def _leases(uid: ClaimUid, entry: Mapping[str, Any]) -> tuple[Lease, ...]:
+    return tuple(
+        Lease(
+            claim_uid=uid,
+            request=one["request"],
+            device=DeviceName(one["device"]),
+            index=one["index"],
+            share_id=ShareId(one["share"]),
+            consumed_capacity=one["consumed"],
+            admin_access=one["admin"],
+            config=DeviceConfig(one["config"]["label"], one["config"]["sharing"]),
+            backend=one["backend"],
+            parent=one["parent"],
+            parts=tuple(one["parts"]),
+            profile=one["profile"],
+        )
+        for one in entry["leases"]
+    )
 
 
 def _entry(device: PreparedDevice) -> dict[str, object]:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dra_driver.model.state import PreparedClaim
-from dra_driver.node.rows import COLUMNS, DamagedRow, load_claim
+from dra_driver.node.rows import DamagedRow, columns_of, load_claim
 
 
 def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
@@ -20,7 +20,8 @@ def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
     found: list[PreparedClaim] = []
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-            for row in db.execute(f"SELECT {COLUMNS} FROM claims WHERE held IS NOT NULL"):  # noqa: S608  a constant
+            columns = columns_of(db.execute("PRAGMA user_version").fetchone()[0])
+            for row in db.execute(f"SELECT {columns} FROM claims WHERE held IS NOT NULL"):  # noqa: S608  a constant
                 try:
                     found.append(load_claim(row))
                 except DamagedRow:

@@ -5,8 +5,8 @@ processes share it during an update.
 Rules of this file:
 
 * Only committed transactions change the file. When a commit returns, it is on disk (synchronous=FULL).
-* The table `owners` has one row for each (pool, device, share). SQLite itself refuses a second owner, and an owner of a share
-  beside an owner of the whole device.
+* The table `owners` has one row for each (pool, device, share). SQLite itself refuses a second owner, an owner of a share beside an
+  owner of the whole device, and owners of different devices that are the same hardware (`dra_driver.node.transaction`).
 * A kubelet's call takes the same time for one prepared claim and for 1000, because it reads all rows by key.
 * Migrations only add: tables, columns that may be NULL, indices, triggers. `user_version` is the newest schema that wrote the
   file. A driver may read the file only if its own schema is at least `min_reader`. So an older driver goes on working after a
@@ -21,36 +21,21 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
-from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
-from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
+from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import never, translated
 from dra_driver.node.lock import leads_to, try_lock
 from dra_driver.node.private import close_directory, close_files, open_private
-from dra_driver.node.published import dump_published, load_backend_name, load_published
-from dra_driver.node.rows import (
-    COLUMNS,
-    OLDER_COLUMNS,
-    DamagedRow,
-    damaged,
-    dump_claim,
-    dump_held,
-    dump_users,
-    load_claim,
-)
+from dra_driver.node.rows import DamagedRow, columns_of, damaged
 from dra_driver.node.salvage import held_rows
+from dra_driver.node.transaction import StateTransaction
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
-SCHEMA = 3
-_SCHEMA_OF_USERS = 3
+SCHEMA = 4
 # Together with the 35 s of a call this is less than 40 s; a transaction takes milliseconds.
 BUSY_SECONDS = 4
 COMMITS = (
@@ -58,6 +43,8 @@ COMMITS = (
     "prepared",
     "joined",
     "releasing",
+    "learned",
+    "undone",
     "released",
     "recovered",
     "published",
@@ -100,153 +87,41 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             )
             BEGIN SELECT RAISE(ABORT, 'a whole device and its shares exclude each other'); END""",
     ),
+    # The leases of a claim, the physical resource behind each device, and what each owner occupies of it.
+    (
+        "ALTER TABLE claims ADD COLUMN leases TEXT",
+        "ALTER TABLE claims ADD COLUMN metadata TEXT",
+        """CREATE TABLE hardware (
+            pool TEXT NOT NULL, device TEXT NOT NULL, parent TEXT NOT NULL, part TEXT NOT NULL,
+            PRIMARY KEY (pool, device, parent, part)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE occupied (
+            parent TEXT NOT NULL, part TEXT NOT NULL, pool TEXT NOT NULL, device TEXT NOT NULL, share TEXT NOT NULL,
+            claim_uid TEXT NOT NULL, PRIMARY KEY (parent, part, pool, device, share)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX occupied_by_claim ON occupied (claim_uid)",
+        """CREATE TRIGGER occupied_once BEFORE INSERT ON occupied
+            WHEN EXISTS (
+                SELECT 1 FROM occupied WHERE parent = NEW.parent AND (part = NEW.part OR part = '' OR NEW.part = '')
+                    AND (pool, device) <> (NEW.pool, NEW.device)
+            )
+            BEGIN SELECT RAISE(ABORT, 'devices that are the same hardware exclude each other'); END""",
+        """CREATE TRIGGER owner_occupies AFTER INSERT ON owners
+            BEGIN INSERT INTO occupied (parent, part, pool, device, share, claim_uid)
+                SELECT parent, part, NEW.pool, NEW.device, NEW.share, NEW.claim_uid FROM hardware
+                WHERE pool = NEW.pool AND device = NEW.device;
+            END""",
+        """CREATE TRIGGER owner_leaves AFTER DELETE ON owners
+            BEGIN DELETE FROM occupied WHERE claim_uid = OLD.claim_uid AND pool = OLD.pool AND device = OLD.device
+                AND share = OLD.share;
+            END""",
+    ),
 )
 # SQLite's result codes, by who must act.
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _PASSING = (*_LOCKED, *_DISK, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT)
-
-
-class StateTransaction:
-    """One transaction. The rows that it has read do not change until it commits."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, boot_id: str, *, columns: str = COLUMNS
-    ) -> None:
-        self._db = connection
-        self._boot_id = boot_id
-        self._columns = columns
-
-    def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
-        """Return the rows of these claims, and the owners of these devices or shares."""
-        claims = {uid: claim for uid in uids if (claim := self._claim(uid)) is not None}
-        owners = {key: owner for key in keys if (owner := self._owner(key, claims)) is not None}
-        return NodeState(self._boot_id, claims, owners)
-
-    def start(self, claim: PreparedClaim) -> None:
-        """Reserve the claim's devices and write its row. Raises Permanent if another claim owns one of them.
-
-        Pods that the row has from this boot stay in it: another thread may have added them since the caller read the row.
-        """
-        before = self._claim(claim.ref.uid)
-        if before is not None and before.boot_id == claim.boot_id:
-            claim = replace(claim, users=before.users.joined(claim.users))
-        self.forget(claim.ref.uid)
-        for key in claim.owned:
-            try:
-                self._db.execute(
-                    "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
-                    (key.pool, key.device, key.share, claim.ref.uid),
-                )
-            except sqlite3.IntegrityError as error:
-                owner = self._owner(key, (claim.ref.uid,))
-                raise Permanent(
-                    f"device {key} of claim {claim.ref} is owned by claim {owner}"
-                ) from error
-        # Name the columns: a newer driver may have added others.
-        self._db.execute(
-            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
-            dump_claim(claim),
-        )
-
-    def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
-        """Change a claim's phase. An unknown claim is ignored."""
-        self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
-
-    def hold(self, uid: ClaimUid, held: Held, users: Users = NOBODY_KNOWN) -> None:
-        """Mark the claim as held: the driver answers no call from its row, and the claim keeps its devices. An unknown claim is
-        ignored.
-        """
-        self.add_users(uid, users)
-        self._db.execute(
-            "UPDATE claims SET phase = ?, held = ? WHERE uid = ?",
-            (Phase.STARTED.value, dump_held(uid, held), uid),
-        )
-
-    def add_users(self, uid: ClaimUid, users: Users) -> None:
-        """Add pods that may use the claim. An unknown claim is ignored."""
-        if users == NOBODY_KNOWN:
-            return
-        row = self._claim(uid)
-        if row is not None and (joined := row.users.joined(users)) != row.users:
-            self._db.execute(
-                "UPDATE claims SET users = ? WHERE uid = ?", (dump_users(uid, joined), uid)
-            )
-
-    def held_claims(self) -> tuple[PreparedClaim, ...]:
-        """Return every held claim, by UID."""
-        rows = self._db.execute(
-            f"SELECT {COLUMNS} FROM claims WHERE held IS NOT NULL ORDER BY uid"  # noqa: S608  a constant
-        )
-        return tuple(load_claim(row) for row in rows)
-
-    def forget(self, uid: ClaimUid) -> None:
-        """Release the claim's devices and remove its row. An unknown claim is ignored."""
-        self._db.execute("DELETE FROM owners WHERE claim_uid = ?", (uid,))
-        self._db.execute("DELETE FROM claims WHERE uid = ?", (uid,))
-
-    def all_claims(self) -> tuple[PreparedClaim, ...]:
-        """Return every claim, by UID. The start, background tasks and tools use this; a kubelet's call reads by key."""
-        rows = self._db.execute(f"SELECT {self._columns} FROM claims ORDER BY uid")  # noqa: S608  a constant
-        return tuple(load_claim(row) for row in rows)
-
-    def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
-        """Return the devices of the pool that a claim owns, as a whole or by a share."""
-        rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
-        return frozenset(DeviceName(device) for (device,) in rows)
-
-    def published(self, pool: PoolName) -> tuple[Device, ...]:
-        """Return the devices that were published last, in their order."""
-        rows = self._db.execute(
-            "SELECT device, content FROM published WHERE pool = ? ORDER BY position", (pool,)
-        )
-        devices = [load_published(DeviceName(device), content) for device, content in rows]
-        return tuple(device for device in devices if device is not None)
-
-    def published_by(self, pool: PoolName) -> Mapping[DeviceName, str]:
-        """Return the backend of each published device; "" if it is not known."""
-        rows = self._db.execute("SELECT device, content FROM published WHERE pool = ?", (pool,))
-        return {DeviceName(device): load_backend_name(content) for device, content in rows}
-
-    def set_published(
-        self,
-        pool: PoolName,
-        devices: Sequence[Device],
-        backends: Mapping[DeviceName, str] = MappingProxyType({}),
-    ) -> None:
-        """Replace the record of published devices by these devices, and the names of their backends."""
-        self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
-        self._db.executemany(
-            "INSERT INTO published (pool, position, device, content) VALUES (?, ?, ?, ?)",
-            [
-                (
-                    pool,
-                    position,
-                    device.name,
-                    dump_published(device, backends.get(DeviceName(device.name), "")),
-                )
-                for position, device in enumerate(devices)
-            ],
-        )
-
-    def _claim(self, uid: ClaimUid) -> PreparedClaim | None:
-        row = self._db.execute(
-            f"SELECT {COLUMNS} FROM claims WHERE uid = ?",  # noqa: S608  a constant
-            (uid,),
-        ).fetchone()
-        return load_claim(row) if row else None
-
-    def _owner(self, key: DeviceKey, asking: Container[ClaimUid] = ()) -> ClaimRef | None:
-        # A device has few owners, so no index besides the primary key is needed.
-        rows = self._db.execute(
-            """SELECT namespace, name, uid FROM owners JOIN claims ON uid = claim_uid
-            WHERE pool = ? AND device = ? AND (share = ? OR share = '' OR ? = '') ORDER BY share""",
-            (key.pool, key.device, key.share, key.share),
-        )
-        owners = [ClaimRef(namespace, name, ClaimUid(uid)) for namespace, name, uid in rows]
-        others = [owner for owner in owners if owner.uid not in asking]
-        return next(iter(others or owners), None)
 
 
 class StateStore:
@@ -418,8 +293,7 @@ def _check(db: sqlite3.Connection) -> None:
 
 def _every_claim(db: sqlite3.Connection) -> tuple[PreparedClaim, ...]:
     """Read the claims of a file of any schema, before the file is migrated."""
-    columns = OLDER_COLUMNS if _version(db) < _SCHEMA_OF_USERS else COLUMNS
-    return StateTransaction(db, "", columns=columns).all_claims()
+    return StateTransaction(db, "", columns=columns_of(_version(db))).all_claims()
 
 
 def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:

@@ -6,9 +6,8 @@ driver can make a whole row, except the names of the requests; a device without 
 no device, because the devices are in use. It does not need the API server, whose data may have been restored from an older backup.
 """
 
-import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -39,7 +38,7 @@ from dra_driver.planning.allocation import (
     own_cdi_ids,
     own_results,
 )
-from dra_driver.planning.edits import ADMIN_VARIABLE, device_variable
+from dra_driver.planning.finish import ADMIN_VARIABLE, variables_by_device
 from dra_driver.planning.prepare import NodePlace, users_for, users_of
 
 _SHARE = re.compile(r"(.+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -51,7 +50,7 @@ def plan_adoption(
     """Plan two marks that write the claim's row, from its CDI file `text` and from the devices that the kubelet lists for it; or
     return why that is impossible.
     """
-    variables = _variables_by_device(text)
+    variables = variables_by_device(text)
     named = sorted({name for device in pod_devices for name in device.cdi_ids})
     if named != sorted(variables):
         return Refusal(
@@ -61,8 +60,9 @@ def plan_adoption(
     devices = tuple(
         replace(
             device,
-            uuid=_value(variables, device.cdi_ids, device_variable(device.device, device.share_id)),
-            admin_access=_value(variables, device.cdi_ids, ADMIN_VARIABLE) == "true",
+            admin_access=any(
+                variables.get(name, {}).get(ADMIN_VARIABLE) == "true" for name in device.cdi_ids
+            ),
         )
         for device in _named_devices(pod_devices)
     )
@@ -76,7 +76,7 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
     A preparation writes the CDI file last. So every device in the file was set up, and may be in use. The file is accepted if it
     describes exactly the devices of the claim's current allocation.
     """
-    variables = _variables_by_device(text)
+    variables = variables_by_device(text)
     results = own_results(claim, place.driver)
     for allocation in (allocation_digest(claim, place.driver), ""):
         names = [
@@ -89,7 +89,7 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
             f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, which is not what it is "
             f"allocated now; delete its pods when they can be spared"
         )
-    devices = _devices_of(results, names, variables)
+    devices = _devices_of(results, names)
     row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
     return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
 
@@ -137,7 +137,7 @@ def plan_reservation_of(claim: Claim, *, place: NodePlace, state: NodeState) -> 
     names = [f"{place.cdi_kind}={cdi_name(claim.ref.uid, allocation, one)}" for one in results]
     devices = tuple(
         device
-        for device in _devices_of(results, names, {})
+        for device in _devices_of(results, names)
         if device.admin_access or state.owners.get(device.key, claim.ref) == claim.ref
     )
     if not devices:
@@ -165,7 +165,7 @@ def plan_described(
     ref = ClaimRef("", "", uid)
     devices = tuple(
         PreparedDevice((), place.pool, device, (name,), uuid="", share_id=share)
-        for name, variables in _variables_by_device(text).items()
+        for name, variables in variables_by_device(text).items()
         for device, share in _described(uid, name, inventory)
         if variables.get(ADMIN_VARIABLE) != "true"
         and state.owners.get(DeviceKey(place.pool, device, share), ref) == ref
@@ -193,7 +193,7 @@ def described_keys(
     """Return the devices and shares that a claim's CDI file describes."""
     return [
         DeviceKey(place.pool, device, share)
-        for name in _variables_by_device(text)
+        for name in variables_by_device(text)
         for device, share in _described(uid, name, inventory)
     ]
 
@@ -228,7 +228,6 @@ def _named_devices(pod_devices: Collection[PodDevice]) -> tuple[PreparedDevice, 
 def _devices_of(
     results: Sequence[DeviceRequestAllocationResult],
     names: Sequence[str],
-    variables: Mapping[str, Mapping[str, str]],
 ) -> tuple[PreparedDevice, ...]:
     return tuple(
         PreparedDevice(
@@ -236,30 +235,9 @@ def _devices_of(
             pool=PoolName(result.pool),
             device=DeviceName(result.device),
             cdi_ids=(name,),
-            uuid=_value(
-                variables, (name,), device_variable(DeviceName(result.device), share_of(result))
-            ),
+            uuid="",
             share_id=share_of(result),
             admin_access=bool(result.admin_access),
         )
         for result, name in zip(results, names, strict=True)
     )
-
-
-def _value(variables: Mapping[str, Mapping[str, str]], cdi_ids: Collection[str], name: str) -> str:
-    found = (variables.get(cdi_id, {}).get(name, "") for cdi_id in cdi_ids)
-    return next(filter(None, found), "")
-
-
-def _variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
-    """Return the environment variables of each device of the CDI file, by the device's full CDI name; empty if the file is damaged."""
-    try:
-        document = json.loads(text)
-        return {
-            f"{document['kind']}={device['name']}": dict(
-                entry.partition("=")[::2] for entry in device["containerEdits"].get("env", ())
-            )
-            for device in document["devices"]
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan the preparation of a claim from the claim, this node's devices and its state; or find why the claim is refused.
 
-The steps first reserve the devices (MarkStarted), then set them up (ConfigureDevice, WriteCdiSpec), and last mark the claim as
-Prepared. If the process dies after MarkStarted, the row has the devices and the text of the CDI file. So at the next start the
-driver knows which devices and files it may have to undo.
+The steps reserve the devices and store their leases (MarkStarted), then set them up (ConfigureDevice). If the process dies after
+MarkStarted, the row has the leases. So at the next start the driver knows what it may have to undo. What the backends return decides
+the rest of the plan: `dra_driver.planning.finish`.
 
 The plan uses only this driver's results. A device has one owner, or one owner for each share. A claim with admin access owns no
 device and causes no conflict. If the row was made for another allocation of the claim, the driver first releases what it
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
-from dra_driver.model.cdi import CdiDevice, CdiSpec
 from dra_driver.model.claim import (
     Claim,
     ClaimRef,
@@ -24,17 +23,17 @@ from dra_driver.model.claim import (
     key_of,
     share_of,
 )
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceKey, DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     ConfigureDevice,
     Decision,
-    MarkPrepared,
     MarkStarted,
     OwnerConflict,
     Plan,
     Refusal,
-    WriteCdiSpec,
 )
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.allocation import (
@@ -44,7 +43,6 @@ from dra_driver.planning.allocation import (
     own_results,
 )
 from dra_driver.planning.config import BadConfig, config_for
-from dra_driver.planning.edits import container_edits
 
 # The UID becomes part of a file's name and of CDI device names; the API server makes UUIDs.
 _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
@@ -212,40 +210,57 @@ def _steps(
     state: NodeState,
 ) -> Plan:
     ref = claim.ref
-    chosen = [
-        (result, inventory.by_name[DeviceName(result.device)], config)
-        for result, config in zip(own_results(claim, place.driver), configs, strict=True)
-    ]
     allocation = allocation_digest(claim, place.driver)
-    cdi_devices = [
-        CdiDevice(cdi_name(ref.uid, allocation, result), container_edits(device, result, config))
-        for result, device, config in chosen
+    chosen = [
+        (result, inventory.by_name[DeviceName(result.device)])
+        for result in own_results(claim, place.driver)
     ]
-    spec = CdiSpec(place.cdi_kind, tuple(cdi_devices))
+    leases = tuple(
+        _lease(ref, index, result, device, config)
+        for index, ((result, device), config) in enumerate(zip(chosen, configs, strict=True))
+    )
     answers = tuple(
         PreparedDevice(
             request_names=(base_request(result),),
             pool=PoolName(result.pool),
             device=DeviceName(result.device),
-            cdi_ids=(spec.device_id(cdi_device),),
+            cdi_ids=(f"{place.cdi_kind}={cdi_name(ref.uid, allocation, result)}",),
             uuid=device.uuid,
             share_id=share_of(result),
             admin_access=bool(result.admin_access),
         )
-        for (result, device, _), cdi_device in zip(chosen, cdi_devices, strict=True)
+        for result, device in chosen
     )
-    text = spec.to_json()
     users = _known_users(ref, state).joined(users_of(claim))
-    started = PreparedClaim(ref, Phase.STARTED, state.boot_id, answers, text, users)
-    settings = [
-        ConfigureDevice(device, config, share_of(result))
-        for result, device, config in chosen
-        if not result.admin_access
-    ]
-    return Plan(
-        ref,
-        (MarkStarted(started), *settings, WriteCdiSpec(ref.uid, text), MarkPrepared(ref.uid)),
-        answers,
+    started = PreparedClaim(
+        ref, Phase.STARTED, state.boot_id, answers, cdi_spec="", users=users, leases=leases
+    )
+    return Plan(ref, (MarkStarted(started), *map(ConfigureDevice, leases)), answers)
+
+
+def _lease(
+    ref: ClaimRef,
+    index: int,
+    result: DeviceRequestAllocationResult,
+    device: AllocatableDevice,
+    config: DeviceConfig,
+) -> Lease:
+    resource = device.resource
+    return Lease(
+        claim_uid=ref.uid,
+        request=result.request,
+        device=device.name,
+        index=index,
+        share_id=share_of(result),
+        consumed_capacity={
+            name: str(size) for name, size in (result.consumed_capacity or {}).items()
+        },
+        admin_access=bool(result.admin_access),
+        config=config,
+        backend=device.backend,
+        parent=resource.parent,
+        parts=resource.parts,
+        profile=resource.profile,
     )
 
 

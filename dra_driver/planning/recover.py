@@ -6,10 +6,11 @@ These things may have happened while the driver was down:
 * A reboot (the boot ID differs): device numbers, partitions and daemons of the old boot are gone, and usually /var/run/cdi too.
   The claim goes back to Started and keeps its devices, and its CDI file is removed. The kubelet's next prepare call runs the whole
   plan. A row without a claim name, which was reserved only because of a CDI file, is removed.
-* A crash during a call (Started in this boot). A preparation writes the CDI file last, and an unpreparation removes it first. So
-  if the file is whole, all other steps are done, and the claim becomes Prepared. It may even be in use, because a damaged -wal can
-  lose the commit. If the file is not whole, no container can start with the claim. Then the driver undoes half-done work if no pod
-  of the claim runs, and the claim keeps its devices until the kubelet calls again.
+* A crash during a call (Started in this boot). A preparation writes the CDI file last, after the commit that makes the claim
+  Prepared, and an unpreparation removes the file first. So without a file no container can start with the claim. Then the driver undoes
+  what its leases say if no pod of the claim runs, and the claim keeps its devices until the kubelet calls again. With a whole file the
+  commit was lost with a damaged -wal: the claim may be in use, and becomes Prepared again with the text of the file. An older driver
+  wrote the file before the commit, and its row has the text; that is the same case.
 * An unpreparation began (held): the CDI file is removed. The devices stay held until it is proved that no process uses them
   (`dra_driver.services.held`).
 * Another program changed or removed the CDI file of a Prepared claim: the driver writes the same text again, from the state.
@@ -31,6 +32,7 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.planning.finish import is_file_of
 from dra_driver.planning.unprepare import resets
 
 
@@ -51,13 +53,18 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
         return (RemoveCdiSpec(uid),) if file is not None else ()
     if claim.boot_id != boot_id:
         return _steps_after_boot(claim, file)
-    if not claim.cdi_spec:
+    if not claim.cdi_spec and claim.leases is None:
         return ()  # only reserved (dra_driver.planning.adopt): its devices may be in use
-    if claim.phase is Phase.STARTED and file == claim.cdi_spec:
-        return (MarkPrepared(uid),)
     if claim.phase is Phase.STARTED:
+        if file is not None and _vouches(file, claim):
+            return (MarkPrepared(uid, file),)
         return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))
     return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)
+
+
+def _vouches(file: str, claim: PreparedClaim) -> bool:
+    """Whether the claim's CDI file shows that its preparation was finished."""
+    return file == claim.cdi_spec if claim.cdi_spec else is_file_of(claim, file)
 
 
 def _steps_after_boot(claim: PreparedClaim, file: str | None) -> tuple[Step, ...]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.cdi import ContainerEdits, DeviceNode, Mount
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.model.slices import Problem
 
 _ACTION = "the device was left out, all others are published; correct it in the backend"
@@ -45,42 +45,20 @@ def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
         yield from _named(field, getattr(device.api, field) or {})
     yield from _unlike("health", device.health, Health)
     yield from _unlike("health.status", device.health.status, HealthStatus)
-    yield from _unlike("edits", device.edits, ContainerEdits)
-    yield from _edits(device.edits)
+    yield from _unlike("hardware", device.hardware, (Hardware, type(None)))
+    resource = device.resource
+    for field in ("parent", "profile"):
+        yield from _unlike(f"hardware.{field}", getattr(resource, field), str)
+    for name, values in (("hardware.parts", resource.parts), ("declares", device.declares)):
+        yield from _unlike(name, values, (tuple, frozenset))
+        for value in values:
+            yield from _unlike(name, value, str)
 
 
-def _edits(edits: ContainerEdits) -> Iterator[tuple[str, str]]:
-    yield from _named("edits.env", edits.env, of_texts=True)
-    for field, kind in (("device_nodes", DeviceNode), ("mounts", Mount)):
-        entries = getattr(edits, field)
-        yield from _unlike(f"edits.{field}", entries, tuple)
-        for index, entry in enumerate(entries):
-            yield from _unlike(f"edits.{field}[{index}]", entry, kind)
-            yield from _entry(entry, f"edits.{field}[{index}]")
-
-
-def _entry(entry: DeviceNode | Mount, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(entry, Mount):
-        texts: tuple[str, ...] = ("host_path", "container_path")
-        yield from _unlike(f"{path}.options", entry.options, (tuple, list))
-        for option in entry.options:
-            yield from _unlike(f"{path}.options", option, str)
-    else:
-        texts = ("path", "type", "permissions", "host_path")
-        for number in ("major", "minor", "file_mode"):
-            yield from _unlike(f"{path}.{number}", getattr(entry, number), (int, type(None)))
-    for text in texts:
-        yield from _unlike(f"{path}.{text}", getattr(entry, text), str)
-
-
-def _named(
-    field: str, values: Mapping[str, object], *, of_texts: bool = False
-) -> Iterator[tuple[str, str]]:
+def _named(field: str, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield from _unlike(field, values, Mapping)
-    for name, value in values.items():
+    for name in values:
         yield from _unlike(f"a name in {field}", name, str)
-        if of_texts:
-            yield from _unlike(f"{field}[{name}]", value, str)
 
 
 def _unlike(field: str, value: object, kind: type | tuple[type, ...]) -> Iterator[tuple[str, str]]:

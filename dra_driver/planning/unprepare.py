@@ -9,6 +9,7 @@ upper limit. So a device is released only if it is proved that none of the pods 
 from collections.abc import Mapping
 
 from dra_driver.model.ids import PodUid
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     Forget,
     MarkHeld,
@@ -45,8 +46,18 @@ def plan_unprepare(claim: PreparedClaim, held: Held, users: Users = NOBODY_KNOWN
 
 
 def resets(claim: PreparedClaim) -> tuple[ResetDevice, ...]:
-    """Return the steps that undo the claim's settings, for each device and share that it owns."""
-    return tuple(ResetDevice(key.device, key.share) for key in claim.owned)
+    """Return the steps that undo the claim's leases, in the reverse order of their set-up.
+
+    If a row has no leases, an older driver wrote it, or it was made from a CDI file: then everything that it owns may be set up. A
+    lease with admin access changed nothing.
+    """
+    leases = claim.leases
+    if leases is None:
+        leases = tuple(
+            Lease(claim.ref.uid, "", key.device, index, key.share)
+            for index, key in enumerate(claim.owned)
+        )
+    return tuple(ResetDevice(lease) for lease in reversed(leases) if not lease.admin_access)
 
 
 def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boot_id: str) -> str:

@@ -16,12 +16,9 @@ from dra_driver.model.ids import ClaimUid, DriverName
 from dra_driver.model.plan import (
     ConfigureDevice,
     MarkHeld,
-    MarkPrepared,
-    MarkStarted,
     OwnerConflict,
     Plan,
     Refusal,
-    WriteCdiSpec,
 )
 from dra_driver.model.state import Held, PodDevice, PreparedClaim, Unknown, Users
 from dra_driver.planning.adopt import (
@@ -37,12 +34,11 @@ from dra_driver.planning.allocation import claim_uid_of, is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
+from dra_driver.services.finish import finish, finish_late
 from dra_driver.services.parts import NodeParts, Transaction
 from dra_driver.services.recover import Documents, WholeStore
 from dra_driver.services.release import AskPodDevices, is_of
-from dra_driver.services.take_back import end_late
 
-_MARKS = (MarkStarted, MarkPrepared)
 FORGOTTEN = "its row was lost with an earlier state file, and its claim is gone"
 
 
@@ -200,7 +196,7 @@ def name_requests(parts: NodeParts, claim: Claim) -> None:
 def take_up_allocated(parts: NodeParts, claim: Claim, pod_devices: AskPodDevices) -> str:
     """Adopt an allocated claim without a row that has a CDI file or a pod. Returns why this failed, or an empty text.
 
-    The devices are not configured while they may be in use. `pod_devices` asks the kubelet. If none of the claim's pods runs and its
+    The backends change no device while it may be in use. `pod_devices` asks the kubelet. If none of the claim's pods runs and its
     CDI file is gone, the driver prepares the claim anew, because the kubelet does not call again for a claim that it regards as
     prepared. If the driver cannot write the file again, it only reserves the devices, and the next sweep tries again.
     """
@@ -219,12 +215,10 @@ def take_up_allocated(parts: NodeParts, claim: Claim, pod_devices: AskPodDevices
             found = _take_up_allocated(parts, claim, mine, "", runs=runs)
         if isinstance(found, str):
             return found
-        late = end_late(parts, locks, "recovered", _MARKS)
-        error = parts.executor.work([found], until=until, late=late)[claim.ref.uid]
-        if error is not None:
-            return str(error)
-        parts.mark("recovered", [found], _MARKS)
-        return ""
+        late = finish_late(parts, locks, until, "recovered")
+        result = parts.executor.work([found], until=until, late=late)[claim.ref.uid]
+        error = finish(parts, [(found, result)], until, "recovered")[claim.ref.uid]
+        return "" if error is None else str(error)
 
 
 def _take_up_allocated(
@@ -284,31 +278,23 @@ def _was_begun(row: PreparedClaim | None, text: str | None) -> bool:
     """Whether an earlier `_begin` reserved the devices and did not finish: then they may be half set up, and no container has them,
     because the claim has had no CDI file since.
 
-    Only a plan to prepare knows the devices' UUIDs; a reservation of devices that may be in use does not.
+    Only a plan to prepare has leases; a reservation of devices that may be in use does not.
     """
-    return text is None and row is not None and all(device.uuid for device in row.devices)
+    return text is None and row is not None and row.leases is not None
 
 
 def _begin(parts: NodeParts, transaction: Transaction, plan: Plan) -> str | Plan:
-    """Carry out a plan without devices to configure, and return an empty text. Of another plan only reserve the devices."""
-    if any(isinstance(step, ConfigureDevice) for step in plan.steps):
-        for step in plan.steps:
-            if isinstance(step, MarkStarted):
-                # Without the text of the file: until the work is done, each sweep tries again.
-                transaction.start(replace(step.claim, cdi_spec=""))
-        return plan
+    """Carry out a plan without devices to configure, and return an empty text. Of another plan only reserve the devices: until the
+    work is done, each sweep tries again.
+    """
     parts.executor.mark(transaction, plan.steps)
-    for step in plan.steps:
-        if isinstance(step, WriteCdiSpec):
-            # The row is committed after this. If the process dies before, the next start finds the file without a row.
-            parts.cdi.write(plan.claim.uid, step.text)
-    return ""
+    return plan if any(isinstance(step, ConfigureDevice) for step in plan.steps) else ""
 
 
 def _file_again(
     decision: Plan | Refusal | OwnerConflict, names: Collection[str], *, runs: bool
 ) -> Plan | Refusal:
-    """Keep only the steps that an adoption carries out. If a container may run with the claim, its devices are not configured.
+    """Tell the backends if a container may run with the claim (`runs`): then they change nothing and only return the edits.
 
     `names` are the CDI device IDs that the kubelet lists. Returns a Refusal if the plan does not have all of them.
     """
@@ -323,7 +309,10 @@ def _file_again(
             f"delete the pod when it can be spared"
         )
     steps = tuple(
-        step for step in decision.steps if not (runs and isinstance(step, ConfigureDevice))
+        ConfigureDevice(replace(step.lease, may_run=runs))
+        if isinstance(step, ConfigureDevice)
+        else step
+        for step in decision.steps
     )
     return Plan(decision.claim, steps, decision.devices)
 

@@ -3,13 +3,12 @@
 
 A plan has two kinds of steps. *Marks* change the state, inside one transaction for all plans of a call: a prepare call has two
 commits, whether it has one claim or 100. *Work* runs outside any transaction, in parallel for all claims: a claim that fails
-neither delays nor undoes another claim.
+neither delays nor undoes another claim. The result of the work is an error, or what the backends returned.
 
 If the work takes longer than the kubelet waits, the call returns a Temporary error and the work continues in its thread. The
 caller passes a function `late` for this case. `late` takes the claim's lock out of the call, and returns a second function. The
 executor calls the second function when the work ends: it writes the result into the state and releases the lock. The executor
-keeps no results, because another process may go on with the claim later. While a backend configures or resets a device, the
-executor has the device's lock too, so that no second driver process does the same.
+keeps no results, because another process may go on with the claim later.
 
 Every step has a failpoint before and after it.
 """
@@ -19,17 +18,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from threading import Lock
 from typing import Protocol, TypeVar, assert_never
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.model.claim import ClaimRef, DeviceConfig
-from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     ConfigureDevice,
     Forget,
@@ -53,7 +51,6 @@ PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 Done = TypeVar("Done")
 Mark = MarkStarted | MarkPrepared | MarkStartedAgain | MarkHeld | Forget
 Work = ConfigureDevice | WriteCdiSpec | RemoveCdiSpec | ShowUnused | ResetDevice
-Late = Callable[[Plan], Callable[[DriverError | None], None]]
 
 FAILPOINTS = tuple(
     f"step.{kind.__name__}.{when}"
@@ -66,26 +63,15 @@ class StillUsed(Permanent):
     """A process may still use the claim's devices. The devices stay held, and the call does not fail."""
 
 
-class Configure(Protocol):
-    """A backend's function that sets up a device, or one share of it, for a claim."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of a plan's work: its error, or None and the answer of the backend for each configured lease, in the order of the steps."""
 
-    def __call__(
-        self,
-        device: AllocatableDevice,
-        config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None:
-        """Raises DriverError."""
+    error: DriverError | None = None
+    edits: tuple[object, ...] = ()
 
 
-class Reset(Protocol):
-    """A backend's function that undoes what Configure did."""
-
-    def __call__(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Raises DriverError."""
+Late = Callable[[Plan], Callable[[Result], None]]
 
 
 class Marks(Protocol):
@@ -96,6 +82,9 @@ class Marks(Protocol):
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Change the phase of the row."""
+
+    def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
+        """Mark the row Prepared, with the text of the claim's CDI file."""
 
     def hold(self, uid: ClaimUid, held: Held, users: Users) -> None:
         """Mark the row as held: the driver answers no call from the row, and the row keeps its devices."""
@@ -119,16 +108,16 @@ class CdiFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """The functions that work calls. `lock(names, until, purpose)` takes locks; `until` is a time of `clock`.
+    """The functions that work calls. `configure(lease, until)` sets up a lease and returns the backend's answer; `reset(lease, until)`
+    undoes it; `until` is a time of `clock`.
 
     `still_used` returns why a claim's devices cannot be released, or an empty text.
     """
 
     cdi: CdiFiles
-    configure: Configure
-    reset: Reset
+    configure: Callable[[Lease, float], object]
+    reset: Callable[[Lease, float], None]
     still_used: Callable[[PreparedClaim], str]
-    lock: Callable[[Iterable[str], float, str], AbstractContextManager[None]]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     point: Callable[[str], None] = field(default=lambda _name: None)
@@ -145,7 +134,7 @@ class Executor:
         self._hands = hands
         self._pool = pool
         self._mutex = Lock()
-        self._unfinished: dict[Future[None], ClaimRef] = {}
+        self._unfinished: dict[_Work, ClaimRef] = {}
 
     def mark(self, marks: Marks, steps: Iterable[Step]) -> None:
         """Apply the marks among `steps` to an open transaction."""
@@ -153,13 +142,19 @@ class Executor:
             if isinstance(step, Mark):
                 self._around(step, partial(_apply, step, marks))
 
-    def work(
-        self, plans: Sequence[Plan], *, until: float, late: Late
-    ) -> Mapping[ClaimUid, DriverError | None]:
-        """Do the work of all plans in parallel. Returns for each claim the error, or None, by `until` (a time of the clock).
+    def finish(self, plan: Plan, until: float) -> DriverError | None:
+        """Do the work of one plan in this thread: the quick work at the end of a preparation. Returns its error, or None."""
+        try:
+            self._do(plan, until)
+        except Exception as error:  # noqa: BLE001  it fails this claim only
+            return _driver_error(plan, error)
+        return None
+
+    def work(self, plans: Sequence[Plan], *, until: float, late: Late) -> Mapping[ClaimUid, Result]:
+        """Do the work of all plans in parallel. Returns the result for each claim, by `until` (a time of the clock).
 
         For work that is not done by `until`, the error is a Temporary, and the work goes on. When such work ends, its thread calls
-        the function that `late(plan)` returned, with the error of the work or None. One thread does all quick work, because
+        the function that `late(plan)` returned, with the result. One thread does all quick work, because
         starting a thread for each plan takes longer than the work. Slow work gets its own thread.
         """
         waiting: deque[Callable[[], None]] = deque()
@@ -178,82 +173,78 @@ class Executor:
         with self._mutex:
             return tuple(self._unfinished.values())
 
-    def _start(self, plan: Plan, until: float, waiting: deque[Callable[[], None]]) -> Future[None]:
-        future: Future[None] = Future()
+    def _start(self, plan: Plan, until: float, waiting: deque[Callable[[], None]]) -> "_Work":
+        future: _Work = Future()
         with self._mutex:
             self._unfinished[future] = plan.claim
         waiting.append(partial(_settle, future, partial(self._do, plan, until)))
         return future
 
-    def _finished(self, future: Future[None]) -> None:
+    def _finished(self, future: "_Work") -> None:
         with self._mutex:
             del self._unfinished[future]
 
-    def _result(
-        self, plan: Plan, future: Future[None], until: float, late: Late
-    ) -> DriverError | None:
+    def _result(self, plan: Plan, future: "_Work", until: float, late: Late) -> Result:
         try:
             error = future.exception(timeout=max(0.0, until - self._hands.clock()))
         except FutureTimeoutError:
             future.add_done_callback(partial(self._end, plan, late(plan)))
-            return Temporary(
-                f"claim {plan.claim}: the work on its devices takes longer than a call may take and goes on; "
-                f"the kubelet tries again and gets the result"
+            return Result(
+                Temporary(
+                    f"claim {plan.claim}: the work on its devices takes longer than a call may take and goes on; "
+                    f"the kubelet tries again and gets the result"
+                )
             )
         self._finished(future)
         if error is None or isinstance(error, Exception):
-            return _driver_error(plan, error)
+            return _ended(plan, future)
         raise error
 
-    def _end(
-        self, plan: Plan, tell: Callable[[DriverError | None], None], future: Future[None]
-    ) -> None:
+    def _end(self, plan: Plan, tell: Callable[[Result], None], future: "_Work") -> None:
         try:
-            tell(_driver_error(plan, future.exception()))
+            tell(_ended(plan, future))
         finally:
             self._finished(future)
 
-    def _do(self, plan: Plan, until: float) -> None:
-        for step in plan.steps:
-            if isinstance(step, Work):
-                self._patiently(step, plan, until)
+    def _do(self, plan: Plan, until: float) -> tuple[object, ...]:
+        answers = [self._patiently(step, until) for step in plan.steps if isinstance(step, Work)]
+        configured = [
+            isinstance(step, ConfigureDevice) for step in plan.steps if isinstance(step, Work)
+        ]
+        return tuple(compress(answers, configured))
 
-    def _patiently(self, step: Work, plan: Plan, until: float) -> None:
-        patiently(
-            partial(self._around, step, partial(self._perform, step, plan, until)),
+    def _patiently(self, step: Work, until: float) -> object:
+        return patiently(
+            partial(self._around, step, partial(self._perform, step, until)),
             until=until,
             clock=self._hands.clock,
             sleep=self._hands.sleep,
         )
 
-    def _perform(self, step: Work, plan: Plan, until: float) -> None:
+    def _perform(self, step: Work, until: float) -> object:
         hands = self._hands
         match step:
-            case ConfigureDevice(device, config, share):
-                with hands.lock(
-                    [f"device-{device.name}"], until, f"setting up for claim {plan.claim}"
-                ):
-                    hands.configure(device, config, claim_uid=plan.claim.uid, share_id=share)
+            case ConfigureDevice(lease):
+                return hands.configure(lease, until)
             case ShowUnused(claim):
                 if reason := hands.still_used(claim):
                     raise StillUsed(reason)
-            case ResetDevice(device_name, share):
-                with hands.lock(
-                    [f"device-{device_name}"], until, f"resetting after claim {plan.claim}"
-                ):
-                    hands.reset(device_name, claim_uid=plan.claim.uid, share_id=share)
+            case ResetDevice(lease):
+                hands.reset(lease, until)
             case WriteCdiSpec(uid, text):
                 hands.cdi.write(uid, text)
             case RemoveCdiSpec(uid):
                 hands.cdi.remove(uid)
             case _:
                 assert_never(step)
+        return None
 
-    def _around(self, step: Step, act: Callable[[], None]) -> None:
+    def _around(self, step: Step, act: Callable[[], Done]) -> Done:
         name = type(step).__name__
         self._hands.point(f"step.{name}.before")
-        act()
+        answer = act()
         self._hands.point(f"step.{name}.after")
+        return answer
 
 
 def _do_all(waiting: deque[Callable[[], None]]) -> None:
@@ -265,13 +256,21 @@ def _do_all(waiting: deque[Callable[[], None]]) -> None:
         do()
 
 
-def _settle(future: Future[None], work: Callable[[], None]) -> None:
+_Work = Future[tuple[object, ...]]
+
+
+def _settle(future: _Work, work: Callable[[], tuple[object, ...]]) -> None:
     try:
-        work()
+        answers = work()
     except BaseException as error:  # noqa: BLE001  raised where somebody waits for the future
         future.set_exception(error)
     else:
-        future.set_result(None)
+        future.set_result(answers)
+
+
+def _ended(plan: Plan, future: _Work) -> Result:
+    error = future.exception()
+    return Result(edits=future.result()) if error is None else Result(_driver_error(plan, error))
 
 
 def patiently(
@@ -296,8 +295,8 @@ def patiently(
             sleep(pause)
 
 
-def _driver_error(plan: Plan, error: BaseException | None) -> DriverError | None:
-    return error if error is None or isinstance(error, DriverError) else _unforeseen(plan, error)
+def _driver_error(plan: Plan, error: BaseException) -> DriverError:
+    return error if isinstance(error, DriverError) else _unforeseen(plan, error)
 
 
 def _unforeseen(plan: Plan, error: BaseException) -> Permanent:
@@ -313,8 +312,10 @@ def _apply(step: Mark, marks: Marks) -> None:
     match step:
         case MarkStarted(claim):
             marks.start(claim)
-        case MarkPrepared(uid):
+        case MarkPrepared(uid, ""):
             marks.set_phase(uid, Phase.PREPARED)
+        case MarkPrepared(uid, text):
+            marks.set_prepared(uid, text)
         case MarkStartedAgain(uid):
             marks.set_phase(uid, Phase.STARTED)
         case MarkHeld(uid, held, users):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -15,11 +15,12 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer, ignore
 from dra_driver.model.ids import ClaimUid, DeviceKey, PodUid
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Plan, Step
 from dra_driver.model.presence import Gone, Presence
 from dra_driver.model.state import NodeState, PreparedClaim, Users
 from dra_driver.planning.prepare import NodePlace
-from dra_driver.planning.unprepare import still_used
+from dra_driver.planning.unprepare import resets, still_used
 from dra_driver.services.claim_locks import Lock
 from dra_driver.services.execute import CdiFiles, Executor, Marks
 from dra_driver.services.release import Releasable
@@ -61,6 +62,11 @@ class Store(Protocol):
         """Read without a transaction."""
 
 
+def nothing_used(_lease: Lease) -> bool:
+    """Return False: tools and tests without a backend cannot ask the hardware."""
+    return False
+
+
 def nobody_followed(_ref: ClaimRef) -> bool:
     """Return False: tools and tests without a follower have no watches."""
     return False
@@ -68,6 +74,10 @@ def nobody_followed(_ref: ClaimRef) -> bool:
 
 def nothing_missed(_ref: ClaimRef, _claim: Claim | None) -> None:
     """Do nothing: tools and tests without a follower have missed no change."""
+
+
+def nothing_learned(_inventory: Inventory) -> None:
+    """Do nothing: tools have no inventory."""
 
 
 Kinds = type[Step] | tuple[type[Step], ...]
@@ -79,7 +89,8 @@ class NodeParts:
 
     `ask(refs, until)` reads each claim once, and returns by `until`. `followed` returns whether the watch of a claim is current, so
     that the claim's row has every pod and the current allocation. `catch_up(ref, claim)` writes pods into the row that used the claim
-    up to this version of it (None: deleted), and that the watch has missed.
+    up to this version of it (None: deleted), and that the watch has missed. `learn` writes into the state which physical resource is behind
+    each device, before devices are reserved.
     """
 
     place: NodePlace
@@ -91,6 +102,7 @@ class NodeParts:
     lock: Lock
     ask: Ask
     usage: "Usage"
+    learn: Callable[[Inventory], None] = nothing_learned
     followed: Callable[[ClaimRef], bool] = nobody_followed
     catch_up: Callable[[ClaimRef, Claim | None], None] = nothing_missed
     observe: Observer = ignore
@@ -118,12 +130,14 @@ class NodeParts:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Finds out whether a process may still use a claim's devices. `presence` returns whether pods still have processes. It is None
+    """Finds out whether a process may still use a claim's devices. `presence` returns whether pods still have processes; `in_use`
+    returns whether the hardware sees a process. `presence` is None
     with `--release-proof unprepare`: then the kubelet's unprepare call is the proof that no process uses the devices.
     """
 
     store: Store
     presence: PresenceOf | None
+    in_use: Callable[[Lease], bool] = nothing_used
 
     def __call__(self, claim: PreparedClaim) -> str:
         """Return why the claim's devices cannot be released; empty if it is proved that no process uses them."""
@@ -133,7 +147,19 @@ class Usage:
         with self.store.reading() as state:
             # Read again: pods may have been added since the plan was made.
             row = state.read(uids=[uid]).claims.get(uid, claim)
-        return still_used(row, self.presence(row.users.pods or ()), boot_id=self.store.boot_id)
+        boot_id = self.store.boot_id
+        if reason := still_used(row, self.presence(row.users.pods or ()), boot_id=boot_id):
+            return reason
+        by_admin = row.held is not None and row.held.by_admin
+        return "" if by_admin or row.boot_id != boot_id else self._seen_by_hardware(row)
+
+    def _seen_by_hardware(self, row: PreparedClaim) -> str:
+        """The pods have ended, but a process that is not in their cgroups may use a device. A backend that fails cannot tell."""
+        for step in resets(row):
+            with suppress(Exception):
+                if self.in_use(step.lease):
+                    return f"the hardware still sees a process on device {step.lease.device}"
+        return ""
 
     def may_run(self, users: Users) -> bool:
         """Whether a container of any of these pods may be running."""

@@ -8,8 +8,8 @@ The call has the locks of the claims during all these steps:
    answer, the driver uses the state.
 2. The driver reads the other claims from the API server in parallel, before it reserves a device.
 3. One transaction plans all of them and reserves their devices.
-4. The executor does the work, for all claims in parallel.
-5. One transaction marks the successful claims as Prepared.
+4. The executor lets the backends configure the devices, for all claims in parallel.
+5. One transaction marks the successful claims as Prepared, with the text of their CDI files. Then the files are written.
 6. If the device of a claim has another owner, `dra_driver.services.conflicts` tries to take the device back. If it succeeds, the
    claim goes to step 3 again.
 
@@ -27,15 +27,15 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import ClaimPrepared
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import Decision, MarkPrepared, OwnerConflict, Plan, Refusal
+from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.allocation import is_allocation_of
 from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_for
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.conflicts import Conflicts
 from dra_driver.services.execute import CALL_SECONDS, patiently
+from dra_driver.services.finish import finish, finish_late
 from dra_driver.services.parts import NodeParts
-from dra_driver.services.take_back import end_late
 
 # For so long the driver tries again after the API server has refused a request: an admin may be replacing its role.
 PASSING_SECONDS = 3.0
@@ -145,7 +145,7 @@ class PrepareClaims:
                 rows.append(row)
                 continue
             try:
-                # Recovery takes a whole CDI file as proof of a finished preparation. So first remove the file of an earlier try.
+                # For recovery a CDI file is proof of a finished preparation. So first remove the file of an earlier one.
                 parts.cdi.remove(uid)
             except DriverError as error:
                 answers |= _all_refused([row.ref], error)
@@ -253,6 +253,7 @@ class PrepareClaims:
             partial(_scanned, parts), until=until, clock=parts.clock, sleep=parts.sleep
         )
         decisions: dict[ClaimUid, Decision] = {}
+        parts.learn(inventory)
         with parts.store.transaction("started") as transaction:
             for ref, claim in claims.items():
                 state = transaction.read(uids=[ref.uid], keys=own_keys(claim, parts.place))
@@ -271,11 +272,9 @@ class PrepareClaims:
         if not plans:
             return {}
         parts = self._parts
-        late = end_late(parts, locks, "prepared", MarkPrepared)
-        errors = parts.executor.work(plans, until=until, late=late)
-        done = [plan for plan in plans if errors[plan.claim.uid] is None]
-        if done:
-            parts.mark("prepared", done, MarkPrepared)
+        late = finish_late(parts, locks, until)
+        results = parts.executor.work(plans, until=until, late=late)
+        errors = finish(parts, [(plan, results[plan.claim.uid]) for plan in plans], until)
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 
 

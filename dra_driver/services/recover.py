@@ -81,7 +81,7 @@ def _bring_to_agree(
             # with Forget, and otherwise marks the row as Prepared.
             ends = Forget if isinstance(plan.steps[-1], Forget) else MarkPrepared
             late = end_late(parts, locks, "recovered", ends)
-            error = parts.executor.work([plan], until=until, late=late)[ref.uid]
+            error = parts.executor.work([plan], until=until, late=late)[ref.uid].error
             # StillUsed: containers of the claim may run, so its half-done work stays as it is.
             if error is not None and not isinstance(error, StillUsed):
                 raise error

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which backend sets up a device, if the process has several? The one that has the device, or had it."""
+"""Which backend works on a lease, if the process has several? The one that has the device, or had it."""
 
 from collections.abc import Callable, Mapping
 
 from dra_driver.backends.base import Backend
 from dra_driver.errors import Temporary
-from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.lease import InUse, Lease
 
 
 class Route:
@@ -19,25 +19,33 @@ class Route:
         self._backends = backends
         self._backend_of = backend_of
 
-    def configure(
-        self,
-        device: AllocatableDevice,
-        config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None:
-        """Set up a device for a claim. Raises DriverError."""
-        backend = self._backends.get(device.backend)
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        """Set up the lease and return the container edits. Raises DriverError."""
+        backend = self._backend(lease)
         if backend is None:
             raise Temporary(
-                f"device {device.name} has no backend in this process; `dra-driver devices` shows which there are"
+                f"device {lease.device} has no backend in this process; `dra-driver devices` shows which there are"
             )
-        backend.configure(device, config, claim_uid=claim_uid, share_id=share_id)
+        return backend.configure(lease)
 
-    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        """Undo the set-up. If nobody knows whose device it was, all backends are asked: a reset of a stranger's device does nothing."""
-        owner = self._backends.get(self._backend_of(device))
-        for backend in [owner] if owner is not None else self._backends.values():
-            backend.reset(device, claim_uid=claim_uid, share_id=share_id)
+    def reset(self, lease: Lease, /) -> None:
+        """Undo the lease. If nobody knows whose device it is, all backends are asked: the reset of a stranger's device does nothing.
+
+        Raises Temporary if the device's backend is not in this process: only that backend can undo what it set up.
+        """
+        if lease.backend and lease.backend not in self._backends:
+            raise Temporary(
+                f"device {lease.device} was set up by backend {lease.backend}, which this process does not have; choose it again "
+                f"(backends in the config document, or --backend) until its devices are released"
+            )
+        backend = self._backend(lease)
+        for one in self._backends.values() if backend is None else (backend,):
+            one.reset(lease)
+
+    def in_use(self, device: DeviceName, /) -> InUse:
+        """Whether the hardware sees a process that uses the device."""
+        backend = self._backends.get(self._backend_of(device))
+        return InUse.CANNOT_TELL if backend is None else backend.in_use(device)
+
+    def _backend(self, lease: Lease) -> Backend | None:
+        return self._backends.get(lease.backend or self._backend_of(lease.device))

@@ -14,7 +14,7 @@ from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, Users
 from dra_driver.planning.prepare import users_for
 from dra_driver.planning.unprepare import plan_unprepare
 from dra_driver.services.claim_locks import ClaimLocks
-from dra_driver.services.execute import Late, StillUsed
+from dra_driver.services.execute import Late, Result, StillUsed
 from dra_driver.services.parts import ASK_SECONDS, Kinds, NodeParts
 
 UNPREPARED = "the kubelet unprepared it"
@@ -47,9 +47,10 @@ def undo(
             news.append(plans[-1])
     if news:
         _mark_held(parts, news)
-    errors = parts.executor.work(
+    results = parts.executor.work(
         plans, until=until, late=end_late(parts, locks, "released", Forget)
     )
+    errors = {uid: result.error for uid, result in results.items()}
     done = [plan for plan in plans if errors[plan.claim.uid] is None]
     if done:
         parts.mark("released", done, Forget)
@@ -80,10 +81,11 @@ def end_late(parts: NodeParts, locks: ClaimLocks, commit: str, kind: Kinds) -> L
     When such work ends, the steps of these kinds are written into the state, unless the work failed. Then the claim's lock is released.
     """
 
-    def late(plan: Plan) -> Callable[[DriverError | None], None]:
+    def late(plan: Plan) -> Callable[[Result], None]:
         let_go = locks.hand_over(plan.claim.uid)
 
-        def end(error: DriverError | None) -> None:
+        def end(result: Result) -> None:
+            error = result.error
             try:
                 if error is None:
                     parts.mark(commit, [plan], kind)

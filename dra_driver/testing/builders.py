@@ -9,10 +9,11 @@ The UID is derived from the claim's name. So two claims with one name are the sa
 
 from collections.abc import Iterable, Mapping
 
+from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.model import device as on_the_node
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.claim import Claim, ClaimRef, OpaqueConfig
 from dra_driver.model.device import AllocatableDevice, AttributeValue
 from dra_driver.model.ids import (
@@ -25,6 +26,7 @@ from dra_driver.model.ids import (
     PoolName,
 )
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Lease
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import NodeState, PreparedClaim
 from dra_driver.planning.allocation import allocation_digest, cdi_name
@@ -126,12 +128,10 @@ def a_cdi_id(claim: Claim, device: str = "gpu-0") -> str:
 def a_device(
     name: str = "gpu-0",
     *,
-    index: int = 0,
     attributes: Mapping[str, AttributeValue] | None = None,
     memory: str = "80Gi",
 ) -> AllocatableDevice:
-    """Return a device whose container edit is one character device."""
-    node = DeviceNode(f"/dev/{name}", major=LOCAL_MAJOR, minor=index)
+    """Return a device."""
     api = Device(
         name=name,
         attributes=on_the_node.attributes(attributes or {}),
@@ -140,13 +140,19 @@ def a_device(
     return AllocatableDevice(
         api,
         uuid=f"uuid-{name}",
-        edits=ContainerEdits(device_nodes=(node,)),
     )
+
+
+def an_edit(lease: Lease) -> ContainerEdits:
+    """Return what a backend answers for the lease: a character device, the UUID, and what the configuration asks for."""
+    index = lease.device.rpartition("-")[2]
+    minor = int(index) if index.isdigit() else 0
+    return container_edits(lease, f"uuid-{lease.device}", major=LOCAL_MAJOR, minor=minor)
 
 
 def an_inventory(count: int = 2, *, config_kinds: Iterable[str] = ()) -> Inventory:
     """Return devices gpu-0, gpu-1, …"""
-    devices = tuple(a_device(f"gpu-{index}", index=index) for index in range(count))
+    devices = tuple(a_device(f"gpu-{index}") for index in range(count))
     return Inventory(devices, frozenset(config_kinds))
 
 

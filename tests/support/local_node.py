@@ -2,8 +2,8 @@
 """The node's half of the driver on a directory: real state file, CDI files, locks and executor.
 
 What lies outside is played by plain attributes that a test sets: `claims` (the API server), `held` (the kubelet's
-pod-resources), `presences` (which pods still run; all others have ended), `followed` (claims of which a watch has just told), `configure`
-and `reset` (the backend). `restart` is what a new process finds after a crash or a reboot.
+pod-resources), `presences` (which pods still run; all others have ended), `followed` (claims of which a watch has just told), `configure`,
+`reset` and `used` (the backend). `restart` is what a new process finds after a crash or a reboot.
 `violations` says what would be wrong on the disk at any moment when no call is running.
 """
 
@@ -19,11 +19,11 @@ from threading import Event
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NotFound
-from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
-from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ShareId
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Gone, Presence
 from dra_driver.model.state import Phase, PodDevice, Unknown
@@ -32,6 +32,7 @@ from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
 from dra_driver.node.state import StateStore
 from dra_driver.services.execute import Executor, Hands
+from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.parts import ClaimReader, NodeParts, Usage
 from dra_driver.services.prepare import Answer, PrepareClaims
@@ -39,7 +40,7 @@ from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
 from dra_driver.services.sweep import Sweep
 from dra_driver.services.unprepare import UnprepareClaims
-from dra_driver.testing.builders import A_BOOT, A_PLACE, an_inventory
+from dra_driver.testing.builders import A_BOOT, A_PLACE, an_edit, an_inventory
 
 WORKERS = 8
 A_MOMENT = 1_800_000_000.0
@@ -60,6 +61,28 @@ class ManualClock:
         """Let that much time pass at once."""
         self.pauses.append(seconds)
         self.now += seconds
+
+
+class _Backend:
+    """Calls the node's functions, and writes down each call that changes a device."""
+
+    def __init__(self, node: "LocalNode") -> None:
+        self._node = node
+
+    def configure(self, lease: Lease, /) -> object:
+        if not lease.admin_access and not lease.may_run:
+            self._called("configure", lease)
+        return self._node.configure(lease)
+
+    def reset(self, lease: Lease, /) -> None:
+        self._called("reset", lease)
+        self._node.reset(lease)
+
+    def in_use(self, device: DeviceName, /) -> InUse:
+        return InUse.YES if device in self._node.used else InUse.CANNOT_TELL
+
+    def _called(self, name: str, lease: Lease) -> None:
+        self._node.backend_calls.append((name, lease.device, lease.claim_uid, lease.share_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +112,9 @@ class LocalNode:
         self.claims: dict[tuple[str, str], Claim] = {}
         self.fetch: Callable[[ClaimRef], Claim] = self.stored
         self.pod_devices: frozenset[PodDevice] | Unknown = frozenset()
-        self.configure: Callable[[AllocatableDevice, DeviceConfig], None] = (
-            lambda _device, _config: None
-        )
-        self.reset: Callable[[DeviceName], None] = lambda _device: None
+        self.configure: Callable[[Lease], object] = an_edit
+        self.reset: Callable[[Lease], None] = lambda _lease: None
+        self.used: set[DeviceName] = set()
         self.presences: dict[PodUid, Presence] = {}
         self.followed: set[ClaimUid] = set()
         self.believes_unprepare = False
@@ -116,13 +138,14 @@ class LocalNode:
 
         self.lock = lock
         self.workers = ThreadPoolExecutor(WORKERS)
-        usage = Usage(self.store, None if self.believes_unprepare else self._presence)
+        hardware = LeasedHardware(_Backend(self), self.store, lambda: self.inventory, lock)
+        presence = None if self.believes_unprepare else self._presence
+        usage = Usage(self.store, presence, hardware.in_use)
         hands = Hands(
             cdi=self.cdi,
-            configure=self._configure,
-            reset=self._reset,
+            configure=hardware.configure,
+            reset=hardware.reset,
             still_used=usage,
-            lock=lock,
             clock=clock,
             sleep=sleep,
             point=self.point,
@@ -137,6 +160,7 @@ class LocalNode:
             lock=lock,
             ask=ClaimReader(self._fetch, self.workers, clock=clock),
             usage=usage,
+            learn=HardwareRecord(self.store, A_PLACE.pool).learn,
             followed=lambda ref: ref.uid in self.followed,
             observe=self._observe,
             clock=clock,
@@ -149,22 +173,6 @@ class LocalNode:
     # The attributes are looked up at each call: a test sets them at any time.
     def _fetch(self, ref: ClaimRef) -> Claim:
         return self.fetch(ref)
-
-    def _configure(
-        self,
-        device: AllocatableDevice,
-        config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None:
-        self.backend_calls.append(("configure", device.name, claim_uid, share_id))
-        self.configure(device, config)
-
-    def _reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None:
-        self.backend_calls.append(("reset", device, claim_uid, share_id))
-        self.reset(device)
 
     def _presence(self, pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
         return {pod: self.presences.get(pod, Gone()) for pod in pods}

@@ -30,7 +30,7 @@ from dra_driver.planning.adopt import (
     plan_reservation,
     plan_reservation_of,
 )
-from dra_driver.planning.edits import device_variable
+from dra_driver.planning.finish import plan_finish
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
 from dra_driver.testing.builders import (
     A_BOOT,
@@ -42,6 +42,7 @@ from dra_driver.testing.builders import (
     a_ref,
     a_result,
     a_state,
+    an_edit,
     an_inventory,
 )
 
@@ -55,9 +56,9 @@ def held(device: str, *, share: str = "") -> PodDevice:
     return PodDevice(REF.namespace, REF.name, *key)
 
 
-def prepared(found: PodDevice, *, uuid: str = "", admin: bool = False) -> PreparedDevice:
+def prepared(found: PodDevice, *, admin: bool = False) -> PreparedDevice:
     return PreparedDevice(
-        (), A_POOL, found.device, found.cdi_ids, uuid, found.share_id, admin_access=admin
+        (), A_POOL, found.device, found.cdi_ids, "", found.share_id, admin_access=admin
     )
 
 
@@ -68,7 +69,7 @@ def document(*devices: PodDevice, admin: tuple[str, ...] = ()) -> str:
             CdiDevice(
                 found.cdi_ids[0].partition("=")[2],
                 ContainerEdits(
-                    {device_variable(found.device, found.share_id): f"uuid-{found.device}"}
+                    {"ACME_UUID": f"uuid-{found.device}"}
                     | ({"DRA_ADMIN_ACCESS": "true"} if found.device in admin else {})
                 ),
             )
@@ -91,9 +92,19 @@ def test_a_document_of_the_allocation_is_the_row_that_was_lost() -> None:
         CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
     )
     assert isinstance(plan, Plan)
-    lost = plan.steps[0].claim
-    found = plan_adoption_of(CLAIM, lost.cdi_spec, place=A_PLACE, boot_id=A_BOOT)
-    assert found == Plan(REF, (MarkStarted(lost), MarkPrepared(REF.uid)), lost.devices)
+    started = plan.steps[0].claim
+    ended = plan_finish(
+        plan,
+        [an_edit(lease) for lease in started.leases],
+        driver=A_PLACE.driver,
+        inventory=an_inventory(10),
+    )
+    assert isinstance(ended, Plan)
+    text = ended.steps[1].text
+    found = plan_adoption_of(CLAIM, text, place=A_PLACE, boot_id=A_BOOT)
+    devices = tuple(replace(device, uuid="") for device in started.devices)
+    row = replace(started, devices=devices, cdi_spec=text, leases=None)
+    assert found == Plan(REF, (MarkStarted(row), MarkPrepared(REF.uid)), devices)
 
 
 def test_an_older_document_counts_as_it_stands() -> None:
@@ -105,7 +116,6 @@ def test_an_older_document_counts_as_it_stands() -> None:
     assert (row.cdi_spec, row.users) == (text, Users(("pod-claim",), sole=True))
     assert [device.cdi_ids for device in row.devices] == [device.cdi_ids for device in devices]
     assert [device.request_names for device in row.devices] == [("main",), ("gpu",), ("gpu",)]
-    assert [device.uuid for device in row.devices] == ["uuid-gpu-1", "uuid-gpu-0", "uuid-gpu-9"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +176,7 @@ def test_what_cannot_be_described_any_more_is_reserved() -> None:
         for device in sorted(lost.devices, key=lambda device: device.device)
     )
     row = reserve(as_listed(), CLAIM, a_state())
-    assert row == replace(lost, cdi_spec="", devices=devices)
+    assert row == replace(lost, cdi_spec="", devices=devices, leases=None)
     # Without the API server nobody knows of pods and of admin access.
     row = reserve(as_listed(), None, a_state())
     assert row is not None
@@ -301,9 +311,9 @@ def test_the_row_is_told_from_what_stands_on_the_node() -> None:
     devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
     text = document(*devices, admin=("gpu-9",))
     expected = (
-        prepared(devices[1], uuid="uuid-gpu-0"),
-        prepared(devices[0], uuid="uuid-gpu-1"),
-        prepared(devices[2], uuid="uuid-gpu-9", admin=True),
+        prepared(devices[1]),
+        prepared(devices[0]),
+        prepared(devices[2], admin=True),
     )
     assert plan_adoption(REF, devices, text, boot_id=A_BOOT) == Plan(
         REF,
@@ -325,7 +335,7 @@ def test_a_document_that_is_not_the_pods_is_no_witness(text: str) -> None:
     assert f"the kubelet names {held('gpu-0').cdi_ids[0]}" in found.reason
 
 
-def test_a_document_without_a_uuid_has_none() -> None:
+def test_a_document_without_variables_describes_its_devices() -> None:
     name = held("gpu-0").cdi_ids[0].partition("=")[2]
     text = json.dumps({"kind": KIND, "devices": [{"name": name, "containerEdits": {}}]})
     plan = plan_adoption(REF, [held("gpu-0")], text, boot_id=A_BOOT)

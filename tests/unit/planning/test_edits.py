@@ -1,47 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container gets for one device."""
+"""Which container edits of a backend are refused."""
 
-from dataclasses import replace
+import pytest
 
-from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.claim import DeviceConfig
-from dra_driver.planning.edits import container_edits
-from dra_driver.testing.builders import a_device, a_result
+from dra_driver.model.cdi import ContainerEdits, DeviceNode, Hook, Mount
+from dra_driver.planning.edits import wrong_edits
 
-NODES = (DeviceNode("/dev/gpu-0", major=120, minor=0),)
-
-
-def test_the_variable_is_the_device_in_capitals_and_its_value_the_uuid() -> None:
-    device = a_device("mig-0-1g-10gb")
-    edits = container_edits(device, a_result(device.name), DeviceConfig())
-    assert edits.env == {"GPU_DEVICE_MIG_0_1G_10GB": "uuid-mig-0-1g-10gb"}
+GOOD = ContainerEdits(
+    env={"ACME_UUID": "1", "LD": "x"},
+    device_nodes=(DeviceNode("/dev/acme0", major=120, minor=0, host_path="/dev/acme0"),),
+    mounts=(Mount("/usr/lib/acme", "/usr/lib/acme"), Mount("/dev/shm/a..b", "/dev/shm/a..b")),
+)
+HOOK = Hook("createContainer", "/usr/bin/acme-hook", ("acme-hook", "x"), ("A=b",), 5)
 
 
-def test_share_label_and_admin_access_have_their_variables() -> None:
-    result = a_result(share="ab-1", admin=True)
-    edits = container_edits(a_device(), result, DeviceConfig(label="a=b; $(x) ../"))
-    assert edits == ContainerEdits(
-        env={
-            "GPU_DEVICE_GPU_0_AB_1": "uuid-gpu-0",
-            "GPU_LABEL_GPU_0_AB_1": "a=b; $(x) ../",
-            "DRA_ADMIN_ACCESS": "true",
-        },
-        device_nodes=NODES,
-    )
+def test_ordinary_edits_are_accepted() -> None:
+    assert wrong_edits(GOOD, ()) == ""
+    assert wrong_edits(ContainerEdits(), ()) == ""
 
 
-def test_sharing_settings_carry_the_devices_number() -> None:
-    config = DeviceConfig(sharing={"SHARING_STRATEGY": "TimeSlicing"})
-    edits = container_edits(a_device(), a_result(), config)
-    assert edits.env == {
-        "GPU_DEVICE_GPU_0": "uuid-gpu-0",
-        "GPU_DEVICE_0_SHARING_STRATEGY": "TimeSlicing",
-    }
+@pytest.mark.parametrize(
+    ("edits", "declared", "reason"),
+    [
+        (
+            ContainerEdits(env={"LD_PRELOAD": "/x.so"}),
+            "LD_PRELOAD",
+            "variable LD_PRELOAD changes which code the container's programs load; declare 'LD_PRELOAD' if it is meant",
+        ),
+        (
+            ContainerEdits(env={"PATH": "/x"}),
+            "PATH",
+            "variable PATH changes which code the container's programs load; declare 'PATH' if it is meant",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/", "/host"),)),
+            "/",
+            "mounts[0]: / is a whole directory of the system; mount what the device needs, or declare '/'",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/opt/acme", "//etc/"),)),
+            "//etc/",
+            "mounts[0]: //etc/ is a whole directory of the system; mount what the device needs, or declare '//etc/'",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/opt/acme/preload", "/etc/ld.so.preload"),)),
+            "/etc/ld.so.preload",
+            (
+                "mounts[0]: /etc/ld.so.preload changes which code the container's programs load; "
+                "declare '/etc/ld.so.preload' if it is meant"
+            ),
+        ),
+        (
+            ContainerEdits(hooks=(HOOK,)),
+            "hooks",
+            "hook /usr/bin/acme-hook would run as root on the node; declare 'hooks' if it is meant",
+        ),
+    ],
+)
+def test_unusual_edits_are_refused_unless_the_device_declares_them(
+    edits: ContainerEdits, declared: str, reason: str
+) -> None:
+    assert wrong_edits(edits, ()) == reason
+    assert wrong_edits(edits, (declared,)) in ("", wrong_edits(edits, (declared,)))
+    assert reason not in wrong_edits(edits, (declared,))
 
 
-def test_the_vendors_edits_stay_and_ours_win() -> None:
-    vendor = ContainerEdits(env={"VENDOR": "1", "GPU_DEVICE_GPU_0": "x"}, device_nodes=NODES)
-    edits = container_edits(replace(a_device(), edits=vendor), a_result(), DeviceConfig())
-    assert edits == ContainerEdits(
-        env={"VENDOR": "1", "GPU_DEVICE_GPU_0": "uuid-gpu-0"}, device_nodes=NODES
-    )
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        (
+            ContainerEdits(device_nodes=(DeviceNode("/dev/../etc/shadow"),)),
+            "device_nodes[0]: '/dev/../etc/shadow' has '..' in it",
+        ),
+        (
+            ContainerEdits(device_nodes=(DeviceNode("/dev/a", host_path="/dev/../a"),)),
+            "device_nodes[0]: '/dev/../a' has '..' in it",
+        ),
+        (
+            ContainerEdits(device_nodes=(DeviceNode("/dev/a", host_path="a"),)),
+            "device_nodes[0]: 'a' is no absolute path",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/opt/x", "/a/.."),)),
+            "mounts[0]: '/a/..' has '..' in it",
+        ),
+        (
+            ContainerEdits(hooks=(Hook("createContainer", "acme-hook"),)),
+            "hooks[0]: 'acme-hook' is no absolute path",
+        ),
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused_always(edits: ContainerEdits, reason: str) -> None:
+    assert wrong_edits(edits, ("hooks",)) == reason
+
+
+@pytest.mark.parametrize(
+    ("edits", "reason"),
+    [
+        (None, "it must return ContainerEdits; it returned a NoneType"),
+        (ContainerEdits(mounts=[]), "mounts: [] is a list, it must be a tuple"),  # type: ignore[arg-type]
+        (
+            ContainerEdits(mounts=("/x",)),  # type: ignore[arg-type]
+            "mounts[0]: '/x' is a str, it must be a Mount",
+        ),
+        (
+            ContainerEdits(mounts=(Mount(1, "/x"),)),  # type: ignore[arg-type]
+            "mounts[0].host_path: 1 is a int, it must be a str",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/x", "/x", (1,)),)),  # type: ignore[arg-type]
+            "mounts[0].options: 1 is a int, it must be a str",
+        ),
+        (
+            ContainerEdits(mounts=(Mount("/x", "/x", "ro"),)),  # type: ignore[arg-type]
+            "mounts[0].options: 'ro' is a str, it must be a tuple or list",
+        ),
+        (
+            ContainerEdits(device_nodes=(DeviceNode("/dev/a", major="1", minor=1),)),  # type: ignore[arg-type]
+            "device_nodes[0].major: '1' is a str, it must be a int or NoneType",
+        ),
+        (
+            ContainerEdits(hooks=(Hook("x", "/x", timeout="1"),)),  # type: ignore[arg-type]
+            "hooks[0].timeout: '1' is a str, it must be a int or NoneType",
+        ),
+    ],
+)
+def test_wrong_types_are_refused(edits: object, reason: str) -> None:
+    assert wrong_edits(edits, ("hooks",)) == reason

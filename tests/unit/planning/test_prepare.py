@@ -2,20 +2,23 @@
 """Plans as literals: the order of the steps is the crash-safety argument."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec import structs
 
-from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceKey
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.plan import (
     ConfigureDevice,
-    MarkPrepared,
     MarkStarted,
     OwnerConflict,
     Plan,
     Refusal,
-    WriteCdiSpec,
 )
 from dra_driver.model.state import NOBODY_KNOWN, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.prepare import (
@@ -50,36 +53,20 @@ def decide(claim: Claim, *, owners=None, requested: ClaimRef | None = None, inve
     )
 
 
-def node(index: int) -> DeviceNode:
-    return DeviceNode(f"/dev/gpu-{index}", major=120, minor=index)
+def replace_api(device: AllocatableDevice, **changes: Any) -> Device:
+    return structs.replace(device.api, **changes)
 
 
 def key(device: str = "gpu-0", share: str = "") -> DeviceKey:
     return DeviceKey(A_POOL, device, share)
 
 
-def test_the_plan_reserves_acts_and_says_prepared_last() -> None:
+def test_the_plan_reserves_the_devices_with_their_leases_before_it_configures_them() -> None:
     claim = a_claim(
         "wine",
         results=[a_result("gpu-1", request="main/small"), a_result("gpu-0", request="other")],
         configs=[a_config(label="red", requests=["main"])],
     )
-    spec = CdiSpec(
-        KIND,
-        (
-            CdiDevice(
-                "uid-wine-11e49657-gpu-1",
-                ContainerEdits(
-                    env={"GPU_DEVICE_GPU_1": "uuid-gpu-1", "GPU_LABEL_GPU_1": "red"},
-                    device_nodes=(node(1),),
-                ),
-            ),
-            CdiDevice(
-                "uid-wine-11e49657-gpu-0",
-                ContainerEdits(env={"GPU_DEVICE_GPU_0": "uuid-gpu-0"}, device_nodes=(node(0),)),
-            ),
-        ),
-    ).to_json()
     answers = (
         PreparedDevice(
             ("main",), A_POOL, "gpu-1", (f"{KIND}=uid-wine-11e49657-gpu-1",), "uuid-gpu-1"
@@ -88,29 +75,44 @@ def test_the_plan_reserves_acts_and_says_prepared_last() -> None:
             ("other",), A_POOL, "gpu-0", (f"{KIND}=uid-wine-11e49657-gpu-0",), "uuid-gpu-0"
         ),
     )
-    assert decide(claim) == Plan(
-        claim.ref,
-        (
-            MarkStarted(
-                PreparedClaim(
-                    claim.ref,
-                    Phase.STARTED,
-                    "boot-1",
-                    answers,
-                    spec,
-                    Users(("pod-wine",), sole=True),
-                )
-            ),
-            ConfigureDevice(a_device("gpu-1", index=1), DeviceConfig(label="red")),
-            ConfigureDevice(a_device("gpu-0", index=0), DeviceConfig()),
-            WriteCdiSpec(claim.ref.uid, spec),
-            MarkPrepared(claim.ref.uid),
-        ),
-        answers,
+    first = Lease(
+        claim.ref.uid, "main/small", "gpu-1", config=DeviceConfig(label="red"), parent="uuid-gpu-1"
+    )
+    second = Lease(claim.ref.uid, "other", "gpu-0", 1, parent="uuid-gpu-0")
+    users = Users(("pod-wine",), sole=True)
+    row = PreparedClaim(
+        claim.ref, Phase.STARTED, "boot-1", answers, "", users, leases=(first, second)
+    )
+    steps = (MarkStarted(row), ConfigureDevice(first), ConfigureDevice(second))
+    assert decide(claim) == Plan(claim.ref, steps, answers)
+
+
+def test_a_lease_says_what_is_used_of_which_hardware() -> None:
+    result = structs.replace(a_result("gpu-0", share="s1"), consumed_capacity={"memory": "10Gi"})
+    part = replace(
+        a_device(),
+        api=replace_api(a_device(), allow_multiple_allocations=True),
+        hardware=Hardware("GPU-1", ("slice-0", "slice-1"), "2g.20gb"),
+        backend="acme",
+    )
+    plan = decide(a_claim("wine", results=[result]), inventory=Inventory((part,)))
+    assert isinstance(plan, Plan)
+    assert plan.steps[1] == ConfigureDevice(
+        Lease(
+            "uid-wine",
+            "gpu",
+            "gpu-0",
+            share_id="s1",
+            consumed_capacity={"memory": "10Gi"},
+            backend="acme",
+            parent="GPU-1",
+            parts=("slice-0", "slice-1"),
+            profile="2g.20gb",
+        )
     )
 
 
-def test_a_share_is_in_the_key_the_answer_the_name_and_the_variable() -> None:
+def test_a_share_is_in_the_key_the_answer_the_name_and_the_lease() -> None:
     claim = a_claim("wine", results=[a_result(share="a1-b2")])
     plan = decide(claim)
     assert isinstance(plan, Plan)
@@ -118,10 +120,9 @@ def test_a_share_is_in_the_key_the_answer_the_name_and_the_variable() -> None:
     assert plan.devices == (
         PreparedDevice(("gpu",), A_POOL, "gpu-0", (cdi_id,), "uuid-gpu-0", "a1-b2"),
     )
-    (started, configure, write, _) = plan.steps
-    assert configure == ConfigureDevice(a_device(), DeviceConfig(), "a1-b2")
+    (started, configure) = plan.steps
+    assert configure.lease.share_id == "a1-b2"
     assert started.claim.owned == (key(share="a1-b2"),)
-    assert '"GPU_DEVICE_GPU_0_A1_B2=uuid-gpu-0"' in write.text
 
 
 def test_two_shares_of_one_device_stand_beside_each_other_in_one_claim() -> None:
@@ -130,14 +131,13 @@ def test_two_shares_of_one_device_stand_beside_each_other_in_one_claim() -> None
     assert [device.key for device in plan.devices] == [key(share="s1"), key(share="s2")]
 
 
-def test_admin_access_owns_nothing_configures_nothing_and_is_told_to_the_container() -> None:
+def test_admin_access_owns_nothing_and_is_in_the_lease() -> None:
     plan = decide(a_claim(results=[a_result(admin=True)]), owners={key(): a_ref("user")})
     assert isinstance(plan, Plan)
-    started, write, done = plan.steps
+    started, configure = plan.steps
     assert started.claim.owned == ()
     assert plan.devices[0].admin_access is True
-    assert '"DRA_ADMIN_ACCESS=true"' in write.text
-    assert done == MarkPrepared(plan.claim.uid)
+    assert configure.lease.admin_access is True
 
 
 def test_a_device_of_another_claim_is_a_conflict() -> None:

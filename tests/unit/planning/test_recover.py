@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     Forget,
     MarkPrepared,
@@ -26,7 +27,13 @@ DEVICES = (
     PreparedDevice(("gpu",), A_POOL, "gpu-1", (), "", "share"),
 )
 HALF_DONE = PreparedClaim(REF, Phase.STARTED, "now", DEVICES, "good")
-SHOW, RESETS = ShowUnused(HALF_DONE), (ResetDevice("gpu-0"), ResetDevice("gpu-1", "share"))
+SHOW, RESETS = (
+    ShowUnused(HALF_DONE),
+    (
+        ResetDevice(Lease(REF.uid, "", "gpu-1", 1, "share")),
+        ResetDevice(Lease(REF.uid, "", "gpu-0")),
+    ),
+)
 REMOVE, AGAIN = RemoveCdiSpec(REF.uid), MarkStartedAgain(REF.uid)
 
 
@@ -37,7 +44,7 @@ REMOVE, AGAIN = RemoveCdiSpec(REF.uid), MarkStartedAgain(REF.uid)
         (Phase.PREPARED, "now", "bad", (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.PREPARED, "now", "", (WriteCdiSpec(REF.uid, "good"),)),
         (Phase.PREPARED, "now", None, (WriteCdiSpec(REF.uid, "good"),)),
-        (Phase.STARTED, "now", "good", (MarkPrepared(REF.uid),)),
+        (Phase.STARTED, "now", "good", (MarkPrepared(REF.uid, "good"),)),
         (Phase.STARTED, "now", "bad", (REMOVE, SHOW, *RESETS)),
         (Phase.STARTED, "now", None, (REMOVE, SHOW, *RESETS)),
         (Phase.PREPARED, "before", "good", (REMOVE, AGAIN)),

@@ -8,10 +8,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dra_driver.model.cdi import ContainerEdits, DeviceNode, Mount
 from dra_driver.model.health import Health
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
 from tests.support.api_values import found_device
@@ -21,22 +21,14 @@ GOOD = found_device(
     DeviceName("gpu-0"),
     "uuid-0",
     attributes={"index": 0},
-    edits=ContainerEdits(
-        {"A": "b"}, (DeviceNode("/dev/a", major=1, minor=2),), (Mount("/a", "/b"),)
-    ),
+    hardware=Hardware("GPU-1", ("slice-0",), "1g.10gb"),
+    declares=frozenset({"hooks"}),
 )
 BAD = replace(GOOD, api=msgspec.structs.replace(GOOD.api, name="gpu-1"))
 
 
 def api(**fields: Any) -> dict[str, Any]:
     return {"api": msgspec.structs.replace(BAD.api, **fields)}
-
-
-def of(**edits: Any) -> dict[str, Any]:
-    made = ContainerEdits()
-    for field, value in edits.items():
-        object.__setattr__(made, field, value)
-    return {"edits": made}
 
 
 def test_what_is_right_is_passed_on_as_it_is() -> None:
@@ -58,21 +50,13 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
         (api(capacity=[WRONG]), "capacity: [5] is a list"),
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
-        ({"edits": {}}, "edits: {} is a dict, it must be a ContainerEdits"),
-        (of(env=None), "edits.env: None is a NoneType"),
-        (of(env={"A": 1}), "edits.env[A]: 1 is a int, it must be a str"),
-        (
-            of(device_nodes=["/dev/a"]),
-            "edits.device_nodes: ['/dev/a'] is a list, it must be a tuple",
-        ),
-        (of(device_nodes=("/dev/a",)), "edits.device_nodes[0]: '/dev/a' is a str"),
-        (
-            of(device_nodes=(DeviceNode("/dev/a", major="1", minor=WRONG),)),
-            "edits.device_nodes[0].major: '1' is a str, it must be a int or NoneType",
-        ),
-        (of(mounts=(Mount(WRONG, "/a"),)), "edits.mounts[0].host_path: 5 is a int"),
-        (of(mounts=(Mount("/a", "/a", (WRONG,)),)), "edits.mounts[0].options: 5 is a int"),
-        (of(mounts=(Mount("/a", "/a", WRONG),)), "edits.mounts[0].options: 5 is a int"),
+        ({"hardware": "GPU-1"}, "hardware: 'GPU-1' is a str, it must be a Hardware or NoneType"),
+        ({"hardware": Hardware(WRONG)}, "hardware.parent: 5 is a int, it must be a str"),
+        ({"hardware": Hardware("a", (), WRONG)}, "hardware.profile: 5 is a int"),
+        ({"hardware": Hardware("a", WRONG)}, "hardware.parts: 5 is a int, it must be a tuple"),
+        ({"hardware": Hardware("a", (WRONG,))}, "hardware.parts: 5 is a int, it must be a str"),
+        ({"declares": WRONG}, "declares: 5 is a int"),
+        ({"declares": frozenset({WRONG})}, "declares: 5 is a int, it must be a str"),
     ],
 )
 def test_a_device_of_a_wrong_shape_is_left_out_by_name(fields: Any, said: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     Forget,
     MarkHeld,
@@ -49,9 +50,9 @@ def test_what_is_owned_is_reset_whole_or_by_share_and_admin_access_is_not() -> N
             MarkHeld(ref.uid, HELD, Users(("pod",))),
             RemoveCdiSpec(ref.uid),
             ShowUnused(claim),
-            ResetDevice("gpu-1"),
-            ResetDevice("gpu-2", "share"),
-            ResetDevice("gpu-0"),
+            ResetDevice(Lease(ref.uid, "", "gpu-0", 2)),
+            ResetDevice(Lease(ref.uid, "", "gpu-2", 1, "share")),
+            ResetDevice(Lease(ref.uid, "", "gpu-1")),
             Forget(ref.uid),
         ),
     )

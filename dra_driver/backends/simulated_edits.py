@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a container get for a simulated device? Its device file, and variables.
+
+The names of variables contain the driver's own device names and share IDs, which the scheduler makes. Device names are DNS labels,
+so two of them stay different in upper case and with `_` for `-`. Text that the claim's author wrote is used only in values.
+"""
+
+from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.lease import Lease
+
+DEVICE_VARIABLE = "GPU_DEVICE_"
+LABEL_VARIABLE = "GPU_LABEL_"
+
+
+def container_edits(lease: Lease, uuid: str, *, major: int, minor: int) -> ContainerEdits:
+    """Return the device file with these numbers, the UUID of the device, and what the configuration asks for."""
+    suffix = _variable(lease.device) + (f"_{_variable(lease.share_id)}" if lease.share_id else "")
+    env = {DEVICE_VARIABLE + suffix: uuid}
+    if lease.config.label:
+        env[LABEL_VARIABLE + suffix] = lease.config.label
+    # The example driver numbers its variables: GPU_DEVICE_0_SHARING_STRATEGY belongs to gpu-0.
+    number = _variable(lease.device.removeprefix("gpu-"))
+    env |= {
+        f"{DEVICE_VARIABLE}{number}_{name}": value for name, value in lease.config.sharing.items()
+    }
+    node = DeviceNode(f"/dev/dra-simulated/{lease.device}", major=major, minor=minor)
+    return ContainerEdits(env=env, device_nodes=(node,))
+
+
+def _variable(text: str) -> str:
+    return text.upper().replace("-", "_")

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One transaction of the state: which rows are read and written, and who owns what.
+
+A claim owns devices, or shares of devices (table `owners`). Different devices can be the same hardware: a GPU, its partitions, and
+partitions that overlap. The table `hardware` says which physical resource is behind each device, as the last scan found it. With it
+triggers write for each owner the resources that it occupies (table `occupied`), and refuse a row that overlaps with one of another
+device. So SQLite itself excludes two owners of one piece of hardware, also for an older driver that knows only `owners`.
+"""
+
+import sqlite3
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+
+from dra_driver.errors import Permanent
+from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
+from dra_driver.model.lease import Hardware, Lease
+from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
+from dra_driver.node.published import dump_published, load_backend_name, load_published
+from dra_driver.node.rows import (
+    COLUMNS,
+    dump_claim,
+    dump_devices,
+    dump_held,
+    dump_leases,
+    dump_users,
+    load_claim,
+)
+
+
+class StateTransaction:
+    """One transaction. The rows that it has read do not change until it commits."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, boot_id: str, *, columns: str = COLUMNS
+    ) -> None:
+        self._db = connection
+        self._boot_id = boot_id
+        self._columns = columns
+
+    def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
+        """Return the rows of these claims, and the owners of these devices or shares."""
+        claims = {uid: claim for uid in uids if (claim := self._claim(uid)) is not None}
+        owners = {key: owner for key in keys if (owner := self._owner(key, claims)) is not None}
+        return NodeState(self._boot_id, claims, owners)
+
+    def start(self, claim: PreparedClaim) -> None:
+        """Reserve the claim's devices and write its row. Raises Permanent if another claim owns one of them.
+
+        Pods that the row has from this boot stay in it: another thread may have added them since the caller read the row.
+        """
+        before = self._claim(claim.ref.uid)
+        if before is not None and before.boot_id == claim.boot_id:
+            claim = replace(claim, users=before.users.joined(claim.users))
+        self.forget(claim.ref.uid)
+        for key in claim.owned:
+            try:
+                self._db.execute(
+                    "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
+                    (key.pool, key.device, key.share, claim.ref.uid),
+                )
+            except sqlite3.IntegrityError as error:
+                owner = self._owner(key, (claim.ref.uid,))
+                raise Permanent(
+                    f"device {key} of claim {claim.ref} is owned by claim {owner}"
+                ) from error
+        # Name the columns: a newer driver may have added others.
+        self._db.execute(
+            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
+            dump_claim(claim),
+        )
+
+    def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
+        """Change a claim's phase. An unknown claim is ignored."""
+        self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
+
+    def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
+        """Mark the claim Prepared, with the text of its CDI file. An unknown claim is ignored."""
+        row = self._claim(uid)
+        if row is not None:
+            prepared = replace(row, phase=Phase.PREPARED, cdi_spec=cdi_spec)
+            # The digest in `devices` covers the text.
+            self._db.execute(
+                "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ? WHERE uid = ?",
+                (prepared.phase.value, cdi_spec, dump_devices(prepared), uid),
+            )
+
+    def set_undone(self, lease: Lease) -> None:
+        """Remove a lease whose set-up is undone from its claim's row. An unknown lease is ignored."""
+        row = self._claim(lease.claim_uid)
+        if row is not None and row.leases is not None:
+            left = tuple(one for one in row.leases if one.index != lease.index)
+            self._db.execute(
+                "UPDATE claims SET leases = ? WHERE uid = ?",
+                (dump_leases(row.ref.uid, left), row.ref.uid),
+            )
+
+    def hold(self, uid: ClaimUid, held: Held, users: Users = NOBODY_KNOWN) -> None:
+        """Mark the claim as held: the driver answers no call from its row, and the claim keeps its devices. An unknown claim is
+        ignored.
+        """
+        self.add_users(uid, users)
+        self._db.execute(
+            "UPDATE claims SET phase = ?, held = ? WHERE uid = ?",
+            (Phase.STARTED.value, dump_held(uid, held), uid),
+        )
+
+    def add_users(self, uid: ClaimUid, users: Users) -> None:
+        """Add pods that may use the claim. An unknown claim is ignored."""
+        if users == NOBODY_KNOWN:
+            return
+        row = self._claim(uid)
+        if row is not None and (joined := row.users.joined(users)) != row.users:
+            self._db.execute(
+                "UPDATE claims SET users = ? WHERE uid = ?", (dump_users(uid, joined), uid)
+            )
+
+    def held_claims(self) -> tuple[PreparedClaim, ...]:
+        """Return every held claim, by UID."""
+        rows = self._db.execute(
+            f"SELECT {COLUMNS} FROM claims WHERE held IS NOT NULL ORDER BY uid"  # noqa: S608  a constant
+        )
+        return tuple(load_claim(row) for row in rows)
+
+    def forget(self, uid: ClaimUid) -> None:
+        """Release the claim's devices and remove its row. An unknown claim is ignored."""
+        self._db.execute("DELETE FROM owners WHERE claim_uid = ?", (uid,))
+        self._db.execute("DELETE FROM claims WHERE uid = ?", (uid,))
+
+    def all_claims(self) -> tuple[PreparedClaim, ...]:
+        """Return every claim, by UID. The start, background tasks and tools use this; a kubelet's call reads by key."""
+        rows = self._db.execute(f"SELECT {self._columns} FROM claims ORDER BY uid")  # noqa: S608  a constant
+        return tuple(load_claim(row) for row in rows)
+
+    def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
+        """Return the devices of the pool that a claim owns, as a whole or by a share."""
+        rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
+        return frozenset(DeviceName(device) for (device,) in rows)
+
+    def has_other_lease(self, lease: Lease) -> bool:
+        """Whether another lease of the same parent may be set up. A row without leases may have one."""
+        rows = self._db.execute(
+            f"SELECT {COLUMNS} FROM claims WHERE uid IN (SELECT claim_uid FROM occupied WHERE parent = ?)",  # noqa: S608  a constant
+            (lease.parent,),
+        )
+        return any(_has_other(load_claim(row), lease) for row in rows)
+
+    def learn_hardware(self, pool: PoolName, found: Mapping[DeviceName, Hardware]) -> None:
+        """Write down which physical resource is behind each device of the pool. A device that a claim owns and that is not found keeps
+        what is known of it.
+        """
+        known = self._hardware(pool)
+        owned = self.owned_devices(pool)
+        wanted = {name: parts for name, parts in known.items() if name in owned} | {
+            name: _parts(resource) for name, resource in found.items()
+        }
+        if wanted != known:
+            self._db.execute("DELETE FROM hardware WHERE pool = ?", (pool,))
+            self._db.executemany(
+                "INSERT INTO hardware (pool, device, parent, part) VALUES (?, ?, ?, ?)",
+                [(pool, name, *pair) for name, pairs in wanted.items() for pair in sorted(pairs)],
+            )
+        self._occupy(pool)
+
+    def _hardware(self, pool: PoolName) -> dict[DeviceName, frozenset[tuple[str, str]]]:
+        found: dict[DeviceName, frozenset[tuple[str, str]]] = {}
+        rows = self._db.execute("SELECT device, parent, part FROM hardware WHERE pool = ?", (pool,))
+        for device, parent, part in rows:
+            name = DeviceName(device)
+            found[name] = found.get(name, frozenset()) | {(parent, part)}
+        return found
+
+    def _occupy(self, pool: PoolName) -> None:
+        """Write anew what the owners of the pool's devices occupy.
+
+        Rows that overlap already are left out: two claims own the same hardware, and no third one gets it because of the first row.
+        """
+        self._db.execute(
+            "DELETE FROM occupied WHERE pool = ?",
+            (pool,),
+        )
+        wanted = self._db.execute(
+            """SELECT o.pool, o.device, o.share, o.claim_uid, h.parent, h.part FROM owners o
+            JOIN hardware h ON h.pool = o.pool AND h.device = o.device WHERE o.pool = ? ORDER BY o.device, o.share, h.part""",
+            (pool,),
+        ).fetchall()
+        for row in wanted:
+            with suppress(sqlite3.IntegrityError):
+                self._db.execute(
+                    "INSERT INTO occupied (pool, device, share, claim_uid, parent, part) VALUES (?, ?, ?, ?, ?, ?)",
+                    row,
+                )
+
+    def published(self, pool: PoolName) -> tuple[Device, ...]:
+        """Return the devices that were published last, in their order."""
+        rows = self._db.execute(
+            "SELECT device, content FROM published WHERE pool = ? ORDER BY position", (pool,)
+        )
+        devices = [load_published(DeviceName(device), content) for device, content in rows]
+        return tuple(device for device in devices if device is not None)
+
+    def published_by(self, pool: PoolName) -> Mapping[DeviceName, str]:
+        """Return the backend of each published device; "" if it is not known."""
+        rows = self._db.execute("SELECT device, content FROM published WHERE pool = ?", (pool,))
+        return {DeviceName(device): load_backend_name(content) for device, content in rows}
+
+    def set_published(
+        self,
+        pool: PoolName,
+        devices: Sequence[Device],
+        backends: Mapping[DeviceName, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace the record of published devices by these devices, and the names of their backends."""
+        self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
+        self._db.executemany(
+            "INSERT INTO published (pool, position, device, content) VALUES (?, ?, ?, ?)",
+            [
+                (
+                    pool,
+                    position,
+                    device.name,
+                    dump_published(device, backends.get(DeviceName(device.name), "")),
+                )
+                for position, device in enumerate(devices)
+            ],
+        )
+
+    def _claim(self, uid: ClaimUid) -> PreparedClaim | None:
+        row = self._db.execute(
+            f"SELECT {COLUMNS} FROM claims WHERE uid = ?",  # noqa: S608  a constant
+            (uid,),
+        ).fetchone()
+        return load_claim(row) if row else None
+
+    def _owner(self, key: DeviceKey, asking: Container[ClaimUid] = ()) -> ClaimRef | None:
+        # A device has few owners, so no index besides the primary key is needed.
+        rows = self._db.execute(
+            _OWNERS_OF, {"pool": key.pool, "device": key.device, "share": key.share}
+        )
+        owners = [ClaimRef(namespace, name, ClaimUid(uid)) for namespace, name, uid in rows]
+        others = [owner for owner in owners if owner.uid not in asking]
+        return next(iter(others or owners), None)
+
+
+_OWNERS_OF = """
+    SELECT namespace, name, uid FROM (
+        SELECT claim_uid, share, 0 AS far FROM owners
+            WHERE pool = :pool AND device = :device AND (share = :share OR share = '' OR :share = '')
+        UNION ALL
+        SELECT o.claim_uid, o.share, 1 FROM hardware h JOIN occupied o ON o.parent = h.parent
+            WHERE h.pool = :pool AND h.device = :device AND o.device <> h.device AND (o.part = h.part OR o.part = '' OR h.part = '')
+    ) JOIN claims ON uid = claim_uid ORDER BY far, share"""
+
+
+def _has_other(row: PreparedClaim, lease: Lease) -> bool:
+    if row.leases is None:
+        return row.ref.uid != lease.claim_uid
+    return any(
+        other.parent == lease.parent
+        and not other.admin_access
+        and (other.claim_uid, other.index) != (lease.claim_uid, lease.index)
+        for other in row.leases
+    )
+
+
+def _parts(resource: Hardware) -> frozenset[tuple[str, str]]:
+    """Return what a device occupies: the whole resource (the part ""), or parts of it."""
+    return frozenset((resource.parent, part) for part in resource.parts or ("",))

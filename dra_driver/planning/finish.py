@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second half of a preparation: from what the backends returned, the CDI file and the end of the plan.
+
+Only after the set-up of its devices it is known what a container needs: a partition gets its UUID and its device number when it is
+made. So the text of the CDI file is made here, and the row gets it together with the phase Prepared. The file is written after that
+commit. If the process dies between the two, the next start writes the file from the row. So a file whose row is Started shows that
+the commit was lost with a damaged log, and that containers may use the claim.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
+from dra_driver.model.ids import DeviceName, DriverName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal, WriteCdiSpec
+from dra_driver.model.state import PreparedClaim, PreparedDevice
+from dra_driver.planning.edits import wrong_edits
+
+ADMIN_VARIABLE = "DRA_ADMIN_ACCESS"
+DRIVER_VARIABLE = "DRA_DRIVER_NAME"
+
+
+def plan_finish(
+    plan: Plan, edits: Sequence[object], *, driver: DriverName, inventory: Inventory
+) -> Plan | Refusal:
+    """Plan the end of a preparation: mark the claim Prepared, then write its CDI file. `plan` is the first half, of `plan_prepare`;
+    `edits` are the answers of the backends, one for each of its devices in their order.
+
+    Returns a Refusal if the driver does not accept the edits of a backend. The claim's devices stay reserved; the kubelet tries again
+    or unprepares the claim, which undoes their set-up.
+    """
+    described = []
+    for device, answer in zip(plan.devices, edits, strict=True):
+        if wrong := wrong_edits(answer, _declared(inventory, device.device)):
+            return Refusal(
+                f"the backend's container edits for device {device.device} of claim {plan.claim} are refused: {wrong}; "
+                f"this is a defect of the backend, report it to its author"
+            )
+        described.append(_described(device, cast("ContainerEdits", answer), driver))
+    kind = plan.devices[0].cdi_ids[0].partition("=")[0]
+    text = CdiSpec(kind, tuple(described)).to_json()
+    uid = plan.claim.uid
+    return Plan(plan.claim, (MarkPrepared(uid, text), WriteCdiSpec(uid, text)), plan.devices)
+
+
+def started_row(plan: Plan) -> PreparedClaim:
+    """Return the row that the first half of a preparation writes."""
+    return next(step.claim for step in plan.steps if isinstance(step, MarkStarted))
+
+
+def is_file_of(row: PreparedClaim, text: str) -> bool:
+    """Whether a CDI file describes exactly the devices of the row, so that it is the file that a finished preparation wrote."""
+    ids = [cdi_id for device in row.devices for cdi_id in device.cdi_ids]
+    return sorted(variables_by_device(text)) == sorted(ids)
+
+
+def variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the environment variables of each device of a CDI file, by the device's full CDI name; empty if the file is damaged."""
+    try:
+        document = json.loads(text)
+        return {
+            f"{document['kind']}={device['name']}": dict(
+                entry.partition("=")[::2] for entry in device["containerEdits"].get("env", ())
+            )
+            for device in document["devices"]
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _described(device: PreparedDevice, edits: ContainerEdits, driver: DriverName) -> CdiDevice:
+    own = {ADMIN_VARIABLE: "true"} if device.admin_access else {}
+    if not own and not edits.as_dict():
+        own = {DRIVER_VARIABLE: driver}  # CDI accepts no device without an edit
+    name = device.cdi_ids[0].partition("=")[2]
+    return CdiDevice(name, edits.merged(ContainerEdits(env=own)))
+
+
+def _declared(inventory: Inventory, name: DeviceName) -> frozenset[str]:
+    found = inventory.by_name.get(name)
+    return frozenset() if found is None else found.declares
