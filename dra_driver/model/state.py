@@ -30,14 +30,15 @@ class Phase(Enum):
 class PreparedDevice:
     """One device of a prepared claim, as the answer to the kubelet has it.
 
-    `request_names` are names without subrequests. `uuid` is for messages and checks; the kubelet does not get it.
+    `request_names` are names without subrequests. `uuid` is for people who read the state file; it is
+    "" if the row was made from a CDI file.
     """
 
     request_names: tuple[str, ...]
     pool: PoolName
     device: DeviceName
     cdi_ids: tuple[str, ...]
-    uuid: str
+    uuid: str = field(compare=False)
     share_id: ShareId = NO_SHARE
     admin_access: bool = False
 

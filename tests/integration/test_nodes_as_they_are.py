@@ -252,7 +252,7 @@ def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
         node.log()
         .splitlines()[-1]
         .startswith(
-            f"dra-driver: state file {node.state_file} needs a driver that reads schema 4, this one reads 3; "
+            f"dra-driver: state file {node.state_file} needs a driver that reads schema 5, this one reads 4; "
         )
     )
     assert node.state_file.read_bytes() == before

@@ -3,8 +3,8 @@
 
     python tests/support/state_peer.py FILE SCHEMA
 
-Schema 1 is the first driver's. Schema 2 is the previous one's. Schema 4 is an imagined next one: it adds a column, a table and a trigger when it opens the file,
-and does not raise `min_reader`. It shares nothing with `dra_driver`, so that no change there can change it too.
+Schema 1 is the first driver's, 2 and 3 are those of the next ones. Schema 5 is an imagined newer one: it adds a column, a table and a
+trigger when it opens the file, and does not raise `min_reader`. It shares nothing with `dra_driver`, so that no change there can change it too.
 
 Each line on standard input is a command, each line on standard output its answer as JSON:
 `start UID DEVICE`, `prepared UID`, `forget UID`, `claims`, `owners`, `notes`, `hold` (until the next line).
@@ -22,7 +22,7 @@ NEXT = (
     "CREATE TABLE notes (uid TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID",
     # An older driver deletes claims and knows no notes.
     "CREATE TRIGGER notes_end AFTER DELETE ON claims BEGIN DELETE FROM notes WHERE uid = old.uid; END",
-    "PRAGMA user_version = 4",
+    "PRAGMA user_version = 5",
 )
 DEVICES = [
     {"requests": ["gpu"], "pool": "node-1", "cdi": [], "uuid": "uuid", "share": "", "admin": False}
@@ -44,7 +44,7 @@ class Peer:
         (minimum,) = self.db.execute("SELECT value FROM meta WHERE key = 'min_reader'").fetchone()
         if version > schema and int(minimum) > schema:
             sys.exit(f"cannot read schema {version}")
-        for statement in NEXT if version < schema == 4 else ():
+        for statement in NEXT if version < schema == 5 else ():
             self.db.execute(statement)
         self.db.execute("COMMIT")
 
@@ -79,7 +79,7 @@ class Peer:
             "INSERT INTO claims (uid, namespace, name, phase, boot_id, devices, cdi_spec) VALUES (?, ?, ?, ?, ?, ?, ?)",
             row,
         )
-        if self.schema == 4:
+        if self.schema == 5:
             self.db.execute("UPDATE claims SET note = 'noted' WHERE uid = ?", (uid,))
             self.db.execute("INSERT INTO notes VALUES (?, 'noted')", (uid,))
         return "done"

@@ -8,10 +8,12 @@ from typing import assert_type
 
 from dra_driver.backends.base import Backend, BackendContext, BackendFactory
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware, InUse, Lease
 from dra_driver.testing.builders import a_claim, a_device, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS, Failpoints
 from dra_driver.testing.fake_api import FakeApi
@@ -21,7 +23,7 @@ from dra_driver.testing.stage import Stage, temporary_stage
 
 
 class Cards:
-    """A backend needs no base class: these four methods are one."""
+    """A backend needs no base class: these five methods are one."""
 
     def __init__(self, context: BackendContext) -> None:
         self.node_name: str = context.node_name
@@ -32,23 +34,20 @@ class Cards:
     def watch(self, stop: Event) -> Iterator[None]:
         return iter(())
 
-    def configure(
-        self,
-        device: AllocatableDevice,
-        config: DeviceConfig,
-        /,
-        *,
-        claim_uid: ClaimUid,
-        share_id: ShareId,
-    ) -> None: ...
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        return ContainerEdits(env={"CARD": lease.device})
 
-    def reset(self, device: DeviceName, /, *, claim_uid: ClaimUid, share_id: ShareId) -> None: ...
+    def reset(self, lease: Lease, /) -> None: ...
+
+    def in_use(self, device: DeviceName, /) -> InUse:
+        return InUse.CANNOT_TELL
 
 
 factory: BackendFactory = Cards
 backend: Backend = Cards(BackendContext("node-1"))
 assert_type(backend.scan().by_name, Mapping[DeviceName, AllocatableDevice])
 assert_type(a_device().api, Device)
+assert_type(a_device().resource, Hardware)
 assert_type(a_claim(), Claim)
 assert_type(a_claim().ref, ClaimRef)
 assert_type(an_inventory().devices, tuple[AllocatableDevice, ...])

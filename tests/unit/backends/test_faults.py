@@ -10,7 +10,7 @@ from dra_driver.backends.faults import MOST_BYTES, Fault, first_text, parse_faul
 from dra_driver.errors import Permanent
 
 PATH = Path("faults.yaml")
-KNOWN = [f"gpu-{index}" for index in range(5)]
+KNOWN = [f"gpu-{index}" for index in range(6)]
 
 
 def test_all_kinds_of_fault_are_read():
@@ -21,6 +21,7 @@ devices:
   gpu-2: {configure: "no memory left"}
   gpu-3: {configure: {error: busy, temporary: true}}
   gpu-4:
+  gpu-5: {in_use: true}
 """
     assert parse_faults(text, PATH, KNOWN) == {
         "gpu-0": Fault(unhealthy="fell off the bus"),
@@ -28,6 +29,7 @@ devices:
         "gpu-2": Fault(configure="no memory left"),
         "gpu-3": Fault(configure="busy", temporary=True),
         "gpu-4": Fault(),
+        "gpu-5": Fault(in_use=True),
     }
 
 
@@ -45,7 +47,7 @@ def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
         (b"devices: {gpu-0: ill}", "fault file faults.yaml: devices.gpu-0 must be a mapping"),
         (
             b"devices: {gpu-0: {sick: yes}}",
-            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs",
+            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs, in_use",
         ),
         (
             b"devices: {gpu-0: {unhealthy: 79}}",
@@ -77,7 +79,7 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(Permanent) as caught:
         parse_faults(b"devices: {gpu-99: {vanished: true}}", PATH, KNOWN)
     assert str(caught.value) == (
-        "fault file faults.yaml: devices.gpu-99: this machine has no such device; it has gpu-0, gpu-1, gpu-2, gpu-3, gpu-4"
+        "fault file faults.yaml: devices.gpu-99: this machine has no such device; it has gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5"
     )
 
 

@@ -29,14 +29,18 @@ class Empty:
         self.context = context
     def scan(self): ...
     def watch(self, stop): ...
-    def configure(self, device, config, /, *, claim_uid, share_id): ...
-    def reset(self, device, /, *, claim_uid, share_id): ...
+    def configure(self, lease, /): ...
+    def reset(self, lease, /): ...
+    def in_use(self, device, /): ...
 
 class OldConfigure(Empty):
-    def configure(self, device, config): ...
+    def configure(self, device, config, /, *, claim_uid, share_id): ...
 
 class OldReset(Empty):
-    def reset(self, device): ...
+    def reset(self, device, /, *, claim_uid, share_id): ...
+
+class OldInUse(Empty):
+    def in_use(self): ...
 
 class OldWatch(Empty):
     def watch(self): ...
@@ -112,12 +116,13 @@ def test_a_backend_of_another_package_gets_the_context(packages: Path):
     [
         (
             "OldConfigure",
-            "its configure(device, config) cannot be called as configure(device, config, /, *, claim_uid, share_id)",
+            "its configure(device, config, /, *, claim_uid, share_id) cannot be called as configure(lease): ",
         ),
         (
             "OldReset",
-            "its reset(device) cannot be called as reset(device, /, *, claim_uid, share_id)",
+            "its reset(device, /, *, claim_uid, share_id) cannot be called as reset(lease): ",
         ),
+        ("OldInUse", "its in_use() cannot be called as in_use(device)"),
         ("OldWatch", "its watch() cannot be called as watch(stop)"),
     ],
 )
@@ -166,7 +171,7 @@ def test_a_package_that_cannot_be_imported_costs_only_itself(packages: Path):
         (
             "Halfway",
             (
-                "backend 'acme' (backends_under_test:Halfway of acme) is no backend: it has no watch, configure, reset; "
+                "backend 'acme' (backends_under_test:Halfway of acme) is no backend: it has no watch, configure, reset, in_use; "
                 "install a fixed version"
             ),
         ),

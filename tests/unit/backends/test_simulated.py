@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,8 +23,9 @@ from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.decoding import Mistake, Text, decode
 from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import NO_SHARE
+from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
@@ -48,6 +50,10 @@ def options_from(texts: dict[str, str]) -> SimulatedOptions:
 def scan(**options: str) -> Inventory:
     made: Backend = backend(**options)
     return made.scan()
+
+
+def a_lease(device: str, name: str = "claim", **more: Any) -> Lease:
+    return Lease(a_uid(name), "gpu", DeviceName(device), **more)
 
 
 def said(device: AllocatableDevice) -> dict[str, object]:
@@ -81,9 +87,6 @@ def test_the_default_is_a_machine_with_eight_h100():
             "resource.kubernetes.io/numaNode": 1,
         },
         capacity={"memory": Quantity.parse("81559Mi")},
-        edits=ContainerEdits(
-            device_nodes=(DeviceNode("/dev/dra-simulated/gpu-5", major=120, minor=5),)
-        ),
         health=WITHOUT_FAULT_FILE,
     )
     assert WITHOUT_FAULT_FILE.status is HealthStatus.UNKNOWN
@@ -168,8 +171,8 @@ def test_uuids_are_the_same_after_a_restart_and_others_on_another_node():
 
 
 def test_the_major_number_can_be_chosen_among_those_for_local_use():
-    nodes = scan(major="61").devices[0].edits.device_nodes
-    assert nodes == (DeviceNode("/dev/dra-simulated/gpu-0", major=61, minor=0),)
+    edits = backend(major="61").configure(a_lease("gpu-3"))
+    assert edits.device_nodes == (DeviceNode("/dev/dra-simulated/gpu-3", major=61, minor=3),)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +269,7 @@ def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
 
     def error(device: AllocatableDevice) -> DriverError:
         with pytest.raises(DriverError) as caught:
-            made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
+            made.configure(a_lease(device.name))
         return caught.value
 
     assert (type(error(first)), str(error(first))) == (
@@ -274,8 +277,8 @@ def test_a_device_refuses_to_be_set_up_for_now_or_for_good(faults: Path):
         f"simulated device gpu-0 cannot be set up: broken (from the fault file {faults})",
     )
     assert type(error(second)) is Temporary
-    made.configure(third, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
-    made.reset(third.name, claim_uid=a_uid("claim"), share_id=NO_SHARE)
+    made.configure(a_lease(third.name))
+    made.reset(a_lease(third.name))
 
 
 def test_a_broken_file_leaves_the_last_good_one_in_force_and_is_told_once(faults: Path):
@@ -359,7 +362,7 @@ def test_setting_up_a_device_does_not_hide_a_change_from_the_watch(faults: Path)
     made, changes, _ = watched(faults, None)
     device = made.scan().devices[0]
     faults.write_text("devices: {gpu-1: {vanished: true}}")
-    made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
+    made.configure(a_lease(device.name))
     assert list(changes) == [None]
 
 
@@ -372,10 +375,10 @@ def test_what_is_done_to_a_device_stands_in_the_journal(tmp_path: Path):
     made = backend(journal=str(journal))
     (device, *_) = made.scan().devices
     one, two = a_uid("one"), a_uid("two")
-    made.configure(device, DeviceConfig(), claim_uid=one, share_id=NO_SHARE)
+    made.configure(a_lease(device.name, "one"))
     assert seen(journal) == Seen(configured={Use(device.name, one)})
-    made.reset(device.name, claim_uid=one, share_id=NO_SHARE)
-    made.configure(device, DeviceConfig(), claim_uid=two, share_id=NO_SHARE)
+    made.reset(a_lease(device.name, "one"))
+    made.configure(a_lease(device.name, "two"))
     assert seen(journal) == Seen(configured={Use(device.name, two)})
 
 
@@ -394,6 +397,51 @@ def test_a_device_that_hangs_is_set_up_once_the_fault_is_gone(tmp_path: Path):
     options = SimulatedOptions(faults=str(faults), journal=str(journal))
     made = SimulatedBackend(BackendContext("node-1", options), wait=wait)
     (device, *_) = made.scan().devices
-    made.configure(device, DeviceConfig(), claim_uid=a_uid("claim"), share_id=NO_SHARE)
+    made.configure(a_lease(device.name))
     assert waits == [POLL_SECONDS] * 3
     assert seen(journal).configured == {Use(device.name, a_uid("claim"))}
+
+
+def test_a_container_gets_the_device_file_and_what_its_configuration_asks_for():
+    made = backend()
+    plain_lease = a_lease("gpu-5")
+    node = DeviceNode("/dev/dra-simulated/gpu-5", major=120, minor=5)
+    assert made.configure(plain_lease) == ContainerEdits({"GPU_DEVICE_GPU_5": GPU_5}, (node,))
+    shared = a_lease(
+        "gpu-5",
+        share_id=ShareId("s-1"),
+        config=DeviceConfig("my label", {"SHARING_STRATEGY": "TimeSlicing"}),
+    )
+    assert made.configure(shared).env == {
+        "GPU_DEVICE_GPU_5_S_1": GPU_5,
+        "GPU_LABEL_GPU_5_S_1": "my label",
+        "GPU_DEVICE_5_SHARING_STRATEGY": "TimeSlicing",
+    }
+
+
+@pytest.mark.parametrize("told", [{"admin_access": True}, {"may_run": True}])
+def test_a_device_that_may_be_in_use_is_described_and_not_touched(
+    tmp_path: Path, told: dict[str, Any]
+):
+    faults, journal = tmp_path / "faults.yaml", tmp_path / "hardware.jsonl"
+    faults.write_text("devices: {gpu-0: {configure: broken}}")
+    made = backend(faults=str(faults), journal=str(journal))
+    lease = a_lease("gpu-0", **told)
+    assert made.configure(lease) == backend().configure(a_lease("gpu-0"))
+    assert seen(journal) == Seen()
+
+
+def test_a_device_of_another_profile_can_be_reset_and_not_set_up(tmp_path: Path):
+    made = backend(profile="b580x2", journal=str(tmp_path / "hardware.jsonl"))
+    made.reset(a_lease("gpu-7"))
+    with pytest.raises(Permanent) as caught:
+        made.configure(a_lease("gpu-7"))
+    assert str(caught.value) == "simulated device gpu-7 is not in profile b580x2 of this node"
+
+
+def test_whether_a_process_uses_a_device_only_the_fault_file_says(faults: Path):
+    assert backend().in_use(DeviceName("gpu-0")) is InUse.CANNOT_TELL
+    faults.write_text("devices: {gpu-0: {in_use: true}}")
+    made = backend(faults=str(faults))
+    assert made.in_use(DeviceName("gpu-0")) is InUse.YES
+    assert made.in_use(DeviceName("gpu-1")) is InUse.NO

@@ -85,7 +85,7 @@ def test_nothing_is_given_up_while_a_device_is_set_up(
     go_on, said, found = Event(), Event(), Recorded()
     request.addfinalizer(go_on.set)
 
-    def slow(_device, _config) -> None:
+    def slow(lease) -> None:
         assert go_on.wait(DEADLINE)
 
     node.configure = slow

@@ -313,7 +313,8 @@ def test_the_claims_are_those_of_the_state(files: NodeFiles) -> None:
     assert files.claims() == ()
     with closing(sqlite3.connect(files.state_file)) as db:
         db.execute(
-            "INSERT INTO claims VALUES ('u', 'ns', 'n', 'Prepared', 'b', '[]', '', NULL, NULL)"
+            """INSERT INTO claims (uid, namespace, name, phase, boot_id, devices, cdi_spec)
+            VALUES ('u', 'ns', 'n', 'Prepared', 'b', '[]', '')"""
         )
         db.commit()
     assert [claim.ref.name for claim in files.claims()] == ["n"]

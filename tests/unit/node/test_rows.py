@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from dra_driver.model.ids import ShareId
+from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.ids import DeviceName, ShareId
+from dra_driver.model.lease import Lease
 from dra_driver.model.state import (
     NOBODY_KNOWN,
     Held,
@@ -18,8 +20,8 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.node.rows import Row, dump_claim, load_claim
-from dra_driver.testing.builders import A_POOL, a_ref
+from dra_driver.node.rows import COLUMNS, Row, columns_of, dump_claim, load_claim
+from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 
 CLAIM = PreparedClaim(
     a_ref(),
@@ -32,6 +34,28 @@ CLAIM = PreparedClaim(
     '{"minor": 1, "name": "ü"}\n',
     Users(("pod-1", "pod-2"), sole=True),
     Held("the kubelet unprepared it", "2027-01-15T08:00:00Z", unasked=True),
+    (
+        Lease(
+            a_uid("claim"),
+            "main/sub",
+            DeviceName("gpu-0"),
+            consumed_capacity={"memory": "20Gi"},
+            config=DeviceConfig("ü", {"strategy": "TimeSlicing"}),
+            backend="simulated",
+            parent="GPU-0",
+            parts=("s0", "s1"),
+            profile="2g.20gb",
+        ),
+        Lease(
+            a_uid("claim"),
+            "b",
+            DeviceName("gpu-1"),
+            1,
+            ShareId("s1"),
+            admin_access=True,
+            parent="p",
+        ),
+    ),
 )
 
 
@@ -40,7 +64,7 @@ def a_claim_of(name: str) -> PreparedClaim:
 
 
 def row(**change: Any) -> Row:
-    names = ("uid", "namespace", "name", "phase", "boot_id", "devices", "cdi_spec", "users", "held")
+    names = tuple(COLUMNS.split(", "))
     values = dict(zip(names, dump_claim(CLAIM), strict=True)) | change
     return tuple(values[name] for name in names)
 
@@ -85,6 +109,9 @@ def test_a_changed_row_is_damage(change: dict[str, str]) -> None:
         {"users": "{}"},
         {"held": dump_claim(CLAIM)[8].replace('"by_admin": false', '"by_admin": true')},
         {"held": "7"},
+        {"leases": dump_claim(CLAIM)[9].replace("2g.20gb", "1g.20gb")},
+        {"leases": dump_claim(a_claim_of("other"))[9]},
+        {"leases": '{"leases": []}'},
     ],
 )
 def test_a_row_that_makes_no_sense_is_damage(change: dict[str, Any]) -> None:
@@ -94,7 +121,27 @@ def test_a_row_that_makes_no_sense_is_damage(change: dict[str, Any]) -> None:
 
 def test_a_row_of_a_driver_that_knows_no_users_has_none() -> None:
     assert load_claim(row(users=None, held=None)) == replace(CLAIM, users=NOBODY_KNOWN, held=None)
-    assert dump_claim(replace(CLAIM, users=NOBODY_KNOWN, held=None))[7:] == (None, None)
+    assert dump_claim(replace(CLAIM, users=NOBODY_KNOWN, held=None))[7:9] == (None, None)
+
+
+def test_a_row_without_leases_differs_from_one_whose_leases_are_all_undone() -> None:
+    unknown, none = replace(CLAIM, leases=None), replace(CLAIM, leases=())
+    assert dump_claim(unknown)[9] is None
+    assert load_claim(dump_claim(unknown)) == unknown
+    assert load_claim(dump_claim(none)) == none
+
+
+def test_what_is_told_for_one_call_only_is_not_stored() -> None:
+    told = tuple(replace(lease, is_alone=False, may_run=True) for lease in CLAIM.leases or ())
+    (read, _) = load_claim(dump_claim(replace(CLAIM, leases=told))).leases or ()
+    assert (read.is_alone, read.may_run) == (True, False)
+
+
+def test_a_column_that_an_older_file_does_not_have_is_read_as_null() -> None:
+    assert columns_of(4) == columns_of(5) == COLUMNS
+    assert columns_of(3).endswith("cdi_spec, users, held, NULL")
+    assert columns_of(1) == columns_of(2)
+    assert columns_of(2).endswith("cdi_spec, NULL, NULL, NULL")
 
 
 def test_users_without_pods_are_read() -> None:
@@ -114,7 +161,7 @@ def test_what_a_newer_driver_adds_is_covered_and_passed_over() -> None:
     for entry in entries:
         del entry["digest"]
         entry["partition"] = "1g.5gb"
-    uid, namespace, name, _, boot_id, _, spec, _, _ = dump_claim(CLAIM)
+    uid, namespace, name, _, boot_id, _, spec, *_ = dump_claim(CLAIM)
     text = json.dumps([uid, namespace, name, boot_id, entries, spec], sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     newer = [entry | {"digest": digest} for entry in entries]

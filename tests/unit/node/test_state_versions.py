@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from dra_driver.errors import Fatal, Permanent
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.device import Version
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ShareId
+from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import (
     NOBODY_KNOWN,
@@ -229,8 +230,77 @@ def test_the_previous_driver_keeps_what_is_held_and_its_own_rows_name_no_users(p
         assert older("claims")["theirs"] == "Prepared"
 
 
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 2))
+def test_what_is_leased_is_known_from_schema_4_on(path: Path, schema: int) -> None:
+    built(path, schema)
+    with opened(path) as store, store.reading() as state:
+        whole, _, half_done, reboot, admin = state.all_claims()[:5]
+    assert reboot.leases is None
+    if schema < 4:
+        assert (whole.leases, half_done.leases, admin.leases) == (None, None, None)
+        return
+    config = DeviceConfig("ü", {"strategy": "TimeSlicing"})
+    assert whole.leases == tuple(
+        Lease(
+            uid(1),
+            "gpu",
+            DeviceName(f"gpu-{index}"),
+            index,
+            config=config,
+            backend="simulated",
+            parent=f"GPU-gpu-{index}",
+        )
+        for index in (0, 1)
+    )
+    assert half_done.leases == (
+        Lease(
+            uid(3),
+            "gpu/small",
+            DeviceName("gpu-3"),
+            consumed_capacity={"memory": "20Gi"},
+            backend="simulated",
+            parent="GPU-gpu-5",
+            parts=("s0", "s1"),
+            profile="2g.20gb",
+        ),
+    )
+    assert [lease.admin_access for lease in admin.leases or ()] == [True]
+
+
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 2))
+def test_the_owners_of_every_schema_occupy_what_is_behind_their_devices(
+    path: Path, schema: int
+) -> None:
+    """From schema 4 on that is in the file, for older files the first scan says it."""
+    built(path, schema)
+    partition = {DeviceName("gpu-3"): Hardware("GPU-gpu-5", ("s0", "s1"))}
+    whole = {DeviceName("gpu-5"): Hardware("GPU-gpu-5")}
+    with opened(path) as store:
+        if schema < 4:
+            with store.transaction("learned") as transaction:
+                transaction.learn_hardware(A_POOL, partition | whole)
+        with pytest.raises(Permanent, match="is owned by claim default/half-done"):
+            start(store, a_row("rival", "gpu-5"))
+
+
+def test_the_previous_driver_gets_no_hardware_that_another_claim_has_under_another_name(
+    path: Path,
+) -> None:
+    """A driver of schema 3 knows only `owners`."""
+    built(path, 4)
+    with opened(path) as store, peer_of(path, 3) as older:
+        # gpu-3 is a partition of gpu-5
+        assert older("start", "rival", "gpu-5") == "owned"
+        assert older("forget", str(uid(3))) == "done"
+        assert older("start", "theirs", "gpu-5") == "done"
+        with pytest.raises(Permanent, match="is owned by claim default/theirs"):
+            start(store, a_row("mine", "gpu-3"))
+        assert older("forget", "theirs") == "done"
+        start(store, a_row("mine", "gpu-3"))
+
+
 def test_what_was_published_is_read_as_far_as_it_is_known(path: Path) -> None:
-    built(path, 4, "INSERT INTO published VALUES ('node-1', 9, 'gpu-9', 'no JSON')")
+    built(path, 5, "INSERT INTO published VALUES ('node-1', 9, 'gpu-9', 'no JSON')")
     attributes = {
         "index": 0,
         "healthy": True,
@@ -277,8 +347,8 @@ def test_a_newer_driver_migrates_the_file_that_this_one_has_open(path: Path) -> 
     built(path, 2)
     with opened(path) as store:
         start(store, a_row("before", "gpu-5"))
-        with peer_of(path, 4) as newer:
-            assert pragma(path, "user_version") == 4
+        with peer_of(path, 5) as newer:
+            assert pragma(path, "user_version") == 5
             assert newer("start", "theirs", "gpu-6") == "done"
             start(store, a_row("mine", "gpu-7"))
             assert newer("start", "too-late", "gpu-7") == "owned"
@@ -295,15 +365,15 @@ def test_a_newer_driver_migrates_the_file_that_this_one_has_open(path: Path) -> 
 
 
 def test_the_way_back_from_a_newer_driver_keeps_its_columns_and_rows(path: Path) -> None:
-    built(path, 4)
+    built(path, 5)
     with opened(path) as store:
         start(store, a_row("mine", "gpu-7"))
         with store.transaction("prepared") as transaction:
             transaction.set_phase(uid(6), Phase.STARTED)
         with store.transaction("published") as transaction:
             transaction.set_published(A_POOL, [published("gpu-7")])
-    assert pragma(path, "user_version") == 4
-    with peer_of(path, 4) as newer:
+    assert pragma(path, "user_version") == 5
+    with peer_of(path, 5) as newer:
         columns, notes = newer("notes")
         assert (columns[uid(6)], columns[a_uid("mine")]) == ("noted", None)
         assert notes == {uid(6): "noted"}
@@ -330,7 +400,7 @@ def test_both_write_at_the_same_time_and_lose_nothing(path: Path) -> None:
                 won += 1
         return won
 
-    with opened(path) as store, peer_of(path, 4) as newer, ThreadPoolExecutor(1) as pool:
+    with opened(path) as store, peer_of(path, 5) as newer, ThreadPoolExecutor(1) as pool:
         other = pool.submit(theirs, newer)
         assert ours(store) + other.result() == rounds
         owners = newer("owners")
@@ -343,7 +413,7 @@ def test_both_write_at_the_same_time_and_lose_nothing(path: Path) -> None:
 
 def test_a_newer_drivers_transaction_is_waited_for(path: Path) -> None:
     built(path, 2)
-    with opened(path) as store, peer_of(path, 4) as newer, ThreadPoolExecutor(1) as pool:
+    with opened(path) as store, peer_of(path, 5) as newer, ThreadPoolExecutor(1) as pool:
         with newer.holding():
             assert names(store) == EVERY_CLAIM  # readers go on
             waiting = pool.submit(start, store, a_row("mine", "gpu-7"))
@@ -352,14 +422,14 @@ def test_a_newer_drivers_transaction_is_waited_for(path: Path) -> None:
 
 
 def test_a_newer_file_that_needs_just_this_driver_is_used(path: Path) -> None:
-    built(path, 4, f"UPDATE meta SET value = '{SCHEMA}'")
+    built(path, 5, f"UPDATE meta SET value = '{SCHEMA}'")
     with opened(path) as store:
         start(store, a_row("mine", "gpu-7"))
 
 
 def test_owners_that_only_a_newer_driver_understands_are_no_damage(path: Path) -> None:
     more = f"INSERT INTO owners VALUES ('node-1', 'gpu-6-partition', '', '{uid(6)}')"
-    built(path, 4, more)
+    built(path, 5, more)
     with opened(path) as store:
         assert store.quarantined is None
         with store.transaction("released") as transaction:
@@ -383,7 +453,7 @@ def test_claims_of_a_file_that_is_damaged_elsewhere_are_not_believed(path: Path)
 
 
 REFUSALS = {
-    "it says so": "UPDATE meta SET value = '4' WHERE key = 'min_reader'",
+    "it says so": "UPDATE meta SET value = '5' WHERE key = 'min_reader'",
     "it says nothing": "DELETE FROM meta",
     "it says it in another way": "DROP TABLE meta",
     "it says what no number is": "UPDATE meta SET value = 'three'",
@@ -394,10 +464,10 @@ REFUSALS = {
 def test_a_file_for_newer_drivers_only_is_refused_and_not_harmed(
     path: Path, statement: str
 ) -> None:
-    built(path, 4, statement)
+    built(path, 5, statement)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     message = (
-        f"state file {path} needs a driver that reads schema 4, this one reads 3; nothing was changed: install the newer "
+        f"state file {path} needs a driver that reads schema 5, this one reads 4; nothing was changed: install the newer "
         f"driver again, or drain the node and run `dra-driver cleanup --force` on it"
     )
     for attempt in (lambda: StateStore(path, boot_id="boot-1"), lambda: read_claims(path)):
@@ -411,7 +481,7 @@ def test_a_file_for_newer_drivers_only_is_refused_and_not_harmed(
 def test_claims_are_read_without_making_or_changing_a_file(path: Path) -> None:
     assert read_claims(path) == ()
     assert not path.parent.exists()
-    for schema in (1, 2, 3, 4):
+    for schema in (1, 2, 3, 4, 5):
         file = built(path.with_name(f"{schema}.db"), schema)
         before = file.read_bytes()
         assert [claim.ref.name for claim in read_claims(file)][:5] == EVERY_CLAIM

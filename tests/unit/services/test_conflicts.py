@@ -7,12 +7,11 @@ from concurrent.futures import Future
 from contextlib import closing
 from threading import Event
 
-from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.plan import Plan, Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.services.conflicts import WAITING_CALLS
-from dra_driver.services.execute import Late
+from dra_driver.services.execute import Late, Result
 from dra_driver.testing.builders import a_claim, a_pod, a_result
 from tests.support.local_node import LocalNode, ManualClock
 
@@ -35,8 +34,8 @@ def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
         db.execute("UPDATE claims SET phase = 'Started' WHERE uid = ?", (first_ref.uid,))
     done, begun = Event(), Event()
 
-    def reset(device: str) -> None:
-        if device == "gpu-0":
+    def reset(lease) -> None:
+        if lease.device == "gpu-0":
             node.delete(owner_ref)
             clock.now += 100  # longer than a call takes
             with node.store.transaction("released") as transaction:
@@ -49,7 +48,7 @@ def test_a_claim_whose_lock_went_with_late_work_is_left_alone_by_its_call(
     wait = node.parts.executor._result
     worked: list[ClaimRef] = []
 
-    def result(plan: Plan, future: Future[None], until: float, late: Late) -> DriverError | None:
+    def result(plan: Plan, future: Future[tuple[object, ...]], until: float, late: Late) -> Result:
         worked.append(plan.claim)
         if plan.claim == first_ref:
             begun.wait(20)  # the manual clock passes on the other thread

@@ -2,13 +2,14 @@
 """How plans are walked: which errors are tried again, and what becomes of work that outlives its call."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Barrier, Event
 
 import pytest
 
-from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.model.claim import DeviceConfig
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.ids import DeviceName
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     ConfigureDevice,
     MarkPrepared,
@@ -19,15 +20,17 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.presence import Alive
-from dra_driver.services.execute import FAILPOINTS, StillUsed
-from dra_driver.testing.builders import a_claim, a_device, a_pod, a_ref
+from dra_driver.services.execute import FAILPOINTS, Result, StillUsed
+from dra_driver.testing.builders import a_claim, a_pod, a_ref, an_edit
 from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
 NewNode = Callable[..., LocalNode]
 A_REF = a_ref()
-SET_UP = Plan(A_REF, (ConfigureDevice(a_device(), DeviceConfig()),))
-RESET = Plan(A_REF, (ResetDevice(DeviceName("gpu-0")),))
+A_LEASE = Lease(A_REF.uid, "gpu", DeviceName("gpu-0"), parent="uuid-gpu-0")
+SET_UP = Plan(A_REF, (ConfigureDevice(A_LEASE),))
+RESET = Plan(A_REF, (ResetDevice(A_LEASE),))
+DONE = Result(edits=(an_edit(A_LEASE),))
 
 
 def never_late(plan: Plan):
@@ -66,7 +69,7 @@ def test_the_registry_names_every_step_before_and_after() -> None:
 def test_work_skips_the_marks(node: LocalNode) -> None:
     steps = (WriteCdiSpec(A_REF.uid, "text"), MarkPrepared(A_REF.uid), RemoveCdiSpec(A_REF.uid))
     assert node.parts.executor.work([Plan(A_REF, steps)], until=1e9, late=never_late) == {
-        A_REF.uid: None
+        A_REF.uid: Result()
     }
     assert node.disk().claims == node.disk().files == {}
 
@@ -76,13 +79,13 @@ def test_a_temporary_error_is_tried_again_inside_the_call(new_node: NewNode) -> 
     node = new_node(clock=clock)
     errors = [Temporary("busy"), Temporary("busy", retry_after_seconds=4.0), Temporary("busy")]
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         if errors:
             raise errors.pop(0)
 
     node.configure = configure
     assert node.parts.executor.work([SET_UP], until=clock() + 35, late=never_late) == {
-        A_REF.uid: None
+        A_REF.uid: DONE
     }
     assert clock.pauses == [0.05, 4.0, 0.25]
 
@@ -93,12 +96,12 @@ def test_a_temporary_error_is_answered_when_the_time_is_up(new_node: NewNode) ->
     error = Temporary("busy")
     begun = clock()
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         raise error
 
     node.configure = configure
     assert node.parts.executor.work([SET_UP], until=begun + 35, late=never_late) == {
-        A_REF.uid: error
+        A_REF.uid: Result(error)
     }
     assert clock.pauses[:7] == [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.0]
     assert begun + 32 < clock() < begun + 35
@@ -108,40 +111,40 @@ def test_an_error_that_asks_for_more_time_than_there_is_ends_the_call(new_node: 
     clock = ManualClock()
     node = new_node(clock=clock)
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         raise Temporary("resetting", retry_after_seconds=60)
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=clock() + 35, late=never_late).values()
-    assert (str(error), clock.pauses) == ("resetting", [])
+    (result,) = node.parts.executor.work([SET_UP], until=clock() + 35, late=never_late).values()
+    assert (str(result.error), clock.pauses) == ("resetting", [])
 
 
 def test_a_permanent_error_is_not_tried_again(node: LocalNode) -> None:
     tries: list[str] = []
 
-    def configure(device, config) -> None:
-        tries.append(device.name)
+    def configure(lease: Lease) -> None:
+        tries.append(lease.device)
         raise Permanent("no")
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
-    assert (str(error), tries) == ("no", ["gpu-0"])
+    (result,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
+    assert (str(result.error), tries) == ("no", ["gpu-0"])
 
 
 def test_a_foreign_error_is_permanent_and_keeps_its_cause(node: LocalNode) -> None:
     cause = KeyError("x")
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         raise cause
 
     node.configure = configure
-    (error,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
-    assert isinstance(error, Permanent)
-    assert error.__cause__ is cause
+    (result,) = node.parts.executor.work([SET_UP], until=1e9, late=never_late).values()
+    assert isinstance(result.error, Permanent)
+    assert result.error.__cause__ is cause
 
 
 def test_an_exit_of_the_process_is_not_an_error_of_a_claim(node: LocalNode) -> None:
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         raise Unfriendly
 
     node.configure = configure
@@ -152,32 +155,40 @@ def test_an_exit_of_the_process_is_not_an_error_of_a_claim(node: LocalNode) -> N
 def test_a_failed_piece_of_work_is_done_again_by_the_next_call(node: LocalNode) -> None:
     errors = [Permanent("no")]
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         if errors:
             raise errors.pop()
 
     node.configure = configure
-    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) != {A_REF.uid: None}
-    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: None}
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) != {A_REF.uid: DONE}
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: DONE}
 
 
 def test_a_slow_plan_does_not_hold_up_the_others_of_its_call(node: LocalNode) -> None:
     """Each waits for all of them to be at work, the first one in the list too."""
     together = Barrier(4)
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         together.wait(DEADLINE)
 
     node.configure = configure
+    leases = [
+        replace(A_LEASE, device=DeviceName(f"gpu-{number}"), parent=f"uuid-gpu-{number}")
+        for number in range(4)
+    ]
     plans = [
         Plan(
-            a_ref(f"claim-{number}"), (ConfigureDevice(a_device(f"gpu-{number}"), DeviceConfig()),)
+            a_ref(f"claim-{number}"),
+            (ConfigureDevice(leases[number]),),
         )
         for number in range(4)
     ]
     assert node.parts.executor.work(
         plans, until=node.parts.clock() + DEADLINE, late=never_late
-    ) == {plan.claim.uid: None for plan in plans}
+    ) == {
+        plan.claim.uid: Result(edits=(an_edit(lease),))
+        for plan, lease in zip(plans, leases, strict=True)
+    }
 
 
 def test_the_device_is_locked_while_the_backend_works_on_it(new_node: NewNode) -> None:
@@ -185,25 +196,25 @@ def test_the_device_is_locked_while_the_backend_works_on_it(new_node: NewNode) -
     with node.lock(["device-gpu-0"], 0.0, "setting up for another claim"):
         errors = node.parts.executor.work([SET_UP], until=1035.0, late=never_late)
         resets = node.parts.executor.work([RESET], until=1070.0, late=never_late)
-    for error in (errors[A_REF.uid], resets[A_REF.uid]):
+    for error in (errors[A_REF.uid].error, resets[A_REF.uid].error):
         assert isinstance(error, Temporary)
         assert str(error).startswith("device-gpu-0 is locked by process ")
 
 
 def test_work_that_is_not_done_in_time_goes_on_and_tells_how_it_ended(node: LocalNode) -> None:
     begun, go_on, ended = Event(), Event(), Event()
-    told: list[tuple[Plan, DriverError | None]] = []
+    told: list[tuple[Plan, Result]] = []
     errors = [None, Permanent("no"), KeyError("x")]
 
-    def configure(device, config) -> None:
+    def configure(lease: Lease) -> None:
         begun.set()
         assert go_on.wait(DEADLINE)
         if (error := errors.pop(0)) is not None:
             raise error
 
     def late(plan: Plan):
-        def end(error: DriverError | None) -> None:
-            told.append((plan, error))
+        def end(result: Result) -> None:
+            told.append((plan, result))
             ended.set()
 
         return end
@@ -213,24 +224,26 @@ def test_work_that_is_not_done_in_time_goes_on_and_tells_how_it_ended(node: Loca
     for _ in range(3):
         for event in (begun, go_on, ended):
             event.clear()
-        (error,) = executor.work([SET_UP], until=0.0, late=late).values()
-        assert isinstance(error, Temporary)
-        assert str(error).startswith("claim default/claim (uid uid-claim): the work on its devices")
+        (result,) = executor.work([SET_UP], until=0.0, late=late).values()
+        assert isinstance(result.error, Temporary)
+        assert str(result.error).startswith(
+            "claim default/claim (uid uid-claim): the work on its devices"
+        )
         assert begun.wait(DEADLINE)
         assert executor.unfinished() == (A_REF,)
         go_on.set()
         assert ended.wait(DEADLINE)
     plans, results = zip(*told, strict=True)
     assert plans == (SET_UP,) * 3
-    assert results[0] is None
-    assert [str(result) for result in results[1:]] == [
+    assert results[0] == DONE
+    assert [str(result.error) for result in results[1:]] == [
         "no",
         "claim default/claim (uid uid-claim): KeyError: 'x'; this is a defect of the backend or the driver, report it",
     ]
 
 
 def test_work_that_ends_in_time_is_not_late_and_is_not_remembered(node: LocalNode) -> None:
-    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: None}
+    assert node.parts.executor.work([SET_UP], until=1e9, late=never_late) == {A_REF.uid: DONE}
     assert node.parts.executor.unfinished() == ()
 
 
@@ -242,8 +255,8 @@ def test_a_plan_ends_where_it_cannot_be_shown_that_nothing_uses_the_devices(
     row = node.parts.row(ref.uid)
     assert row is not None
     node.presences[a_pod("claim")] = Alive("one process")
-    plan = Plan(ref, (ShowUnused(row), ResetDevice(DeviceName("gpu-0"))))
-    (error,) = node.parts.executor.work([plan], until=1e9, late=never_late).values()
-    assert isinstance(error, StillUsed)
-    assert str(error) == "pod pod-claim still runs: one process"
+    plan = Plan(ref, (ShowUnused(row), ResetDevice(A_LEASE)))
+    (result,) = node.parts.executor.work([plan], until=1e9, late=never_late).values()
+    assert isinstance(result.error, StillUsed)
+    assert str(result.error) == "pod pod-claim still runs: one process"
     assert [call[0] for call in node.backend_calls] == ["configure"]

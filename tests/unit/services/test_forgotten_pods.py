@@ -67,7 +67,7 @@ def test_a_pod_that_joins_while_a_lost_claim_is_set_up_again_is_known(node: Loca
     bench = lost(node, at(1, SHARED, ONE))
     works = node.configure
 
-    def configure(_device: object, _config: object) -> None:
+    def configure(lease) -> None:
         follow(bench, at(2, SHARED, ONE, TWO))
 
     node.configure = configure
@@ -81,7 +81,7 @@ def test_a_pod_that_joins_after_a_crash_in_the_middle_is_known(node: LocalNode) 
     bench = lost(node, at(1, SHARED, ONE))
 
     def point(name: str) -> None:
-        if name == "commit.recovered.before" and node.disk().files:
+        if name == "step.MarkPrepared.after":
             raise Crash
 
     node.restart(point=point)
@@ -129,7 +129,7 @@ def test_a_device_whose_set_up_did_not_end_is_set_up_although_a_pod_was_started_
     claim = a_claim()
     lost(node, claim)
 
-    def fail(_device: object, _config: object) -> None:
+    def fail(lease) -> None:
         raise Permanent("the fan is stuck")
 
     works, node.configure = node.configure, fail

@@ -350,8 +350,8 @@ def test_the_next_pod_waits_inside_its_call_until_the_last_process_has_ended(
 
     clock.sleep = sleep
     node.restart()
-    node.reset = lambda _device: order.append("reset")
-    node.configure = lambda _device, _config: order.append("configure")
+    node.reset = lambda lease: order.append("reset")
+    node.configure = lambda lease: order.append("configure")
     assert isinstance(node.prepare(two)[two.uid], tuple)
     assert order == ["ended", "reset", "configure"]
     assert clock.now < 1006.0
@@ -501,13 +501,13 @@ def test_one_device_allocated_twice_to_a_claim_never_has_one_name(node: LocalNod
 def test_a_claim_allocated_anew_while_it_was_set_up_gives_the_first_device_back(
     node: LocalNode,
 ) -> None:
-    def fail(_device, _config) -> None:
+    def fail(lease) -> None:
         raise Permanent("not now")
 
     (ref,) = node.add(a_claim("one"))
     node.configure = fail
     assert isinstance(node.prepare(ref)[ref.uid], Refusal)
-    node.configure = lambda _device, _config: None
+    node.configure = lambda lease: None
     node.add(a_claim("one", results=[a_result("gpu-3")]))
     assert isinstance(node.prepare(ref)[ref.uid], tuple)
     assert [call[:2] for call in node.backend_calls] == [
@@ -521,14 +521,14 @@ def test_a_first_allocation_that_cannot_be_reset_keeps_its_device(node: LocalNod
     (ref,) = node.add(a_claim("one", sole=False))
     node.prepare(ref)
 
-    def refuse(_device) -> None:
+    def refuse(lease) -> None:
         raise Permanent("device busy")
 
     node.reset = refuse
     anew = a_claim("one", sole=False, results=[a_result("gpu-3")])
     assert "the claim is gone, but releasing it failed: device busy" in refused(node, anew)
     assert node.disk().owners == OWNED
-    node.reset = lambda _device: None
+    node.reset = lambda lease: None
 
 
 # The keeper.

@@ -59,7 +59,7 @@ def test_a_half_done_claim_is_undone_and_keeps_its_device(node: LocalNode) -> No
         transaction.set_phase(ref.uid, Phase.STARTED)
     node.cdi.write(ref.uid, "{}")
     resets: list[str] = []
-    node.reset = resets.append
+    node.reset = lambda lease: resets.append(lease.device)
     assert node.recover() == {}
     assert resets == ["gpu-0"]
     assert node.disk() == Disk(
@@ -93,7 +93,7 @@ def test_a_claim_that_another_process_finished_meanwhile_is_left_alone(node: Loc
     with node.store.transaction("recovered") as transaction:
         transaction.set_phase(ref.uid, Phase.STARTED)
     resets: list[str] = []
-    node.reset = resets.append
+    node.reset = lambda lease: resets.append(lease.device)
 
     def documents():
         found = node.cdi.documents()
@@ -109,7 +109,7 @@ def test_a_claim_that_another_process_finished_meanwhile_is_left_alone(node: Loc
 def test_a_half_done_claim_without_a_file_needs_no_removal(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
 
-    def fail(device, config) -> None:
+    def fail(lease) -> None:
         raise Permanent("no")
 
     node.configure = fail
@@ -125,10 +125,10 @@ def test_a_claim_whose_file_stands_whole_lacks_only_the_word_prepared(node: Loca
     with node.store.transaction("recovered") as transaction:
         transaction.set_phase(ref.uid, Phase.STARTED)
 
-    def reset(_device) -> None:
+    def reset(lease) -> None:
         raise AssertionError("a running pod may have it")
 
     node.reset = reset
     assert node.recover() == {}
     assert node.disk() == before
-    node.reset = lambda _device: None
+    node.reset = lambda lease: None

@@ -63,7 +63,7 @@ def test_only_what_changed_is_read(new_node: NewNode) -> None:
 
 
 def test_half_done_claims_and_those_of_another_boot_are_others_business(node: LocalNode) -> None:
-    def configure(_device, _config) -> None:
+    def configure(lease) -> None:
         raise Permanent("no")
 
     (ref, old) = node.add(a_claim(), a_claim("old", results=[a_result("gpu-1")]))

@@ -150,7 +150,7 @@ def test_a_lost_claim_of_which_no_pod_runs_is_prepared_anew_for_the_kubelet_may_
     # The kubelet regards the claim as prepared. None of its pods runs: after a boot, or because the file is missing.
     node.pod_devices = frozenset({held_by(ref)})
     configured: list[str] = []
-    node.configure = lambda device, _config: configured.append(device.name)
+    node.configure = lambda lease: configured.append(lease.device)
     assert node.sweep() == ()
     assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
     assert configured == ["gpu-0"]
@@ -167,7 +167,7 @@ def test_a_lost_claim_whose_device_cannot_be_set_up_now_is_tried_again_by_the_ne
     lose_state(node)
     node.pod_devices = frozenset({held_by(ref)})
 
-    def fail(_device: object, _config: object) -> None:
+    def fail(lease) -> None:
         raise Permanent("the fan is stuck")
 
     works, node.configure = node.configure, fail
@@ -513,8 +513,8 @@ def test_a_release_that_fails_is_named_and_does_not_stop_the_next(node: LocalNod
     node.delete(one)
     node.delete(two)
 
-    def reset(device) -> None:
-        if device == "gpu-0":
+    def reset(lease) -> None:
+        if lease.device == "gpu-0":
             raise Permanent("device busy")
 
     node.reset = reset
@@ -522,7 +522,7 @@ def test_a_release_that_fails_is_named_and_does_not_stop_the_next(node: LocalNod
         "claim default/one (uid uid-one) is gone and could not be released: device busy",
     )
     assert set(node.disk().claims) == {one.uid}
-    node.reset = lambda device: None
+    node.reset = lambda lease: None
     assert node.sweep() == ()
 
 

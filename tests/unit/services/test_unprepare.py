@@ -21,7 +21,7 @@ def test_an_unprepared_claim_leaves_nothing_and_needs_no_api_server(node: LocalN
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     resets: list[str] = []
-    node.reset = resets.append
+    node.reset = lambda lease: resets.append(lease.device)
 
     def fetch(wanted: ClaimRef):
         raise Permanent("nobody may ask")
@@ -92,8 +92,8 @@ def test_a_claim_that_cannot_be_released_keeps_its_device_and_its_neighbour_goes
     bad, good = node.add(a_claim("bad"), a_claim("good", results=[a_result("gpu-1")]))
     node.prepare(bad, good)
 
-    def reset(device) -> None:
-        if device == "gpu-0":
+    def reset(lease) -> None:
+        if lease.device == "gpu-0":
             raise Permanent("processes still use gpu-0; end them")
 
     node.reset = reset
@@ -105,7 +105,7 @@ def test_a_claim_that_cannot_be_released_keeps_its_device_and_its_neighbour_goes
     assert [(event.claim, event.error) for event in node.events] == [(bad, sentence), (good, "")]
     assert all(isinstance(event, ClaimUnprepared) for event in node.events)
     assert set(node.disk().claims) == {bad.uid}
-    node.reset = lambda device: None
+    node.reset = lambda lease: None
     assert node.unprepare(bad) == {bad.uid: None}
 
 
@@ -115,13 +115,13 @@ def test_when_no_claim_could_be_released_nothing_is_committed(new_node: NewNode)
     (ref,) = node.add(a_claim())
     node.prepare(ref)
 
-    def reset(device) -> None:
+    def reset(lease) -> None:
         raise Permanent("no")
 
     node.reset = reset
     node.unprepare(ref)
     assert "commit.released.before" not in points.passed
-    node.reset = lambda device: None
+    node.reset = lambda lease: None
     node.unprepare(ref)
 
 
@@ -143,8 +143,8 @@ def test_a_half_released_claim_is_never_answered_from_the_state(new_node: NewNod
     node = new_node(point=points)
     (ref,) = node.add(a_claim())
     done: list[str] = []
-    node.configure = lambda device, _config: done.append(f"configure {device.name}")
-    node.reset = lambda device: done.append(f"reset {device}")
+    node.configure = lambda lease: done.append(f"configure {lease.device}")
+    node.reset = lambda lease: done.append(f"reset {lease.device}")
     answer = node.prepare(ref)
     node.unprepare(ref)
     points.disarm()
@@ -175,13 +175,13 @@ def test_the_file_of_a_claim_that_the_state_lost_goes(node: LocalNode) -> None:
 def test_unprepare_waits_for_work_that_outlived_its_call(node: LocalNode) -> None:
     begun, go_on, order = Event(), Event(), []
 
-    def slow(device, config) -> None:
+    def slow(lease) -> None:
         begun.set()
         assert go_on.wait(DEADLINE)
         order.append("configured")
 
     node.configure = slow
-    node.reset = lambda device: order.append("reset")
+    node.reset = lambda lease: order.append("reset")
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref, until=node.parts.clock())[ref.uid]
     assert isinstance(answer, Refusal)
@@ -236,7 +236,7 @@ def test_a_claim_that_somebody_is_at_work_on_holds_up_no_other(new_node: NewNode
 def test_work_that_ends_after_the_unprepare_call_forgets_the_claim_itself(node: LocalNode) -> None:
     go_on, said = Event(), Event()
 
-    def slow(device) -> None:
+    def slow(lease) -> None:
         assert go_on.wait(DEADLINE)
 
     node.reset = slow
