@@ -7,8 +7,9 @@ and an exception makes only this call fail.
 
 A factory declares what the driver checks for it, as attributes; each may be missing:
 
-    options = AcmeOptions   # a msgspec.Struct: the fields of its section in the config document, with types and defaults
-    auto = False            # `auto` never chooses this backend, because its devices are no hardware
+    options = AcmeOptions     # a msgspec.Struct: the fields of its section in the config document, with types and defaults
+    config_kinds = (BITSTREAM,)  # each a ConfigKind: which configuration a claim can have for its devices
+    auto = False              # `auto` never chooses this backend, because its devices are no hardware
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from threading import Event
 from typing import Any, Protocol
 
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
@@ -73,6 +75,12 @@ class Backend(Protocol):
         """Whether the hardware sees a process that uses the device. Called after all pods of a claim have ended, before `reset`: with YES
         the device stays held, and the driver asks again. Return CANNOT_TELL if the hardware cannot say this.
         """
+
+
+def config_kinds_of(backend: object) -> tuple[ConfigKind, ...]:
+    """The kinds of configuration that a backend or its factory declares."""
+    kinds: tuple[ConfigKind, ...] = tuple(getattr(backend, "config_kinds", ()))
+    return kinds
 
 
 BackendFactory = Callable[[BackendContext], Backend]

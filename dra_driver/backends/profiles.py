@@ -9,6 +9,8 @@ of its own; its `driverVersion` is the kernel's.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AttributeValue, Version
 
 MIB = 1024 * 1024
@@ -45,10 +47,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine. `config_kinds` are the kinds of opaque configuration that its devices accept besides DeviceConfig."""
+    """A machine. `config_kinds` are the kinds of configuration that its devices read."""
 
     groups: tuple[Group, ...]
-    config_kinds: frozenset[str] = frozenset()
+    config_kinds: tuple[ConfigKind, ...] = (LABEL,)
 
 
 def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -> Model:
@@ -142,5 +144,5 @@ PROFILES: Mapping[str, Profile] = {
             Group(B580, _DESKTOP[:1]),
         )
     ),
-    "example": Profile((Group(EXAMPLE, (None,) * 8),), frozenset({"GpuConfig"})),
+    "example": Profile((Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES)),
 }

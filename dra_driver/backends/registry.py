@@ -19,8 +19,10 @@ from dra_driver.backends.base import (
     Backend,
     BackendContext,
     BackendFactory,
+    config_kinds_of,
 )
 from dra_driver.errors import DriverError, Fatal
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.decoding import decode, told
 
 _CALLS: Mapping[str, tuple[str, ...]] = {
@@ -60,6 +62,7 @@ def load_backends(chosen: Mapping[str, Mapping[str, Any]], node_name: str) -> Lo
                     backends[found] = load_backend(found, BackendContext(node_name))
             except DriverError as error:
                 left_out.append(str(error))
+    _check_kinds(backends)
     return Loaded(backends, tuple(left_out))
 
 
@@ -87,6 +90,29 @@ def load_backend(name: str, context: BackendContext) -> Backend:
             f"{where} is of another version: {problem} (docs/write-a-backend.md); install a version of it for this driver"
         )
     return backend
+
+
+def _check_kinds(backends: Mapping[str, Backend]) -> None:
+    """Raises Fatal if a kind of configuration is declared wrongly or twice: a claim could mean either."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, backend in backends.items():
+        kinds = config_kinds_of(backend)
+        for kind in kinds:
+            if not isinstance(kind, ConfigKind):
+                raise Fatal(
+                    f"backend {name!r} declares {kind!a:.80} in config_kinds, which is no ConfigKind; install a fixed version of it"
+                )
+            owner = owners.setdefault((kind.api_version, kind.kind), name)
+            if owner != name or [*map(str, kinds)].count(str(kind)) > 1:
+                both = (
+                    f"backend {name!r} twice"
+                    if owner == name
+                    else f"backends {owner!r} and {name!r}"
+                )
+                raise Fatal(
+                    f"config kind {kind} is declared by {both}: a claim with it could mean either; choose only one of them "
+                    f"(backends in the config document, or --backend), or install a fixed version"
+                )
 
 
 def takes_part_in_auto(name: str) -> bool:

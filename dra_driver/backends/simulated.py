@@ -24,10 +24,12 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
+from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
@@ -76,6 +78,7 @@ class SimulatedBackend:
     """Simulates one machine; safe to call from several threads. `wait` is `Event.wait`; tests inject another."""
 
     options = SimulatedOptions
+    config_kinds: tuple[ConfigKind, ...] = (LABEL, GPU, GPU_OF_LATER_RELEASES)
     auto = False
 
     def __init__(
@@ -85,6 +88,7 @@ class SimulatedBackend:
         self._profile = PROFILES[options.profile]
         self._profile_name = options.profile
         self._major = options.major
+        self.config_kinds = self._profile.config_kinds
         self._devices = _devices(self._profile, context.node_name)
         self._minors = {device.name: minor for minor, device in enumerate(self._devices)}
         self._faults_path = Path(options.faults) if options.faults else None
@@ -110,7 +114,6 @@ class SimulatedBackend:
                 for device in self._devices
                 if not faults.get(device.name, SOUND).vanished
             ),
-            self._profile.config_kinds,
         )
 
     def watch(self, stop: Event) -> Iterator[None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.backends.base import Backend
+from dra_driver.backends.base import Backend, config_kinds_of
 from dra_driver.backends.registry import Loaded, load_backends, next_step
 from dra_driver.config.settings import Settings
 from dra_driver.kube.auth import connect
@@ -123,7 +123,8 @@ def _inventory(
     }
     # At the start the backends of the devices come from the record; later they are written into it.
     recall = PublishedMemory(store, place.pool).backends
-    inventory = NodeInventory(feeds, recall=recall, log=log)
+    kinds = {name: config_kinds_of(backend) for name, backend in backends.items()}
+    inventory = NodeInventory(feeds, kinds=kinds, recall=recall, log=log)
     return inventory, PublishedMemory(store, place.pool, backend_of=inventory.backend_of)
 
 

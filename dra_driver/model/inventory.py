@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.slices import Problem
@@ -13,8 +14,7 @@ from dra_driver.model.slices import Problem
 class Inventory:
     """All devices of one scan, in the backend's order. The scheduler tries the devices in this order.
 
-    `config_kinds` are the kinds of opaque configuration that the devices accept besides the driver's own DeviceConfig. Two devices
-    of one name are an error: it would not be clear which one a claim has.
+    Two devices of one name are an error: it would not be clear which one a claim has.
 
     `scanned` is False before the first scan. Such an inventory is empty because nothing is known, so no decision may follow from
     it: no slice is written, no device removed, and no claim refused for good. `left_out` are the names of devices that the backend
@@ -25,7 +25,6 @@ class Inventory:
     """
 
     devices: tuple[AllocatableDevice, ...] = ()
-    config_kinds: frozenset[str] = frozenset()
     scanned: bool = True
     left_out: tuple[Problem, ...] = ()
     unanswered: tuple[str, ...] = ()
@@ -51,3 +50,8 @@ class Inventory:
     def awaited(self) -> tuple[DeviceName, ...]:
         """The devices that were published before the start, and whose backend has not answered yet."""
         return tuple(name for name in self.had if self.may_exist(name))
+
+    def config_kinds(self) -> tuple[ConfigKind, ...]:
+        """The kinds of configuration of all devices, each once."""
+        kinds = {id(device.config_kinds): device.config_kinds for device in self.devices}
+        return tuple(dict.fromkeys(kind for some in kinds.values() for kind in some))

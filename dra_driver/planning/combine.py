@@ -7,7 +7,9 @@ and the other one is left out and reported: a claim must never move from one dev
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
@@ -19,8 +21,12 @@ _ACTION = (
 )
 
 
-def combine(found: Mapping[str, Inventory], had: Mapping[DeviceName, str]) -> Inventory:
-    """Return the devices of all backends, in the order of `found`, each with the name of its backend.
+def combine(
+    found: Mapping[str, Inventory],
+    had: Mapping[DeviceName, str],
+    kinds: Mapping[str, tuple[ConfigKind, ...]] = MappingProxyType({}),
+) -> Inventory:
+    """Return the devices of all backends, in the order of `found`, each with the name of its backend and its kinds of configuration.
 
     `found` are the inventories by backend, and `had` is the backend that had each name before. The result's `had` has the new names
     too.
@@ -32,7 +38,8 @@ def combine(found: Mapping[str, Inventory], had: Mapping[DeviceName, str]) -> In
     for backend, inventory in found.items():
         problems += inventory.left_out
         mine, twice = _divided(inventory.devices, backend, owners)
-        devices += mine
+        of_backend = kinds.get(backend, ())
+        devices += [replace(one, backend=backend, config_kinds=of_backend) for one in mine]
         problems += twice
     unanswered = tuple(backend for backend, inventory in found.items() if not inventory.scanned)
     return Inventory(
@@ -53,7 +60,7 @@ def _divided(
     for device in devices:
         owner = owners.setdefault(device.name, backend)
         if owner == backend:
-            mine.append(replace(device, backend=backend))
+            mine.append(device)
         else:
             found = f"backend {backend} has a device of this name, and backend {owner} had the name first"
             twice.append(Problem(device.name, "name", found, _ACTION))

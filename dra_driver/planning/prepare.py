@@ -189,12 +189,14 @@ def _configure(
     inventory: Inventory,
 ) -> list[DeviceConfig] | Refusal:
     configs = [entry for entry in claim.configs if entry.driver == place.driver]
+    others = inventory.config_kinds() if configs else ()
     decoded: list[DeviceConfig] = []
     for result in results:
-        config = config_for(result.request, configs, inventory.config_kinds)
+        kinds = inventory.by_name[DeviceName(result.device)].config_kinds
+        config = config_for(result.request, configs, kinds, others)
         if isinstance(config, BadConfig):
             return Refusal(
-                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}: configuration refused at {config.path}: {config.found}; "
+                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}: configuration refused at {config}; "
                 f"correct it in the claim or its DeviceClass and create the claim again"
             )
         decoded.append(config)

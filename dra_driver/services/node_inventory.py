@@ -11,11 +11,13 @@ restarts.
 import time
 from collections.abc import Callable, Mapping
 from threading import Event, Lock
+from types import MappingProxyType
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Temporary
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.planning.combine import combine
@@ -30,16 +32,18 @@ def nothing_published() -> Mapping[DeviceName, str]:
 
 
 class NodeInventory:
-    """The devices of all backends. `recall` returns the backend of each published device, or raises DriverError."""
+    """The devices of all backends. `kinds` are the kinds of configuration of each backend. `recall` returns the backend of each published device, or raises DriverError."""
 
     def __init__(
         self,
         feeds: Mapping[str, InventoryFeed],
         *,
+        kinds: Mapping[str, tuple[ConfigKind, ...]] = MappingProxyType({}),
         recall: Callable[[], Mapping[DeviceName, str]] = nothing_published,
         log: FilteringBoundLogger | None = None,
     ) -> None:
         self._feeds = feeds
+        self._kinds = kinds
         self._recall: Callable[[], Mapping[DeviceName, str]] | None = recall
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._mutex = Lock()
@@ -73,7 +77,9 @@ class NodeInventory:
             )
             if self._combined is None or not same or self._recall is not None:
                 had = {**self._recalled(), **(self._combined.had if self._combined else {})}
-                self._combined = combine(dict(zip(self._feeds, parts, strict=True)), had)
+                self._combined = combine(
+                    dict(zip(self._feeds, parts, strict=True)), had, self._kinds
+                )
                 self._parts = parts
             return self._combined
 

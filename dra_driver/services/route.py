@@ -2,12 +2,14 @@
 """Which backend works on a lease, if the process has several? The one that has the device, or had it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from dra_driver.backends.base import Backend
-from dra_driver.errors import Temporary
+from dra_driver.backends.base import Backend, config_kinds_of
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.planning.config import restored
 
 
 class Route:
@@ -26,7 +28,13 @@ class Route:
             raise Temporary(
                 f"device {lease.device} has no backend in this process; `dra-driver devices` shows which there are"
             )
-        return backend.configure(lease)
+        typed = _typed(lease, backend)
+        if typed.config.kind and typed.config.value is None:
+            raise Permanent(
+                f"device {lease.device}: this release of backend {lease.backend} cannot read the stored configuration "
+                f"{lease.config.api_version} {lease.config.kind}; delete the pod and the claim, and create them again"
+            )
+        return backend.configure(typed)
 
     def reset(self, lease: Lease, /) -> None:
         """Undo the lease. If nobody knows whose device it is, all backends are asked: the reset of a stranger's device does nothing.
@@ -40,7 +48,7 @@ class Route:
             )
         backend = self._backend(lease)
         for one in self._backends.values() if backend is None else (backend,):
-            one.reset(lease)
+            one.reset(_typed(lease, one))
 
     def in_use(self, device: DeviceName, /) -> InUse:
         """Whether the hardware sees a process that uses the device."""
@@ -49,3 +57,8 @@ class Route:
 
     def _backend(self, lease: Lease) -> Backend | None:
         return self._backends.get(lease.backend or self._backend_of(lease.device))
+
+
+def _typed(lease: Lease, backend: Backend) -> Lease:
+    """A lease from the state has a configuration without its type; the backend gets the structure that it declares."""
+    return replace(lease, config=restored(lease.config, config_kinds_of(backend)))

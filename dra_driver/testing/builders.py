@@ -9,6 +9,7 @@ The UID is derived from the claim's name. So two claims with one name are the sa
 
 from collections.abc import Iterable, Mapping
 
+from dra_driver.backends.simulated_config import LABEL
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.model import device as on_the_node
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -30,7 +31,6 @@ from dra_driver.model.lease import Lease
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import NodeState, PreparedClaim
 from dra_driver.planning.allocation import allocation_digest, cdi_name
-from dra_driver.planning.config import API_VERSION, KIND
 from dra_driver.planning.prepare import NodePlace
 
 A_NODE = NodeName("node-1")
@@ -84,8 +84,8 @@ def a_config(
     driver: str = A_DRIVER,
     index: int = 0,
 ) -> OpaqueConfig:
-    """Return one entry of opaque configuration: the driver's own kind with `label`, or exactly `parameters`."""
-    own: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
+    """Return one entry of opaque configuration: a DeviceConfig of simulated devices with `label`, or exactly `parameters`."""
+    own: dict[str, object] = {"apiVersion": LABEL.api_version, "kind": LABEL.kind}
     if label is not None:
         own["label"] = label
     chosen = own if parameters is None else parameters
@@ -131,7 +131,7 @@ def a_device(
     attributes: Mapping[str, AttributeValue] | None = None,
     memory: str = "80Gi",
 ) -> AllocatableDevice:
-    """Return a device."""
+    """Return a device that reads a DeviceConfig with a label."""
     api = Device(
         name=name,
         attributes=on_the_node.attributes(attributes or {}),
@@ -140,6 +140,7 @@ def a_device(
     return AllocatableDevice(
         api,
         uuid=f"uuid-{name}",
+        config_kinds=(LABEL,),
     )
 
 
@@ -150,10 +151,10 @@ def an_edit(lease: Lease) -> ContainerEdits:
     return container_edits(lease, f"uuid-{lease.device}", major=LOCAL_MAJOR, minor=minor)
 
 
-def an_inventory(count: int = 2, *, config_kinds: Iterable[str] = ()) -> Inventory:
+def an_inventory(count: int = 2) -> Inventory:
     """Return devices gpu-0, gpu-1, …"""
     devices = tuple(a_device(f"gpu-{index}") for index in range(count))
-    return Inventory(devices, frozenset(config_kinds))
+    return Inventory(devices)
 
 
 def a_state(

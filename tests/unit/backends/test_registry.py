@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.backends.base import BackendContext
+from dra_driver.backends.base import BackendContext, config_kinds_of
 from dra_driver.backends.registry import (
     installed,
     load_backend,
@@ -22,6 +22,7 @@ from dra_driver.model.decoding import Text
 CONTEXT = BackendContext(node_name="node-1")
 MODULE = """
 import msgspec
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.errors import Permanent
 
 class Empty:
@@ -63,6 +64,20 @@ class Needy(Empty):
 
 class Invented(Empty):
     auto = False
+
+MODE = ConfigKind("a.example.com/v1", "Mode", Options)
+
+class One(Empty):
+    config_kinds = (MODE,)
+
+class Same(One):
+    pass
+
+class Twice(Empty):
+    config_kinds = [MODE, ConfigKind("a.example.com/v1", "Mode", Needy.options)]
+
+class Odd(Empty):
+    config_kinds = ("Mode",)
 
 class Halfway:
     def __init__(self, context): ...
@@ -282,3 +297,37 @@ def test_without_hardware_there_is_no_backend_and_a_next_step():
     assert load_backends({"auto": {}}, "node-1").backends == {}
     assert installed() == ("simulated",)
     assert "installed: simulated; `simulated` invents devices" in next_step()
+
+
+# Kinds of configuration
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (
+            ["one", "same"],
+            "config kind a.example.com/v1 Mode is declared by backends 'one' and 'same': ",
+        ),
+        (["twice"], "config kind a.example.com/v1 Mode is declared by backend 'twice' twice: "),
+        (["odd"], "backend 'odd' declares 'Mode' in config_kinds, which is no ConfigKind"),
+    ],
+)
+def test_a_kind_that_is_declared_twice_or_wrongly_ends_the_start(
+    packages: Path, chosen: list[str], said: str
+):
+    for name in ("one", "same", "twice", "odd"):
+        install(packages, name, f"{name} = backends_under_test:{name.capitalize()}")
+    with pytest.raises(Fatal) as caught:
+        load_backends({name: {} for name in chosen}, "node-1")
+    assert str(caught.value).startswith(said)
+
+
+def test_kinds_of_other_names_stand_beside_each_other(packages: Path):
+    install(packages, "one", "one = backends_under_test:One")
+    found = load_backends({"one": {}, "simulated": {}}, "node-1")
+    kinds = {name: config_kinds_of(backend) for name, backend in found.backends.items()}
+    assert [str(kind) for kind in (*kinds["one"], *kinds["simulated"])] == [
+        "a.example.com/v1 Mode",
+        "gpu.dra-driver.dev/v1alpha1 DeviceConfig",
+    ]

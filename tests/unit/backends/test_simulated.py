@@ -17,9 +17,15 @@ from dra_driver.backends.simulated import (
     SimulatedBackend,
     SimulatedOptions,
 )
+from dra_driver.backends.simulated_config import (
+    GPU,
+    GPU_OF_LATER_RELEASES,
+    LABEL,
+    GpuConfig,
+    LabelConfig,
+)
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.decoding import Mistake, Text, decode
 from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
@@ -127,7 +133,8 @@ def test_the_mixed_machine_has_four_products_of_three_makers():
 
 def test_the_example_profile_has_the_example_drivers_devices():
     found = scan(profile="example")
-    assert found.config_kinds == frozenset({"GpuConfig"})
+    assert backend(profile="example").config_kinds == (LABEL, GPU, GPU_OF_LATER_RELEASES)
+    assert backend().config_kinds == (LABEL,)
     assert len(found.devices) == 8
     first = found.devices[0]
     assert first.api.attributes == attributes(
@@ -410,13 +417,18 @@ def test_a_container_gets_the_device_file_and_what_its_configuration_asks_for():
     shared = a_lease(
         "gpu-5",
         share_id=ShareId("s-1"),
-        config=DeviceConfig("my label", {"SHARING_STRATEGY": "TimeSlicing"}),
+        config=GPU.config(GpuConfig()),
     )
     assert made.configure(shared).env == {
         "GPU_DEVICE_GPU_5_S_1": GPU_5,
-        "GPU_LABEL_GPU_5_S_1": "my label",
         "GPU_DEVICE_5_SHARING_STRATEGY": "TimeSlicing",
+        "GPU_DEVICE_5_TIMESLICE_INTERVAL": "Default",
     }
+    labelled = made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig(label="my label"))))
+    assert labelled.env == {"GPU_DEVICE_GPU_5": GPU_5, "GPU_LABEL_GPU_5": "my label"}
+    assert made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig()))) == ContainerEdits(
+        {"GPU_DEVICE_GPU_5": GPU_5}, (node,)
+    )
 
 
 @pytest.mark.parametrize("told", [{"admin_access": True}, {"may_run": True}])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of several backends: each name belongs to the backend that had it first."""
 
+from dra_driver.backends.simulated_config import GPU, LABEL
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import Problem
 from dra_driver.planning.combine import combine
@@ -83,3 +84,11 @@ def test_before_any_answer_nothing_is_known() -> None:
     found = combine({"acme": Inventory(scanned=False)}, {})
     assert (found.scanned, found.unanswered) == (False, ("acme",))
     assert not machine("a").may_exist("b")
+
+
+def test_each_device_reads_the_kinds_of_its_backend() -> None:
+    kinds = {"acme": (LABEL,), "other": (GPU, LABEL)}
+    parts = {name: machine(f"{name}-0", f"{name}-1") for name in ("acme", "other", "third")}
+    found = combine(parts, {}, kinds)
+    assert [device.config_kinds for device in found.devices[::2]] == [(LABEL,), (GPU, LABEL), ()]
+    assert found.config_kinds() == (LABEL, GPU)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call reaches the backend that has the device."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from dra_driver.backends.base import Backend
-from dra_driver.errors import Temporary
+from dra_driver.backends.simulated_config import LABEL, LabelConfig
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import InUse, Lease
 from dra_driver.services.route import Route
@@ -15,14 +19,19 @@ from dra_driver.testing.builders import a_uid
 
 
 class Hardware:
+    config_kinds: tuple[ConfigKind, ...] = ()
+
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
+        self.configs: list[DeviceConfig] = []
 
     def configure(self, lease: Lease, /) -> ContainerEdits:
+        self.configs.append(lease.config)
         self.calls.append(("configure", lease.device))
         return ContainerEdits(env={"A": "1"})
 
     def reset(self, lease: Lease, /) -> None:
+        self.configs.append(lease.config)
         self.calls.append(("reset", lease.device))
 
     def in_use(self, device: DeviceName, /) -> InUse:
@@ -86,3 +95,22 @@ def test_the_hardware_is_asked_by_its_own_backend() -> None:
     assert two.route.in_use(DeviceName("b-0")) is InUse.YES
     assert two.route.in_use(DeviceName("old")) is InUse.CANNOT_TELL
     assert two.calls == ([], [("in_use", "b-0")])
+
+
+def test_a_configuration_from_the_state_reaches_the_backend_with_its_type() -> None:
+    two = Two()
+    two.other.config_kinds = (LABEL,)
+    stored = DeviceConfig(LABEL.api_version, LABEL.kind, {"label": "x"})
+    two.route.configure(replace(a_lease("b-0"), config=stored))
+    two.route.reset(replace(a_lease("b-0"), config=stored))
+    assert two.other.configs == [LABEL.config(LabelConfig(label="x"))] * 2
+
+
+def test_a_configuration_that_is_not_known_any_more_can_be_undone_and_not_set_up() -> None:
+    two = Two()
+    lease = replace(a_lease("b-0", "other"), config=DeviceConfig("a/v1", "Old", {"x": 1}))
+    with pytest.raises(Permanent, match="cannot read the stored configuration a/v1 Old; delete"):
+        two.route.configure(lease)
+    two.route.reset(lease)
+    assert two.calls == ([], [("reset", "b-0")])
+    assert two.other.configs == [DeviceConfig("a/v1", "Old")]
