@@ -302,10 +302,15 @@ class Stage:
 
     # Claims, as the control plane makes them.
 
-    def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
-        """Create a ResourceClaim to which these devices are allocated; `config` has further fields of `status.allocation.devices`."""
+    def claim(
+        self, name: str, devices: Sequence[str], *, share: str = "", **config: Any
+    ) -> ClaimRef:
+        """Create a ResourceClaim to which these devices, or shares of them with this ID, are allocated; `config` has further fields of
+        `status.allocation.devices`.
+        """
+        shared = {"shareID": share} if share else {}
         results = [
-            {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device}
+            {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device, **shared}
             for device in devices
         ]
         status = {"allocation": {"devices": {"results": results, **config}}}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
 
-Each failpoint is reached by one of six stories: a claim is prepared, a claim is unprepared, a pod joins a claim, the driver starts
-after a reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Each failpoint is reached by one of seven stories: a claim is prepared, a claim is unprepared, one of two shares of a device is
+unprepared, a pod joins a claim, the driver starts after a reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
 Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.model.ids import ClaimUid
+from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.testing.failpoints import FAILPOINTS
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, Stage, wait_for
@@ -38,6 +39,8 @@ def story_of(failpoint: str) -> str:
         return "publish"
     if subject == "joined":
         return "join"
+    if subject == "undone":
+        return "share"
     if subject in RECOVERING:
         return "reboot"
     return "unprepare" if subject in UNPREPARING else "prepare"
@@ -71,6 +74,15 @@ def test_a_crash_in_prepare_leaves_nothing_half_done(
     with pytest.raises(KubeletError):
         node.kubelet.prepare(DRIVER, [claim])
     died(node, failpoint, tmp_path / "report")
+    row = read_state(node.state_file)[0].get(claim.uid)
+    # A file comes after the commit that makes the row Prepared, so it alone vouches for a Started row, whose commit was lost. And
+    # what may be set up is in the row.
+    if expected_file(node, claim.uid) in node.cdi_files():
+        assert row is not None
+        assert row.phase is Phase.PREPARED
+    if row is not None:
+        assert [lease.device for lease in row.leases or ()] == ["gpu-0", "gpu-3"]
+        assert bool(row.cdi_spec) is (row.phase is Phase.PREPARED)
 
     node.start_registered()
     # Nobody else's claim was touched, whatever is there of this one belongs to a row, and nothing is half written.
@@ -156,6 +168,41 @@ def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
     node.kubelet.prepare(DRIVER, [rival], pod="default/next")
     assert node.owners() == {"gpu-0": rival.uid}
     assert set(node.cdi_files()) == {expected_file(node, rival.uid)}
+
+
+@pytest.mark.parametrize("failpoint", [point for point in FAILPOINTS if story_of(point) == "share"])
+def test_a_crash_while_one_of_two_shares_is_undone_leaves_the_other_one(
+    node: Stage, failpoint: str, tmp_path: Path
+) -> None:
+    one, two = (
+        node.claim(name, ["gpu-0"], share=f"00000000-0000-4000-8000-00000000000{name[-1]}")
+        for name in ("share-1", "share-2")
+    )
+    rival = node.claim("rival", ["gpu-0"])
+    node.start_registered()
+    node.kubelet.prepare(DRIVER, [one], pod="default/one")
+    kept = node.kubelet.prepare(DRIVER, [two], pod="default/two")
+    node.kill()
+
+    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    with pytest.raises(KubeletError):
+        node.kubelet.unprepare(DRIVER, [one], pod="default/one")
+    died(node, failpoint, tmp_path / "report")
+    left = {lease.claim_uid for row in rows(node) for lease in row.leases or ()}
+    assert left == ({one.uid, two.uid} if failpoint.endswith("before") else {two.uid})
+
+    node.start_registered()
+    node.kubelet.unprepare(DRIVER, [one], pod="default/one")
+    assert [row.ref.uid for row in rows(node)] == [two.uid]
+    node.kubelet.restart()
+    assert node.kubelet.prepare(DRIVER, [two], pod="default/two") == kept
+    with pytest.raises(KubeletError, match="gpu-0"):
+        node.kubelet.prepare(DRIVER, [rival], pod="default/rival")
+
+
+def rows(node: Stage) -> list[PreparedClaim]:
+    """The rows as they stand on the disk."""
+    return list(read_state(node.state_file)[0].values())
 
 
 @pytest.mark.parametrize("failpoint", [point for point in FAILPOINTS if story_of(point) == "join"])
@@ -264,6 +311,7 @@ def test_each_failpoint_has_a_story() -> None:
         "damage",
         "publish",
         "join",
+        "share",
     }
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 

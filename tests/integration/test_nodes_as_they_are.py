@@ -221,7 +221,7 @@ def state_of(node: Stage, schema: int, *more: str) -> None:
             db.execute(statement)
 
 
-@pytest.mark.parametrize("schema", [1, 3])
+@pytest.mark.parametrize("schema", [1, 3, 4])
 def test_the_driver_takes_over_what_an_older_or_a_newer_one_prepared(
     node: Stage, schema: int
 ) -> None:
@@ -243,7 +243,7 @@ def test_the_driver_takes_over_what_an_older_or_a_newer_one_prepared(
 def test_a_state_for_newer_drivers_only_ends_the_start_with_the_next_step(
     node: Stage,
 ) -> None:
-    state_of(node, 4, "UPDATE meta SET value = '4'")
+    state_of(node, 5, "UPDATE meta SET value = '5'")
     before = node.state_file.read_bytes()
     node.start()
     assert node.process is not None

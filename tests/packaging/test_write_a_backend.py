@@ -7,9 +7,19 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from dra_driver.backends.base import BackendContext
+from dra_driver.errors import Permanent
+from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.lease import InUse, Lease
+from dra_driver.planning.edits import wrong_edits
+from dra_driver.testing.builders import a_uid
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
 BLOCK = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -67,7 +77,7 @@ def devices(installed: Path, sysfs: Path, tmp_path: Path) -> subprocess.Complete
 
 def test_the_page_shows_a_small_module_and_its_entry_point(files: dict[str, str]):
     assert sorted(files) == ["acme_dra.py", "pyproject.toml"]
-    assert len(files["acme_dra.py"].splitlines()) <= 60
+    assert len(files["acme_dra.py"].splitlines()) <= 70
 
 
 def test_the_pages_backend_is_found_and_its_devices_are_shown(
@@ -104,3 +114,21 @@ def test_hardware_that_cannot_be_read_is_one_plain_sentence(
     assert done.returncode != 0
     assert f"cannot read the Acme cards below {sysfs}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_pages_backend_gives_a_card_to_a_container_unless_it_is_ill(
+    files: dict[str, str], sysfs: Path
+):
+    names: dict[str, Any] = {}
+    exec(files["acme_dra.py"], names)
+    made = names["AcmeBackend"](BackendContext("node-1", {"sysfs": str(sysfs)}))
+    good, ill = (Lease(a_uid("claim"), "card", DeviceName(f"acme-{number}")) for number in (0, 1))
+    edits = ContainerEdits(device_nodes=(DeviceNode("/dev/acme0"),))
+    assert made.configure(good) == edits
+    assert wrong_edits(edits, ()) == ""
+    with pytest.raises(Permanent, match="acme-1 is ill: the kernel driver says: overheated"):
+        made.configure(ill)
+    for told in ({"admin_access": True}, {"may_run": True}):
+        assert made.configure(replace(ill, **told)).device_nodes[0].path == "/dev/acme1"
+    assert made.reset(good) is None
+    assert made.in_use(good.device) is InUse.CANNOT_TELL

@@ -2,18 +2,21 @@
 """Prepare and unprepare, a crash at any moment, a start and the kubelet's retry: the same disk as without the crash."""
 
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import Phase
 from dra_driver.node.files import never
-from dra_driver.testing.builders import a_claim, a_config, a_pod, a_result, an_inventory
+from dra_driver.testing.builders import a_claim, a_config, a_device, a_pod, a_result, an_inventory
 from dra_driver.testing.failpoints import FAILPOINTS
 from tests.support.examples import examples
 from tests.support.local_node import LocalNode, ManualClock
@@ -23,12 +26,25 @@ CLAIMS = (
     a_claim("two", results=[a_result("gpu-1"), a_result("gpu-2", share="s1")]),
     a_claim("three", results=[a_result("gpu-2", share="s2"), a_result("gpu-0", admin=True)]),
     a_claim("rival"),  # wants the device of "one", which exists: whoever is first has it
+    a_claim("left", results=[a_result("gpu-1-left")]),  # a partition of what "two" wants as a whole
+    a_claim("right", results=[a_result("gpu-1-right")]),  # beside "left"
 )
 NAMES = st.lists(
     st.sampled_from([claim.ref for claim in CLAIMS]), min_size=1, max_size=3, unique=True
 )
+LOCK_SECONDS = 0.1  # the longest pause between two tries to take a lock
 CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "run", "end"]), NAMES)
-INVENTORY: Inventory = an_inventory(3)
+PARTS = {
+    "gpu-1-left": Hardware("uuid-gpu-1", ("s0",)),
+    "gpu-1-right": Hardware("uuid-gpu-1", ("s1",)),
+}
+INVENTORY: Inventory = replace(
+    an_inventory(3),
+    devices=(
+        *an_inventory(3).devices,
+        *(replace(a_device(name), hardware=resource) for name, resource in PARTS.items()),
+    ),
+)
 
 
 def hardware_violations(node: LocalNode, *, running: frozenset[str]) -> list[str]:
@@ -44,11 +60,20 @@ def hardware_violations(node: LocalNode, *, running: frozenset[str]) -> list[str
         wrong += [
             f"{device} was set up for {claim} while it is set up for {other}"
             for there, other, theirs in node.set_up
-            if there == device and other != claim and (not share or not theirs or share == theirs)
+            if other != claim
+            and is_same_hardware(there, device)
+            and (not share or not theirs or share == theirs)
         ]
         node.set_up.add((device, claim, share))
     node.backend_calls.clear()
     return wrong
+
+
+def is_same_hardware(one: str, other: str) -> bool:
+    """Whether two devices have a part in common."""
+    first, second = INVENTORY.by_name[one].resource, INVENTORY.by_name[other].resource
+    apart = first.parts and second.parts and not {*first.parts} & {*second.parts}
+    return first.parent == second.parent and not apart
 
 
 class Crash(BaseException):
@@ -71,8 +96,17 @@ class CrashAt:
             raise Crash(name)
 
 
+class ClockOfThreads(ManualClock):
+    """Short pauses take a little real time too: somebody waits for a lock on hardware that another thread works on."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds <= LOCK_SECONDS:
+            time.sleep(0.002)
+
+
 def a_node(directory: Path, point: Callable[[str], None] = never) -> LocalNode:
-    node = LocalNode(directory, point=point, clock=ManualClock(), inventory=INVENTORY)
+    node = LocalNode(directory, point=point, clock=ClockOfThreads(), inventory=INVENTORY)
     node.add(*CLAIMS)
     node.set_up = set()
     return node

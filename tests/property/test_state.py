@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.errors import Permanent
+from dra_driver.model.lease import Hardware
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
@@ -96,4 +97,55 @@ def test_the_file_says_what_a_dictionary_would(actions) -> None:
                 assert state.owned_devices(A_POOL) == {
                     key.device for claim in model.values() for key in claim.owned
                 }
+        store.close()
+
+
+HARDWARE = {
+    "gpu-0": Hardware("GPU-0"),
+    "left": Hardware("GPU-0", ("s0", "s1")),
+    "lower": Hardware("GPU-0", ("s1", "s2")),
+    "right": Hardware("GPU-0", ("s3",)),
+    "gpu-1": Hardware("GPU-1"),
+}
+WANTED = st.tuples(st.sampled_from(sorted(HARDWARE)), st.sampled_from(["", "s1", "s2"]))
+
+
+def excludes(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two owners cannot be at once."""
+    if one[0] == other[0]:
+        return not (one[1] and other[1]) or one[1] == other[1]
+    first, second = HARDWARE[one[0]], HARDWARE[other[0]]
+    apart = first.parts and second.parts and not {*first.parts} & {*second.parts}
+    return first.parent == second.parent and not apart
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WANTED), max_size=12), st.booleans())
+def test_no_two_claims_ever_own_one_piece_of_hardware(actions, again: bool) -> None:
+    """A claim that wants nothing ends."""
+    model: dict[str, tuple[str, str]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        store = StateStore(Path(directory) / "state.db", boot_id="boot-1")
+        with store.transaction("learned") as transaction:
+            transaction.learn_hardware(A_POOL, HARDWARE)
+        for name, wanted in actions:
+            others = [owned for other, owned in model.items() if other != name]
+            free = wanted is None or not any(excludes(wanted, owned) for owned in others)
+            with suppress(Permanent), store.transaction("started") as transaction:
+                if wanted is None:
+                    transaction.forget(a_uid(name))
+                else:
+                    transaction.start(a_row(name, [(*wanted, False)]))
+                assert free
+                if again:  # each scan says the same
+                    transaction.learn_hardware(A_POOL, HARDWARE)
+                model.pop(name, None)
+                model |= {} if wanted is None else {name: wanted}
+            with store.reading() as state:
+                owned = {
+                    claim.ref.name: (key.device, key.share)
+                    for claim in state.all_claims()
+                    for key in claim.owned
+                }
+            assert owned == model
         store.close()

@@ -207,6 +207,17 @@ def test_a_started_row_needs_no_file(well: Picture) -> None:
     assert violations(picture) == ()
 
 
+def test_a_prepared_row_may_lack_its_file_while_no_container_runs_but_not_have_another_one(
+    well: Picture,
+) -> None:
+    name = well.file_name(CLAIMS[0].ref.uid)
+    files = {other: text for other, text in well.cdi_files.items() if other != name}
+    now = {uid: one for uid, one in well.running.items() if uid != ONE}
+    assert violations(replace(well, cdi_files=files, running=now)) == ()
+    (found,) = violations(replace(well, cdi_files={**files, name: "{}"}, running=now))
+    assert (found.rule, found.subject) == (Rule.SAME_BOOKS, f"claim {ONE}")
+
+
 def test_what_is_left_over_is_seen(well: Picture) -> None:
     prefix = well.file_name(CLAIMS[0].ref.uid).removesuffix(f"{ONE}.json")
     left = {
