@@ -2,29 +2,42 @@
 """The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 50 lines.
 
 The driver finds a backend by its name among the Python entry points of the group `dra_driver.backends`; the entry is a
-`BackendFactory`. Every method may block or fail: the driver calls it in threads for this purpose, and an exception makes only this
-call fail.
+`BackendFactory`, usually the class of the backend. Every method may block or fail: the driver calls it in threads for this purpose,
+and an exception makes only this call fail.
+
+A factory declares what the driver checks for it, as attributes; each may be missing:
+
+    options = AcmeOptions     # a msgspec.Struct: the fields of its section in the config document, with types and defaults
+    config_kinds = (BITSTREAM,)  # each a ConfigKind: which configuration a claim can have for its devices
+    auto = False              # `auto` never chooses this backend, because its devices are no hardware
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Protocol
+from typing import Any, Protocol
 
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
 ENTRY_POINT_GROUP = "dra_driver.backends"
+AUTO = "auto"
+"""In the place of a backend's name: all installed backends whose hardware exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a backend gets when it is made: the name of the node, and its options (`--backend-option key=value`)."""
+    """What a backend gets when it is made: the name of the node, and its options.
+
+    `options` is the structure that the backend declares; its values have been checked. A backend that declares none gets a mapping
+    of texts.
+    """
 
     node_name: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Any = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -62,6 +75,12 @@ class Backend(Protocol):
         """Whether the hardware sees a process that uses the device. Called after all pods of a claim have ended, before `reset`: with YES
         the device stays held, and the driver asks again. Return CANNOT_TELL if the hardware cannot say this.
         """
+
+
+def config_kinds_of(backend: object) -> tuple[ConfigKind, ...]:
+    """The kinds of configuration that a backend or its factory declares."""
+    kinds: tuple[ConfigKind, ...] = tuple(getattr(backend, "config_kinds", ()))
+    return kinds
 
 
 BackendFactory = Callable[[BackendContext], Backend]

@@ -9,6 +9,8 @@ of its own; its `driverVersion` is the kernel's.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AttributeValue, Version
 
 MIB = 1024 * 1024
@@ -50,14 +52,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine. `config_kinds` are the kinds of opaque configuration that its devices accept besides DeviceConfig.
+    """A machine. `config_kinds` are the kinds of configuration that its devices read.
 
     With `named_by_address` the devices have the names of their PCI addresses, as new profiles shall have. The devices of the other
     profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name.
     """
 
     groups: tuple[Group, ...]
-    config_kinds: frozenset[str] = frozenset()
+    config_kinds: tuple[ConfigKind, ...] = (LABEL,)
     named_by_address: bool = False
 
 
@@ -154,5 +156,5 @@ PROFILES: Mapping[str, Profile] = {
             Group(B580, _DESKTOP[:1]),
         )
     ),
-    "example": Profile((Group(EXAMPLE, (None,) * 8),), frozenset({"GpuConfig"})),
+    "example": Profile((Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES)),
 }

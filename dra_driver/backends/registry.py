@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """How is a backend found by its name? Among the entry points of the group `dra_driver.backends` in the installed packages.
 
-Only the chosen backend is imported, so a broken package harms only those who choose it.
+Only chosen backends are imported, so a broken package harms only those who choose it. `auto` chooses all installed backends that do
+not say `auto = False`, and leaves out what cannot be made.
 """
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
-from dra_driver.backends.auto import AUTO, AutoBackend
-from dra_driver.backends.base import ENTRY_POINT_GROUP, Backend, BackendContext, BackendFactory
+import msgspec
+
+from dra_driver.backends.base import (
+    AUTO,
+    ENTRY_POINT_GROUP,
+    Backend,
+    BackendContext,
+    BackendFactory,
+    config_kinds_of,
+)
 from dra_driver.errors import DriverError, Fatal
+from dra_driver.model.config_kind import ConfigKind
+from dra_driver.model.decoding import decode, told
 
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "scan": (),
@@ -22,22 +35,51 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
 """The arguments that the driver calls a backend's methods with."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The backends of this process by their names, in the order in which they were chosen.
+
+    `left_out` has a sentence for each backend that `auto` could not use.
+    """
+
+    backends: Mapping[str, Backend]
+    left_out: tuple[str, ...] = ()
+
+
+def load_backends(chosen: Mapping[str, Mapping[str, Any]], node_name: str) -> Loaded:
+    """Make all chosen backends: their options by name, `auto` among them. Raises Fatal if a named one cannot be made."""
+    backends: dict[str, Backend] = {}
+    left_out: list[str] = []
+    for name, options in chosen.items():
+        if name != AUTO:
+            backends[name] = load_backend(name, BackendContext(node_name, options))
+            continue
+        for found in installed():
+            if found in chosen:
+                continue
+            try:
+                if takes_part_in_auto(found):
+                    backends[found] = load_backend(found, BackendContext(node_name))
+            except DriverError as error:
+                left_out.append(str(error))
+    _check_kinds(backends)
+    return Loaded(backends, tuple(left_out))
+
+
 def load_backend(name: str, context: BackendContext) -> Backend:
-    """Make the backend of this name. Raises Fatal if it is not installed (then it lists those that are) or cannot be made."""
-    if name == AUTO:
-        return AutoBackend(context, installed())
+    """Make the backend of this name, with its options decoded. Raises Fatal if it is not installed (then it lists those that are),
+    if an option is wrong, or if it cannot be made.
+    """
     entry = _find(name)
     where = f"backend {name!r} ({_origin(entry)})"
+    factory = _factory(entry, where)
+    options = _decoded(context.options, options_structure(factory), where)
     try:
-        factory: BackendFactory = entry.load()
-        backend = factory(context)
+        backend = factory(replace(context, options=options))
     except DriverError:
         raise
     except Exception as error:
-        raise Fatal(
-            f"{where} cannot be made: {type(error).__name__}: {error}; "
-            f"check its installation and its --backend-option values"
-        ) from error
+        raise _not_made(where, error) from error
     missing = [method for method in _CALLS if not callable(getattr(backend, method, None))]
     if missing:
         raise Fatal(
@@ -48,6 +90,90 @@ def load_backend(name: str, context: BackendContext) -> Backend:
             f"{where} is of another version: {problem} (docs/write-a-backend.md); install a version of it for this driver"
         )
     return backend
+
+
+def _check_kinds(backends: Mapping[str, Backend]) -> None:
+    """Raises Fatal if a kind of configuration is declared wrongly or twice: a claim could mean either."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, backend in backends.items():
+        kinds = config_kinds_of(backend)
+        for kind in kinds:
+            if not isinstance(kind, ConfigKind):
+                raise Fatal(
+                    f"backend {name!r} declares {kind!a:.80} in config_kinds, which is no ConfigKind; install a fixed version of it"
+                )
+            owner = owners.setdefault((kind.api_version, kind.kind), name)
+            if owner != name or [*map(str, kinds)].count(str(kind)) > 1:
+                both = (
+                    f"backend {name!r} twice"
+                    if owner == name
+                    else f"backends {owner!r} and {name!r}"
+                )
+                raise Fatal(
+                    f"config kind {kind} is declared by {both}: a claim with it could mean either; choose only one of them "
+                    f"(backends in the config document, or --backend), or install a fixed version"
+                )
+
+
+def takes_part_in_auto(name: str) -> bool:
+    """Whether `auto` may choose this backend. A backend that invents devices says `auto = False`. Raises Fatal."""
+    entry = _find(name)
+    return bool(getattr(_factory(entry, f"backend {name!r} ({_origin(entry)})"), "auto", True))
+
+
+def options_of(name: str) -> type[msgspec.Struct] | None:
+    """The structure of a backend's options; None if it declares none, or cannot be loaded (`load_backend` says why)."""
+    try:
+        entry = _find(name)
+        return options_structure(_factory(entry, name))
+    except DriverError:
+        return None
+
+
+def options_structure(factory: object) -> type[msgspec.Struct] | None:
+    """The structure that a factory declares as `options`."""
+    declared = getattr(factory, "options", None)
+    is_structure = isinstance(declared, type) and issubclass(declared, msgspec.Struct)
+    return declared if is_structure else None
+
+
+def _factory(entry: EntryPoint, where: str) -> BackendFactory:
+    try:
+        factory: BackendFactory = entry.load()
+    except Exception as error:
+        raise _not_made(where, error) from error
+    return factory
+
+
+def _not_made(where: str, error: Exception) -> Fatal:
+    return Fatal(
+        f"{where} cannot be made: {type(error).__name__}: {error}; "
+        f"check its installation and its --backend-option values"
+    )
+
+
+def _decoded(
+    options: Mapping[str, Any], structure: type[msgspec.Struct] | None, where: str
+) -> object:
+    """The options as the backend declares them; texts if it declares none."""
+    if structure is None:
+        return {key: _text(key, value, where) for key, value in options.items()}
+    found, mistakes = decode(options, structure)
+    if found is None:
+        raise Fatal(
+            f"{where} cannot use its options: {told(mistakes)}; correct them in the config document (backends) or in --backend-option"
+        )
+    return found
+
+
+def _text(key: str, value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise Fatal(
+        f"{where} declares no options, so each option is a text; {key} is a {type(value).__name__}: write a text or a number"
+    )
 
 
 def _unlike(backend: Backend) -> str:
@@ -66,6 +192,14 @@ def _unlike(backend: Backend) -> str:
             called = ", ".join(arguments)
             return f"its {method}{signature} cannot be called as {method}({called}): {error}"
     return ""
+
+
+def next_step() -> str:
+    """What to do about a node without devices."""
+    return (
+        f"no installed backend finds hardware; name a backend with --backend (installed: {', '.join(installed()) or 'none'}; "
+        "`simulated` invents devices)"
+    )
 
 
 def installed() -> tuple[str, ...]:

@@ -5,8 +5,7 @@ Each device is a character device with a major number that Linux reserves for lo
 so no file on the host is needed. There is no kernel driver behind it: in a container that has the device, opening it fails with
 ENXIO ("No such device or address"); in any other container it fails with EPERM. So isolation can be tested without hardware.
 
-Options: `profile` (see `dra_driver.backends.profiles`), `faults` (a file, see `dra_driver.backends.faults`), `major`, and `journal`
-(a file, see `dra_driver.backends.journal`).
+`SimulatedOptions` are its options.
 """
 
 import os
@@ -15,17 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
+from typing import Annotated
 
+import msgspec
 import structlog
+from msgspec import Meta
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
+from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
@@ -45,32 +49,56 @@ WITHOUT_FAULT_FILE = Health(
 _NAMESPACE = uuid.UUID("6f1c0c1e-7d0b-4c55-9f7e-0d4a3a6f2b11")
 SOUND = Fault()
 _NEVER = Event()
-_OPTIONS = {"profile", "faults", "major", "journal"}
+
+
+class SimulatedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of the simulated backend."""
+
+    profile: Annotated[
+        str,
+        Meta(
+            description="The machine that it simulates; docs/reference/profiles.md has all.",
+            extra_json_schema={"enum": list(PROFILES)},
+        ),
+    ] = "h100x8"
+    faults: Annotated[
+        str, Meta(description="A YAML file with faults, which it watches; empty: no faults.")
+    ] = ""
+    major: Annotated[
+        int,
+        Meta(
+            description="The major number of its device files, one that Linux reserves for local use.",
+            extra_json_schema={"enum": list(LOCAL_USE_MAJORS)},
+        ),
+    ] = DEFAULT_MAJOR
+    journal: Annotated[
+        str, Meta(description="A file to which each set-up and reset is written, for tests.")
+    ] = os.devnull
 
 
 class SimulatedBackend:
     """Simulates one machine; safe to call from several threads. `wait` is `Event.wait`; tests inject another."""
 
+    options = SimulatedOptions
+    config_kinds: tuple[ConfigKind, ...] = (LABEL, GPU, GPU_OF_LATER_RELEASES)
+    auto = False
+
     def __init__(
         self, context: BackendContext, *, wait: Callable[[Event, float], bool] = Event.wait
     ) -> None:
-        unknown = sorted(context.options.keys() - _OPTIONS)
-        if unknown:
-            raise Fatal(
-                f"the simulated backend has no option {', '.join(unknown)}; it has {', '.join(sorted(_OPTIONS))}"
-            )
-        self._profile = _profile(context.options.get("profile", "h100x8"))
-        self._profile_name = context.options.get("profile", "h100x8")
-        self._major = _major(context.options)
+        options: SimulatedOptions = context.options
+        self._profile = PROFILES[options.profile]
+        self._profile_name = options.profile
+        self._major = options.major
+        self.config_kinds = self._profile.config_kinds
         self._devices = _devices(self._profile, context.node_name)
         self._minors = {device.name: minor for minor, device in enumerate(self._devices)}
-        faults = context.options.get("faults", "")
-        self._faults_path = Path(faults) if faults else None
+        self._faults_path = Path(options.faults) if options.faults else None
         self._faults: Mapping[str, Fault] = {}
         self._read: bytes | None = None  # the file's last content, correct or not
         self._scanned: bytes | None = None  # the file's content at the last scan
         self._complained = ""  # the last error that was logged
-        self._journal = HardwareJournal(Path(context.options.get("journal", os.devnull)))
+        self._journal = HardwareJournal(Path(options.journal))
         self._mutex = Lock()
         self._wait = wait
         self._log = structlog.get_logger(backend="simulated")
@@ -88,7 +116,6 @@ class SimulatedBackend:
                 for device in self._devices
                 if not faults.get(device.name, SOUND).vanished
             ),
-            self._profile.config_kinds,
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
@@ -181,21 +208,6 @@ class SimulatedBackend:
         else:
             self._complained = ""
         return self._faults
-
-
-def _profile(name: str) -> Profile:
-    if name not in PROFILES:
-        raise Fatal(f"no simulated profile {name!r}; there are: {', '.join(sorted(PROFILES))}")
-    return PROFILES[name]
-
-
-def _major(options: Mapping[str, str]) -> int:
-    text = options.get("major", str(DEFAULT_MAJOR))
-    if not text.isdigit() or int(text) not in LOCAL_USE_MAJORS:
-        raise Fatal(
-            f"option major={text}: Linux reserves {', '.join(map(str, LOCAL_USE_MAJORS))} for local use"
-        )
-    return int(text)
 
 
 def _devices(profile: Profile, node_name: str) -> tuple[AllocatableDevice, ...]:

@@ -5,6 +5,7 @@ The names of variables contain the driver's own device names and share IDs, whic
 so two of them stay different in upper case and with `_` for `-`. Text that the claim's author wrote is used only in values.
 """
 
+from dra_driver.backends.simulated_config import GpuConfig, LabelConfig
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.lease import Lease
 
@@ -16,13 +17,18 @@ def container_edits(lease: Lease, uuid: str, *, major: int, minor: int) -> Conta
     """Return the device file with these numbers, the UUID of the device, and what the configuration asks for."""
     suffix = _variable(lease.device) + (f"_{_variable(lease.share_id)}" if lease.share_id else "")
     env = {DEVICE_VARIABLE + suffix: uuid}
-    if lease.config.label:
-        env[LABEL_VARIABLE + suffix] = lease.config.label
-    # The example driver numbers its variables: GPU_DEVICE_0_SHARING_STRATEGY belongs to gpu-0.
-    number = _variable(lease.device.removeprefix("gpu-"))
-    env |= {
-        f"{DEVICE_VARIABLE}{number}_{name}": value for name, value in lease.config.sharing.items()
-    }
+    match lease.config.value:
+        case LabelConfig(label=label) if label:
+            env[LABEL_VARIABLE + suffix] = label
+        case GpuConfig(sharing=sharing):
+            # The example driver numbers its variables: GPU_DEVICE_0_SHARING_STRATEGY belongs to gpu-0.
+            number = _variable(lease.device.removeprefix("gpu-"))
+            env |= {
+                f"{DEVICE_VARIABLE}{number}_{name}": value
+                for name, value in sharing.variables.items()
+            }
+        case _:
+            pass
     node = DeviceNode(f"/dev/dra-simulated/{lease.device}", major=major, minor=minor)
     return ContainerEdits(env=env, device_nodes=(node,))
 

@@ -63,7 +63,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="YAML file with these settings; write _ instead of - in names",
+        help="YAML document with settings and the options of backends (kind DriverConfig)",
     )
     for option in OPTIONS:
         default = f" (default: {option.default})" if option.default else ""

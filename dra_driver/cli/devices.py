@@ -10,8 +10,7 @@ from dataclasses import asdict
 
 import msgspec
 
-from dra_driver.backends.auto import AUTO, next_step
-from dra_driver.backends.registry import installed
+from dra_driver.backends.registry import next_step, options_of
 from dra_driver.cli import arguments, render
 from dra_driver.cli.documents import (
     ClaimOfDevice,
@@ -25,14 +24,14 @@ from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import NodeSettings
 from dra_driver.daemon.offline import NodeFound, inspect_node
 from dra_driver.model.device import AllocatableDevice, plain
-from dra_driver.model.exit_codes import DONE
+from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print one row for each device, or JSON. Returns the exit code."""
-    settings = settings_from(chosen)
+    settings = settings_from(chosen, options_of=options_of)
     found = inspect_node(settings)
     claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
@@ -48,8 +47,10 @@ def run(chosen: argparse.Namespace) -> int:
             for plugin in document.device_plugins:
                 render.json_line({"devicePlugin": msgspec.to_builtins(plugin)})
         case _:
-            _show(found, claims_of, backend=settings.backend.name)
-    return DONE
+            _show(found, claims_of)
+    for failure in found.failures:
+        render.error(failure)
+    return NOT_DONE if found.failures else DONE
 
 
 def _document(
@@ -66,7 +67,7 @@ def _document(
     )
 
 
-def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, backend: str) -> None:
+def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> None:
     rows = [_row(device, claims_of.get(device.name, [])) for device in found.inventory.devices]
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
@@ -74,8 +75,8 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], *, bac
         render.line(
             "no devices found; the driver publishes an empty ResourceSlice and scans again when the backend reports a change"
         )
-        if backend == AUTO:
-            render.line(next_step(installed()))
+        if not found.backends:
+            render.line(next_step())
     for device in found.inventory.devices:
         if device.health.status is HealthStatus.UNHEALTHY:
             render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))

@@ -4,6 +4,7 @@
 import argparse
 from collections.abc import Callable
 
+from dra_driver.backends.registry import options_of
 from dra_driver.cli.settings import settings_from
 from dra_driver.daemon.lifecycle import serve
 from dra_driver.node.files import never
@@ -11,4 +12,4 @@ from dra_driver.node.files import never
 
 def run(chosen: argparse.Namespace, *, point: Callable[[str], None] = never) -> int:
     """Run the daemon. Returns its exit code. `point` is called at each failpoint; tests use it to inject faults."""
-    return serve(settings_from(chosen), point=point)
+    return serve(settings_from(chosen, options_of=options_of), point=point)

@@ -6,12 +6,17 @@ import os
 from pathlib import Path
 
 from dra_driver.config import settings as config
+from dra_driver.config.document import OptionsOf, nothing_declared
 from dra_driver.config.options import OPTIONS
 
 
-def settings_from(chosen: argparse.Namespace, *, named: bool = True) -> config.Settings:
-    """Read the settings from command line, environment and config file. If `named` is false, the node name may be missing."""
+def settings_from(
+    chosen: argparse.Namespace, *, named: bool = True, options_of: OptionsOf = nothing_declared
+) -> config.Settings:
+    """Read the settings from command line, environment and config file. If `named` is false, the node name may be missing.
+
+    A command that uses the backends passes `options_of`, so that their sections of the config file are checked too.
+    """
     flags = {option.name: getattr(chosen, option.name) for option in OPTIONS}
-    return config.load(
-        flags, os.environ, Path(chosen.config) if chosen.config else None, named=named
-    )
+    file = Path(chosen.config) if chosen.config else None
+    return config.load(flags, os.environ, file, named=named, options_of=options_of)

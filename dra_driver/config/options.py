@@ -23,9 +23,11 @@ _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting. `name` is its key in the config file; its flag is the same name with dashes.
+    """One setting. Its flag is `name` with dashes, and its key in the config document is `name` in camel case.
 
     `parse` makes the value from the text. If the text breaks a rule, `parse` raises ValueError, and the message is the rule.
+    `allowed` are the only values, if there are few. `in_document` is False for a setting that each node or pod has for itself, and
+    for the choice of backends, which the document makes in its own form.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Option:
     env: str = ""
     repeated: bool = False
     required: bool = False
+    allowed: tuple[str, ...] = ()
+    in_document: bool = True
 
     @property
     def flag(self) -> str:
@@ -45,6 +49,12 @@ class Option:
     def variable(self) -> str:
         """The environment variable, for example "DRA_DRIVER_CDI_DIR"."""
         return self.env or "DRA_DRIVER_" + self.name.upper()
+
+    @property
+    def key(self) -> str:
+        """The field of the config document, for example "cdiDir"; "" if the document has none."""
+        first, *others = self.name.split("_")
+        return first + "".join(map(str.capitalize, others)) if self.in_document else ""
 
 
 def _subdomain(limit: int) -> Callable[[str], str]:
@@ -82,13 +92,15 @@ def _address(text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
+def _choice(name: str, default: str, help_text: str, allowed: tuple[str, ...]) -> Option:
+    """An option with few values."""
+
     def parse(text: str) -> str:
         if text not in allowed:
             raise ValueError(f"must be one of {', '.join(allowed)}")
         return text
 
-    return parse
+    return Option(name, default, help_text, parse, allowed=allowed)
 
 
 def _key_value(text: str) -> tuple[str, str]:
@@ -106,6 +118,7 @@ OPTIONS: tuple[Option, ...] = (
         _subdomain(253),
         env="NODE_NAME",
         required=True,
+        in_document=False,
     ),
     Option(
         "driver_name",
@@ -120,6 +133,7 @@ OPTIONS: tuple[Option, ...] = (
         "during a rolling update; needs kubelet 1.33 or later. Empty: fixed socket names, only one process at a time.",
         _pod_uid,
         env="POD_UID",
+        in_document=False,
     ),
     Option(
         "kubeconfig",
@@ -131,8 +145,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "backend",
         "auto",
-        "The name of the installed backend that finds the devices. With auto the driver looks for hardware that it supports itself; it "
-        "supports none yet, so the node has no devices then.",
+        "The name of the installed backend that finds the devices, instead of the backends of the config document. auto: all installed "
+        "backends whose hardware exists, never simulated. This release brings none for real hardware.",
+        in_document=False,
     ),
     Option(
         "backend_option",
@@ -140,13 +155,20 @@ OPTIONS: tuple[Option, ...] = (
         "KEY=VALUE that is passed to the backend; may be repeated.",
         _key_value,
         repeated=True,
+        in_document=False,
     ),
-    Option("simulated_profile", "h100x8", "The machine that --backend simulated simulates."),
+    Option(
+        "simulated_profile",
+        "h100x8",
+        "The machine that --backend simulated simulates.",
+        in_document=False,
+    ),
     Option(
         "simulated_faults",
         "",
         "YAML file with faults for --backend simulated: it makes devices unhealthy, lets them vanish, or lets their set-up fail or hang. The driver watches the file.",
         _optional_path,
+        in_document=False,
     ),
     Option(
         "plugins_dir",
@@ -190,14 +212,14 @@ OPTIONS: tuple[Option, ...] = (
         "The mount point of the node's cgroups. The driver only reads them, to see whether a pod still has processes.",
         _absolute,
     ),
-    Option(
+    _choice(
         "release_proof",
         "cgroups",
         "What must be true before a device is free for the next claim. cgroups: the cgroups of all pods that used the device show no "
         "process. unprepare: the kubelet has called NodeUnprepareResources; only for kubelets that make no cgroups for pods "
         "(cgroupsPerQOS: false). For a force-deleted pod the kubelet makes this call while containers still run, so with unprepare two "
         "workloads may use one device.",
-        _one_of("cgroups", "unprepare"),
+        ("cgroups", "unprepare"),
     ),
     Option(
         "http_address",
@@ -205,16 +227,16 @@ OPTIONS: tuple[Option, ...] = (
         "HOST:PORT of /metrics, /livez and /readyz. Empty: no HTTP port.",
         _address,
     ),
-    Option(
+    _choice(
         "log_level",
         "info",
         "The lowest level that is logged: debug, info, warning or error.",
-        _one_of("debug", "info", "warning", "error"),
+        ("debug", "info", "warning", "error"),
     ),
-    Option(
+    _choice(
         "log_format",
         "json",
         "json for programs, or console for people.",
-        _one_of("json", "console"),
+        ("json", "console"),
     ),
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which value does each setting have? `Settings` has the checked values of all options, read once at the start.
 
-A value comes from the first source that has one: flag, environment variable, config file, default.
+A value comes from the first source that has one: flag, environment variable, config file, default. `document.py` reads the file.
 """
 
 import os
@@ -11,15 +11,23 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from dra_driver.backends.base import AUTO
+from dra_driver.config.document import (
+    ConfigFile,
+    OptionsOf,
+    nothing_declared,
+    read_config,
+)
 from dra_driver.config.options import OPTIONS, Option
 from dra_driver.errors import Fatal
+from dra_driver.model.decoding import Text
 from dra_driver.model.ids import DriverName, NodeName
 
 SOCKET_PATH_LIMIT = (
     107  # the kernel's limit for the path of a unix socket, in bytes without the final NUL
 )
+SIMULATED = "simulated"
+_DEFAULT = "default"
 _ONLY_SIMULATED = ("simulated_profile", "simulated_faults")
 
 
@@ -70,10 +78,10 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """The name of the backend and the options that are passed to it."""
+    """The name of a backend, or "auto", and its options, not yet decoded. An option of the command line is a Text."""
 
     name: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +94,14 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of `dra-driver run`. Only `load` makes this object, so every value has been checked."""
+    """All settings of `dra-driver run`. Only `load` makes this object, so every value has been checked.
+
+    `notes` are for the log: what the admin should change before the next version.
+    """
 
     node: NodeSettings
     kubelet: KubeletSettings
-    backend: BackendSettings
+    backends: tuple[BackendSettings, ...]
     log: LogSettings
     kubeconfig: Path | None
     cdi_dir: Path
@@ -98,6 +109,7 @@ class Settings:
     cgroup_root: Path
     release_proof: str
     http_address: tuple[str, int] | None
+    notes: tuple[str, ...] = ()
 
 
 def load(
@@ -106,29 +118,65 @@ def load(
     config_file: Path | None = None,
     *,
     named: bool = True,
+    options_of: OptionsOf = nothing_declared,
 ) -> Settings:
     """Read the settings from flags, environment and config file.
 
     `flags` maps option names to the values of the command line: text, or a list of texts for an option that can be repeated.
-    If `named` is false, the node name may be missing. If a value is wrong, raises Fatal with the source of the value and the rule.
+    If `named` is false, the node name may be missing. `options_of` gives the options that a backend declares, so that mistakes in
+    the file's sections for backends are told with all others. If a value is wrong, raises Fatal with its source and the rule.
     """
-    file_values = _read_file(config_file) if config_file else {}
+    file = read_config(config_file, options_of) if config_file else ConfigFile()
     values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     for option in OPTIONS:
-        source, raw = _lookup(option, flags, environment, file_values, config_file)
+        source, raw = _lookup(option, flags, environment, file)
         values[option.name] = _parsed(option, source, raw)
+        sources[option.name] = source
     if named and not values["node_name"]:
         raise Fatal(
             "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)"
         )
+    return _settings(values, _backends(values, sources, file), file.notes)
+
+
+def _backends(
+    values: Mapping[str, Any], sources: Mapping[str, str], file: ConfigFile
+) -> tuple[BackendSettings, ...]:
+    """The chosen backends with their options. A flag or variable that names a backend wins over the file's `backends`."""
+    chosen = {name: dict(options) for name, options in file.backends.items()}
+    if not chosen or sources["backend"] != _DEFAULT:
+        name = values["backend"]
+        chosen = {name: chosen.get(name, {})}
     for name in _ONLY_SIMULATED:
-        if flags.get(name) is not None and values["backend"] != "simulated":
+        if sources[name] == _DEFAULT or not values[name]:
+            continue
+        if SIMULATED in chosen:
+            chosen[SIMULATED][name.removeprefix("simulated_")] = Text(str(values[name]))
+        elif sources[name].startswith("flag "):
             flag = name.replace("_", "-")
             raise Fatal(f"--{flag} works only with simulated devices: add --backend simulated")
-    return _settings(values)
+    if options := dict(values["backend_option"]):
+        _only_backend(chosen, options).update((key, Text(one)) for key, one in options.items())
+    return tuple(BackendSettings(name, options) for name, options in chosen.items())
 
 
-def _settings(values: Mapping[str, Any]) -> Settings:
+def _only_backend(
+    chosen: Mapping[str, dict[str, Any]], options: Mapping[str, str]
+) -> dict[str, Any]:
+    """The options of the one backend that --backend-option can mean."""
+    named = [name for name in chosen if name != AUTO]
+    if len(named) != 1:
+        several = f"{', '.join(named)} are chosen" if named else "none is named"
+        raise Fatal(
+            f"--backend-option {', '.join(sorted(options))} is for a backend, and {several}: name one with --backend"
+        )
+    return chosen[named[0]]
+
+
+def _settings(
+    values: Mapping[str, Any], backends: tuple[BackendSettings, ...], notes: tuple[str, ...]
+) -> Settings:
     driver = DriverName(values["driver_name"])
     kubelet = KubeletSettings(
         plugins_dir=values["plugins_dir"],
@@ -141,15 +189,10 @@ def _settings(values: Mapping[str, Any]) -> Settings:
             raise Fatal(
                 f"socket path {socket} is longer than {SOCKET_PATH_LIMIT} bytes; shorten --driver-name, --plugins-dir or --registry-dir"
             )
-    options = dict(values["backend_option"])
-    if values["backend"] == "simulated":
-        options.setdefault("profile", values["simulated_profile"])
-        if values["simulated_faults"]:
-            options.setdefault("faults", str(values["simulated_faults"]))
     return Settings(
         node=NodeSettings(NodeName(values["node_name"]), driver, values["boot_id_file"]),
         kubelet=kubelet,
-        backend=BackendSettings(values["backend"], options),
+        backends=backends,
         log=LogSettings(values["log_level"], values["log_format"]),
         kubeconfig=values["kubeconfig"],
         cdi_dir=values["cdi_dir"],
@@ -157,15 +200,12 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         cgroup_root=values["cgroup_root"],
         release_proof=values["release_proof"],
         http_address=values["http_address"],
+        notes=notes,
     )
 
 
 def _lookup(
-    option: Option,
-    flags: Mapping[str, Any],
-    environment: Mapping[str, str],
-    file_values: Mapping[str, Any],
-    config_file: Path | None,
+    option: Option, flags: Mapping[str, Any], environment: Mapping[str, str], file: ConfigFile
 ) -> tuple[str, Any]:
     if flags.get(option.name) is not None:
         return f"flag {option.flag}", flags[option.name]
@@ -174,9 +214,9 @@ def _lookup(
         return f"environment variable {option.variable}", text.split(
             ","
         ) if option.repeated and text else text
-    if file_values.get(option.name) is not None:
-        return f"{config_file}, key {option.name}", file_values[option.name]
-    return "default", option.default
+    if file.values.get(option.name) is not None:
+        return file.source(option), file.values[option.name]
+    return _DEFAULT, option.default
 
 
 def _parsed(option: Option, source: str, raw: Any) -> Any:
@@ -184,7 +224,7 @@ def _parsed(option: Option, source: str, raw: Any) -> Any:
         if not option.repeated:
             # The empty default of a required option is not parsed: `load` reports a missing node name with a better message.
             return (
-                option.parse(str(raw)) if raw or source != "default" or not option.required else ""
+                option.parse(str(raw)) if raw or source != _DEFAULT or not option.required else ""
             )
         return [option.parse(str(item)) for item in _items(raw)]
     except ValueError as error:
@@ -198,23 +238,3 @@ def _items(raw: Any) -> Iterable[Any]:
     if isinstance(raw, str):
         return [raw] if raw else []
     return raw if isinstance(raw, Iterable) else [raw]
-
-
-def _read_file(path: Path) -> Mapping[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Fatal(f"cannot read config file {path}: {error}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, Mapping):
-        raise Fatal(
-            f"config file {path} must be a YAML mapping of option names, not a {type(content).__name__}"
-        )
-    known = {option.name for option in OPTIONS}
-    unknown = sorted(str(key) for key in content if key not in known)
-    if unknown:
-        raise Fatal(
-            f"config file {path} has unknown keys: {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-        )
-    return content

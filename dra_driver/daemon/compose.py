@@ -37,7 +37,6 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import CgroupsNotFound, DriverEvent, HeldCounted, Observer
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
-from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.peers import Peers
 from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.adopt import take_up_pod_claims
@@ -45,12 +44,13 @@ from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.held import HeldDevices
-from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
 from dra_driver.services.prepare import PrepareClaims
 from dra_driver.services.publish import Publisher
 from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
+from dra_driver.services.route import Route
 from dra_driver.services.tell import Teller
 from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.services.vanished import PublisherInputs
@@ -69,7 +69,7 @@ class Daemon:
     """
 
     kubelet: KubeletServer
-    inventory: InventoryFeed
+    inventory: NodeInventory
     http: HttpEndpoint | None
     supervisor: Supervisor
     membership: Membership
@@ -132,7 +132,6 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         membership=membership,
         threads={
             "liveness": liveness.run,
-            "looks": deps.inventory.look,
             "registration": kubelet.run,
             "leadership": leadership.run,
             "events": lambda stop: teller.run(stop, deps.kube.emit_event),
@@ -193,7 +192,8 @@ def _node_parts(
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return deps.locks.locked(names, until=until, purpose=purpose)
 
-    hardware = LeasedHardware(deps.backend, deps.store, deps.inventory.current, lock)
+    route = Route(deps.backends, deps.inventory.backend_of)
+    hardware = LeasedHardware(route, deps.store, deps.inventory.current, lock)
     usage = Usage(deps.store, _presence(deps), hardware.in_use)
     hands = Hands(
         cdi=deps.cdi,
@@ -247,8 +247,9 @@ def _publisher(deps: Dependencies) -> Publisher:
         with deps.store.reading() as state:
             return devices_held_by(state.held_claims(), deps.place.pool)
 
-    memory = PublishedMemory(deps.store, deps.place.pool)
-    inputs = PublisherInputs(deps.inventory.known, owned, deps.health.set_kept, memory, held=held)
+    inputs = PublisherInputs(
+        deps.inventory.known, owned, deps.health.set_kept, deps.memory, held=held
+    )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
     return publisher
@@ -280,7 +281,7 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
 
 
 def _readiness(
-    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: InventoryFeed
+    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: NodeInventory
 ) -> Check:
     """Return the check for /readyz.
 

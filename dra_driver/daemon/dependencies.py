@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects do the daemon's services share? Backend, API client, state file, CDI directory, locks, log.
+"""Which objects do the daemon's services share? Backends, API client, state file, CDI directory, locks, log.
 
 The class has the name of `kubelet.Dependencies`, which has the same purpose in the kubelet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.backends.auto import AUTO, next_step
-from dra_driver.backends.base import Backend, BackendContext
-from dra_driver.backends.registry import installed, load_backend
+from dra_driver.backends.base import Backend, config_kinds_of
+from dra_driver.backends.registry import Loaded, load_backends, next_step
 from dra_driver.config.settings import Settings
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
@@ -21,9 +20,11 @@ from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.lock import Locks
+from dra_driver.node.memory import PublishedMemory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.watch_health import HealthFeed
 
 STATE_FILE = "state.db"
@@ -33,10 +34,10 @@ PEER_DIRECTORY = "peers"
 Point = Callable[[str], None]
 
 
-def make_backend(settings: Settings) -> Backend:
-    """Make the backend that --backend names, with this node's name and the --backend-option values."""
-    context = BackendContext(node_name=settings.node.name, options=settings.backend.options)
-    return load_backend(settings.backend.name, context)
+def make_backends(settings: Settings) -> Loaded:
+    """Make the backends that the settings name, with this node's name and their options. Raises Fatal."""
+    chosen = {backend.name: backend.options for backend in settings.backends}
+    return load_backends(chosen, settings.node.name)
 
 
 def pod_cgroups(settings: Settings) -> PodCgroups:
@@ -55,8 +56,9 @@ class Dependencies:
     settings: Settings
     place: NodePlace
     kube: HttpKubeApi
-    backend: Backend
-    inventory: InventoryFeed
+    backends: Mapping[str, Backend]
+    inventory: NodeInventory
+    memory: PublishedMemory
     health: HealthFeed
     store: StateStore
     cdi: CdiDirectory
@@ -71,19 +73,18 @@ def make_dependencies(
 ) -> Dependencies:
     """Open the files and make the clients. Raises Fatal when one of them cannot be made."""
     place = _place(settings)
-    # The backend comes first: a wrong --backend-option is reported before any file is touched.
-    backend = make_backend(settings)
-    if settings.backend.name == AUTO:
-        log.warning("no_hardware_known", next_step=next_step(installed()))
+    # The backends come first: a wrong option is reported before any file is touched.
+    loaded = make_backends(settings)
+    for error in loaded.left_out:
+        log.warning("backend_left_out", error=error, next_step="auto goes on without it")
+    if not loaded.backends:
+        log.warning("no_hardware_known", next_step=next_step())
     kube = HttpKubeApi(
         connect(settings.kubeconfig),
         driver=place.driver,
         node=settings.node.name,
         observe=observe,
     )
-    inventory = InventoryFeed(backend, log=log)
-    health = HealthFeed(inventory.current, place.pool, age=inventory.age)
-    inventory.subscribe(health.wake)
     store = _open_state(settings, point)
     if store.quarantined is not None:
         log.error(
@@ -91,11 +92,40 @@ def make_dependencies(
             set_aside_as=str(store.quarantined),
             next_step="keep it; the state is rebuilt",
         )
+    inventory, memory = _inventory(loaded.backends, store, place, log)
+    health = HealthFeed(inventory.current, place.pool, age=inventory.age)
+    inventory.subscribe(health.wake)
     cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
     locks = Locks(settings.state_dir / LOCK_DIRECTORY)
     return Dependencies(
-        settings, place, kube, backend, inventory, health, store, cdi, locks, log, observe, point
+        settings=settings,
+        place=place,
+        kube=kube,
+        backends=loaded.backends,
+        inventory=inventory,
+        memory=memory,
+        health=health,
+        store=store,
+        cdi=cdi,
+        locks=locks,
+        log=log,
+        observe=observe,
+        point=point,
     )
+
+
+def _inventory(
+    backends: Mapping[str, Backend], store: StateStore, place: NodePlace, log: FilteringBoundLogger
+) -> tuple[NodeInventory, PublishedMemory]:
+    feeds = {
+        name: InventoryFeed(backend, log=log.bind(backend=name))
+        for name, backend in backends.items()
+    }
+    # At the start the backends of the devices come from the record; later they are written into it.
+    recall = PublishedMemory(store, place.pool).backends
+    kinds = {name: config_kinds_of(backend) for name, backend in backends.items()}
+    inventory = NodeInventory(feeds, kinds=kinds, recall=recall, log=log)
+    return inventory, PublishedMemory(store, place.pool, backend_of=inventory.backend_of)
 
 
 def _open_state(settings: Settings, point: Point) -> StateStore:

@@ -62,6 +62,8 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
         log.info(
             "starting", version=__version__, node=settings.node.name, driver=settings.node.driver
         )
+        for note in settings.notes:
+            log.warning("setting_has_an_older_form", note=note)
         starting = _Background("start", start)
         name = end_signal.wait()
         if name:
@@ -108,8 +110,9 @@ def startup(
         raise recovery.error
     # Normally the devices are known before the first call. Slow hardware must not delay the sockets: without a scan the driver
     # can still unprepare claims, and answer for claims that are prepared already.
-    daemon.supervisor.start("inventory", daemon.inventory.run)
-    if not daemon.inventory.tried.wait(FIRST_SCAN_SECONDS):
+    for name, run in daemon.inventory.loops().items():
+        daemon.supervisor.start(name, run)
+    if not daemon.inventory.tried_within(FIRST_SCAN_SECONDS):
         log.warning(
             "first_scan_takes_long",
             next_step="the driver serves without devices until the scan ends; see the log of the hardware's kernel driver",

@@ -10,12 +10,14 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
+from dra_driver.backends.base import Backend
+from dra_driver.backends.registry import Loaded
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import (
     LOCK_DIRECTORY,
     PEER_DIRECTORY,
     STATE_FILE,
-    make_backend,
+    make_backends,
     pod_cgroups,
 )
 from dra_driver.errors import DriverError, Permanent, Refused
@@ -31,6 +33,7 @@ from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.state import StateStore, read_claims
+from dra_driver.planning.combine import combine
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.scanned import as_scanned
@@ -53,17 +56,23 @@ class ConfirmedUnused:
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """The results that `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins."""
+    """The results that `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins.
+
+    `backends` are the names of the backends, and `failures` has a sentence for each one that could not be used.
+    """
 
     inventory: Inventory
     claims: tuple[PreparedClaim, ...]
     problems: tuple[Problem, ...]
     neighbours: tuple[Neighbour, ...]
+    backends: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 def inspect_node(settings: Settings) -> NodeFound:
     """Scan the devices once, read the state file, and ask the kubelet for device plugins. Changes nothing on the node."""
-    inventory = _scan(settings)
+    loaded = make_backends(settings)
+    inventory, failures = _scan(loaded)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
         inventory,
@@ -71,18 +80,34 @@ def inspect_node(settings: Settings) -> NodeFound:
         plan_pool(inventory, kept=()).problems,
         # A node without a kubelet has no device plugins.
         () if isinstance(resources, Unknown) else find_neighbours(resources, inventory),
+        tuple(loaded.backends),
+        (*loaded.left_out, *failures),
     )
 
 
-def _scan(settings: Settings) -> Inventory:
-    """Return the devices that the backend finds. A backend may be third-party code, so every other exception becomes Permanent."""
+def _scan(loaded: Loaded) -> tuple[Inventory, tuple[str, ...]]:
+    """Return the devices that the backends find, and the errors of those that fail. Raises DriverError if all of them fail."""
+    found: dict[str, Inventory] = {}
+    errors: list[DriverError] = []
+    for name, backend in loaded.backends.items():
+        try:
+            found[name] = _scanned(name, backend)
+        except DriverError as error:
+            errors.append(error)
+    if errors and not found:
+        raise errors[0]
+    return combine(found, {}), tuple(map(str, errors))
+
+
+def _scanned(name: str, backend: Backend) -> Inventory:
+    """Return the devices that a backend finds. A backend may be third-party code, so every other exception becomes Permanent."""
     try:
-        return as_scanned(make_backend(settings).scan())
+        return as_scanned(backend.scan())
     except DriverError:
         raise
     except Exception as error:
         raise Permanent(
-            f"cannot scan the devices with backend {settings.backend.name}: {type(error).__name__}: {error}; that is a fault of the "
+            f"cannot scan the devices with backend {name}: {type(error).__name__}: {error}; that is a fault of the "
             f"backend: correct it, or install another version"
         ) from error
 

@@ -97,8 +97,9 @@ class Claim:
 class DeviceConfig:
     """The decoded configuration of one device in one claim.
 
-    `label` is a text that the container gets. `sharing` is from GpuConfig, the kind of configuration of dra-example-driver.
+    `value` is the structure that the backend declares for this apiVersion and kind. Without any configuration all three are empty.
     """
 
-    label: str = ""
-    sharing: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = ""
+    kind: str = ""
+    value: object = None

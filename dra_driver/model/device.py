@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.health import UNCHECKED, Health
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import Hardware
@@ -40,7 +41,8 @@ class AllocatableDevice:
     without it is a resource of its own. What a container needs to use the device is the answer of `Backend.configure`.
 
     `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
-    `dra_driver.planning.edits` refuses otherwise. `backend` is the name of the backend; the driver sets it.
+    `dra_driver.planning.edits` refuses otherwise. `backend` is the name of the backend, and
+    `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
     api: Device
@@ -49,6 +51,7 @@ class AllocatableDevice:
     hardware: Hardware | None = None
     declares: frozenset[str] = frozenset()
     backend: str = ""
+    config_kinds: tuple[ConfigKind, ...] = ()
 
     @property
     def name(self) -> DeviceName:

@@ -17,11 +17,23 @@ from dra_driver.model.ids import DeviceName
 
 _WHOLE = "device"
 """The JSON key under which the device stands as the API writes it."""
+_BACKEND = "backend"
+"""The JSON key of the name of the device's backend."""
 
 
-def dump_published(device: Device) -> str:
+def dump_published(device: Device, backend: str = "") -> str:
     """Return the text of the device as the API writes it, and also in the form that older drivers read."""
-    return msgspec.json.encode({**_in_older_form(device), _WHOLE: device}).decode()
+    of_backend = {_BACKEND: backend} if backend else {}
+    return msgspec.json.encode({**_in_older_form(device), **of_backend, _WHOLE: device}).decode()
+
+
+def load_backend_name(text: str) -> str:
+    """Return the name of the device's backend; "" if the text has none, because an older driver wrote it."""
+    try:
+        backend = json.loads(text)[_BACKEND]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return backend if isinstance(backend, str) else ""
 
 
 def load_published(name: DeviceName, text: str) -> Device | None:

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
+
 from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
 from dra_driver.model.lease import Lease
@@ -163,7 +165,11 @@ def _lease_entry(lease: Lease) -> dict[str, object]:
         "share": lease.share_id,
         "consumed": dict(lease.consumed_capacity),
         "admin": lease.admin_access,
-        "config": {"label": config.label, "sharing": dict(config.sharing)},
+        "config": {
+            "apiVersion": config.api_version,
+            "kind": config.kind,
+            "value": msgspec.to_builtins(config.value, str_keys=True),
+        },
         "backend": lease.backend,
         "parent": lease.parent,
         "parts": lease.parts,
@@ -181,7 +187,10 @@ def _leases(uid: ClaimUid, entry: Mapping[str, Any]) -> tuple[Lease, ...]:
             share_id=ShareId(one["share"]),
             consumed_capacity=one["consumed"],
             admin_access=one["admin"],
-            config=DeviceConfig(one["config"]["label"], one["config"]["sharing"]),
+            # `planning.config.restored` gives the value its type again, with the kinds of the backend.
+            config=DeviceConfig(
+                one["config"]["apiVersion"], one["config"]["kind"], one["config"]["value"]
+            ),
             backend=one["backend"],
             parent=one["parent"],
             parts=tuple(one["parts"]),

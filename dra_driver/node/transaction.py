@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from dra_driver.errors import Permanent
 from dra_driver.model.api.resource_slice import Device
@@ -18,7 +19,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
-from dra_driver.node.published import dump_published, load_published
+from dra_driver.node.published import dump_published, load_backend_name, load_published
 from dra_driver.node.rows import (
     COLUMNS,
     dump_claim,
@@ -201,13 +202,28 @@ class StateTransaction:
         devices = [load_published(DeviceName(device), content) for device, content in rows]
         return tuple(device for device in devices if device is not None)
 
-    def set_published(self, pool: PoolName, devices: Sequence[Device]) -> None:
-        """Replace the record of published devices by these devices."""
+    def published_by(self, pool: PoolName) -> Mapping[DeviceName, str]:
+        """Return the backend of each published device; "" if it is not known."""
+        rows = self._db.execute("SELECT device, content FROM published WHERE pool = ?", (pool,))
+        return {DeviceName(device): load_backend_name(content) for device, content in rows}
+
+    def set_published(
+        self,
+        pool: PoolName,
+        devices: Sequence[Device],
+        backends: Mapping[DeviceName, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace the record of published devices by these devices, and the names of their backends."""
         self._db.execute("DELETE FROM published WHERE pool = ?", (pool,))
         self._db.executemany(
             "INSERT INTO published (pool, position, device, content) VALUES (?, ?, ?, ?)",
             [
-                (pool, position, device.name, dump_published(device))
+                (
+                    pool,
+                    position,
+                    device.name,
+                    dump_published(device, backends.get(DeviceName(device.name), "")),
+                )
                 for position, device in enumerate(devices)
             ],
         )

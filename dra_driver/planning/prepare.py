@@ -168,7 +168,14 @@ def _missing_device(claim: Claim, place: NodePlace, inventory: Inventory) -> Ref
                 f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} is allocated from pool {result.pool}, "
                 f"this node's pool is {place.pool}; the pod cannot run here, delete it"
             )
-        device = inventory.by_name.get(DeviceName(result.device))
+        name = DeviceName(result.device)
+        if inventory.may_exist(name):
+            return Refusal(
+                f"device {name} of ResourceClaim {claim.ref.namespace}/{claim.ref.name} is not known yet: since the driver "
+                f"started, no scan of backend {', '.join(inventory.unanswered)} has succeeded, see the driver's log; the kubelet tries "
+                f"again"
+            )
+        device = inventory.by_name.get(name)
         if device is not None and result.share_id and not device.api.allow_multiple_allocations:
             return Refusal(
                 f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} has share {result.share_id[:80]} of device {result.device}, which "
@@ -189,12 +196,14 @@ def _configure(
     inventory: Inventory,
 ) -> list[DeviceConfig] | Refusal:
     configs = [entry for entry in claim.configs if entry.driver == place.driver]
+    others = inventory.config_kinds() if configs else ()
     decoded: list[DeviceConfig] = []
     for result in results:
-        config = config_for(result.request, configs, inventory.config_kinds)
+        kinds = inventory.by_name[DeviceName(result.device)].config_kinds
+        config = config_for(result.request, configs, kinds, others)
         if isinstance(config, BadConfig):
             return Refusal(
-                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}: configuration refused at {config.path}: {config.found}; "
+                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}: configuration refused at {config}; "
                 f"correct it in the claim or its DeviceClass and create the claim again"
             )
         decoded.append(config)

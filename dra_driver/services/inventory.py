@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the current inventory. Each successful scan replaces it as a whole.
+"""Keep the current inventory of one backend. Each successful scan replaces it as a whole. `services/node_inventory.py` has all backends.
 
 If a scan fails, the devices may still exist, so the last inventory stays. Until the first successful scan `scanned` is False, so
 that no slice is withdrawn and no claim is refused because of a failed scan.

@@ -195,7 +195,8 @@ class PrepareClaims:
         inventory = self._parts.inventory()
         present = inventory.by_name
         for device in claim.devices:
-            if inventory.scanned and device.device not in present:
+            name = device.device
+            if inventory.scanned and name not in present and not inventory.may_exist(name):
                 return Refusal(
                     f"device {device.device} of claim {claim.ref} was prepared and has vanished from this node; "
                     f"see `dra-driver devices`; delete the pod and the claim, so that the scheduler chooses another device"

@@ -41,6 +41,9 @@ class Memory(Protocol):
     def write(self, devices: Sequence[Device], /) -> None:
         """Replace the record by these devices. Raises DriverError."""
 
+    def is_complete(self) -> bool:
+        """Whether the record has all that is known of its devices. Raises DriverError."""
+
 
 class NoMemory:
     """A record that is always empty."""
@@ -50,6 +53,9 @@ class NoMemory:
 
     def write(self, _devices: Sequence[Device], /) -> None:
         pass
+
+    def is_complete(self) -> bool:
+        return True
 
 
 def utc_now() -> datetime:
@@ -99,6 +105,7 @@ class PoolWish:
         self._last: PoolPlan | None = None  # the last plan, whether or not it was written
         # The content of the record; None until it could be read.
         self._remembered: tuple[Device, ...] | None = None
+        self._complete = False
         self._kept: tuple[Device, ...] = ()
         self._vanished: frozenset[DeviceName] = frozenset()
 
@@ -111,11 +118,14 @@ class PoolWish:
         """Return the plan as of now. `slices` are the slices at the API server. Raises DriverError until the devices are known."""
         inventory = self._inputs.inventory()
         known = self._known(slices)
-        gone = {
+        absent = {
             DeviceName(device.name): device
             for device in known
             if device.name not in inventory.by_name
         }
+        # A backend that has not answered since the start costs only the freshness of its devices.
+        awaited = [device for name, device in absent.items() if inventory.may_exist(name)]
+        gone = {name: device for name, device in absent.items() if not inventory.may_exist(name)}
         kept = self._owned(frozenset(gone)) if gone else frozenset()
         for name in sorted(gone.keys() - self._vanished):
             self._observe(DeviceVanished(name, kept=name in kept))
@@ -128,22 +138,26 @@ class PoolWish:
         self._kept = tuple(vanished(device) for name, device in gone.items() if name in kept)
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
         self._held = self._ask_held()
-        plan = with_times(self._planned(inventory), taint_times(known), now)
+        plan = with_times(
+            self._planned(inventory, (*self._kept, *awaited)), taint_times(known), now
+        )
         self._last = plan
         return plan
 
-    def _planned(self, inventory: Inventory) -> PoolPlan:
-        plan = self._plan_with(inventory, self._rules)
+    def _planned(self, inventory: Inventory, kept: Sequence[Device]) -> PoolPlan:
+        plan = self._plan_with(inventory, kept, self._rules)
         rules = self._server(plan.needs)
         if rules == self._rules:
             return plan
         self._rules = rules
-        return self._plan_with(inventory, rules)
+        return self._plan_with(inventory, kept, rules)
 
-    def _plan_with(self, inventory: Inventory, rules: ServerRules) -> PoolPlan:
+    def _plan_with(
+        self, inventory: Inventory, kept: Sequence[Device], rules: ServerRules
+    ) -> PoolPlan:
         return plan_pool(
             inventory,
-            kept=self._kept,
+            kept=kept,
             held=self._held,
             rules=rules,
             driver=self._place.driver,
@@ -171,17 +185,21 @@ class PoolWish:
         if self._remembered is None:
             return  # it could not be read yet: do not replace what it may know
         devices = tuple(plan.devices.values())
-        if same_devices(devices, self._remembered):
-            return
         try:
-            self._inputs.memory.write(devices)
-            self._remembered = devices
+            if not same_devices(devices, self._remembered) or not self._is_complete():
+                self._inputs.memory.write(devices)
+                self._remembered = devices
+            self._complete = True
         except DriverError as error:
             self._log.warning(
                 "publication_not_remembered",
                 error=str(error),
                 next_step="it is published all the same, and remembered with the next change",
             )
+
+    def _is_complete(self) -> bool:
+        """Whether the record needs no other content for the same devices. Asked once: an older driver may have written it."""
+        return self._complete or self._inputs.memory.is_complete()
 
     def _known(self, slices: Mapping[str, StoredSlice]) -> tuple[Device, ...]:
         """Return every device that the cluster may have seen. If two have the same name, callers use the later one.

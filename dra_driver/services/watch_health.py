@@ -2,10 +2,10 @@
 """Report the health of each device to the kubelet.
 
 The health of a present device comes from the inventory. A device that vanished while a claim owns it is still in the slices, and
-its health is UNHEALTHY.
+its health is UNHEALTHY. A device whose backend has not answered since the driver started is UNKNOWN.
 
-Each report has the time of its scan. The kubelet replaces that time by the time of arrival (updateHealthInfo in healthinfo.go:
-LastUpdated is now), so a repeated report never grows old in the kubelet. So the driver itself reports UNKNOWN if the last scan is
+Each report has the time of the scan of the device's backend. The kubelet replaces that time by the time of arrival (updateHealthInfo in healthinfo.go:
+LastUpdated is now), so a repeated report never grows old in the kubelet. So the driver itself reports UNKNOWN if that scan is
 older than TIMEOUT_SECONDS. The kubelet gets the same limit.
 """
 
@@ -23,17 +23,20 @@ TIMEOUT_SECONDS = 30
 VANISHED = Health(
     HealthStatus.UNHEALTHY, "the device vanished from this node while a claim is using it"
 )
+AWAITED = Health(
+    HealthStatus.UNKNOWN, "the driver has not been able to look at this device since it started"
+)
 
 
 class HealthFeed:
-    """Makes the snapshot for all streams. `age` returns the age of the last scan in seconds, and `clock` Unix seconds."""
+    """Makes the snapshot for all streams. `age` returns the age of the last scan of a backend in seconds, and `clock` Unix seconds."""
 
     def __init__(
         self,
         inventory: Callable[[], Inventory],
         pool: PoolName,
         *,
-        age: Callable[[], float],
+        age: Callable[[str], float],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._inventory = inventory
@@ -57,17 +60,28 @@ class HealthFeed:
         """Return the version, and the health of all devices as of the last scan."""
         with self._changed:
             version, kept = self._version, self._kept
-        # First the age, then the inventory: if a scan ends in between, the age is too high, never too low.
-        age = self._age()
+        # First the ages, then the inventory: if a scan ends in between, an age is too high, never too low.
+        before = self._inventory()
+        backends = {"", *before.unanswered, *(device.backend for device in before.devices)}
+        ages = {backend: self._age(backend) for backend in backends}
         inventory = self._inventory()
-        looked_at = int(self._clock() - age)
-        seen = [(device.name, device.health) for device in inventory.devices]
-        seen += [(name, VANISHED) for name in kept if name not in inventory.by_name]
-        if age > TIMEOUT_SECONDS:
-            seen = [(name, _too_old(health, looked_at)) for name, health in seen]
+        awaited = inventory.awaited()
+        known = {*inventory.by_name, *awaited}
+        seen = [(device.name, device.health, device.backend) for device in inventory.devices]
+        seen += [(name, AWAITED, inventory.had[name]) for name in awaited]
+        seen += [
+            (name, VANISHED, inventory.had.get(name, "")) for name in kept if name not in known
+        ]
+        now = self._clock()
         return version, tuple(
-            DeviceHealth(self._pool, name, health, looked_at) for name, health in seen
+            self._report(name, health, ages.get(backend, ages[""]), now)
+            for name, health, backend in seen
         )
+
+    def _report(self, name: DeviceName, health: Health, age: float, now: float) -> DeviceHealth:
+        looked_at = int(now - age)
+        told = _too_old(health, looked_at) if age > TIMEOUT_SECONDS else health
+        return DeviceHealth(self._pool, name, told, looked_at)
 
     def wait(self, version: int, timeout: float) -> bool:
         """Wait at most `timeout` seconds for a version other than `version`. Returns whether the version has changed."""

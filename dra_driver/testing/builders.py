@@ -9,6 +9,7 @@ The UID is derived from the claim's name. So two claims with one name are the sa
 
 from collections.abc import Iterable, Mapping
 
+from dra_driver.backends.simulated_config import LABEL
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.model import device as on_the_node
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -31,7 +32,6 @@ from dra_driver.model.names import DOMAIN
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.state import NodeState, PreparedClaim
 from dra_driver.planning.allocation import allocation_digest, cdi_name
-from dra_driver.planning.config import API_VERSION, KIND
 from dra_driver.planning.prepare import NodePlace
 
 A_NODE = NodeName("node-1")
@@ -85,8 +85,8 @@ def a_config(
     driver: str = A_DRIVER,
     index: int = 0,
 ) -> OpaqueConfig:
-    """Return one entry of opaque configuration: the driver's own kind with `label`, or exactly `parameters`."""
-    own: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
+    """Return one entry of opaque configuration: a DeviceConfig of simulated devices with `label`, or exactly `parameters`."""
+    own: dict[str, object] = {"apiVersion": LABEL.api_version, "kind": LABEL.kind}
     if label is not None:
         own["label"] = label
     chosen = own if parameters is None else parameters
@@ -133,7 +133,7 @@ def a_device(
     memory: str = "80Gi",
     shared: bool = False,
 ) -> AllocatableDevice:
-    """Return a device; if it is `shared`, it can be allocated several times."""
+    """Return a device that reads a DeviceConfig with a label; if it is `shared`, it can be allocated several times."""
     api = Device(
         name=name,
         attributes=on_the_node.attributes(attributes or {}),
@@ -143,6 +143,7 @@ def a_device(
     return AllocatableDevice(
         api,
         uuid=f"uuid-{name}",
+        config_kinds=(LABEL,),
     )
 
 
@@ -153,12 +154,9 @@ def an_edit(lease: Lease) -> ContainerEdits:
     return container_edits(lease, f"uuid-{lease.device}", major=LOCAL_MAJOR, minor=minor)
 
 
-def an_inventory(
-    count: int = 2, *, config_kinds: Iterable[str] = (), shared: bool = False
-) -> Inventory:
+def an_inventory(count: int = 2, *, shared: bool = False) -> Inventory:
     """Return devices gpu-0, gpu-1, …; if `shared`, each can be allocated several times."""
-    devices = tuple(a_device(f"gpu-{index}", shared=shared) for index in range(count))
-    return Inventory(devices, frozenset(config_kinds))
+    return Inventory(tuple(a_device(f"gpu-{index}", shared=shared) for index in range(count)))
 
 
 def a_state(

@@ -377,6 +377,35 @@ def test_an_image_without_a_registry_is_never_pulled(
     assert (main["image"], main["imagePullPolicy"]) == (image, policy)
 
 
+def test_the_backends_are_the_drivers_configuration(render: Render) -> None:
+    objects = render(values="backends: {auto: null, simulated: {profile: mixed}}")
+    (config,) = of_kind(objects, "ConfigMap")
+    assert yaml.safe_load(config["data"]["config.yaml"]) == {
+        "apiVersion": "config.dra-driver.dev/v1alpha1",
+        "kind": "DriverConfig",
+        "backends": {"simulated": {"profile": "mixed"}},
+    }
+    assert container(objects)["args"] == ["run", "--config=/etc/dra-driver/config.yaml"]
+    volume = {"name": "config", "configMap": {"name": config["metadata"]["name"]}}
+    pod = daemonset(objects)["spec"]["template"]
+    assert volume in pod["spec"]["volumes"]
+    other = daemonset(render(values="backends: {simulated: {profile: h100x8}}"))
+    digests = [each["metadata"]["annotations"] for each in (pod, other["spec"]["template"])]
+    assert digests[0] != digests[1]
+
+
+def test_the_older_form_of_the_backend_is_still_taken(render: Render) -> None:
+    objects = render(values="backend: {name: simulated}\nsimulated: {profile: mixed}")
+    assert of_kind(objects, "ConfigMap") == []
+    main = container(objects)
+    variables = {variable["name"]: variable.get("value") for variable in main["env"]}
+    assert (variables["DRA_DRIVER_BACKEND"], variables["DRA_DRIVER_SIMULATED_PROFILE"]) == (
+        "simulated",
+        "mixed",
+    )
+    assert main["args"] == ["run"]
+
+
 def test_every_switch_reaches_the_pod(render: Render) -> None:
     objects = render(values=EVERYTHING)
     template = daemonset(objects)["spec"]["template"]
@@ -524,7 +553,11 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("proxy: {https: 'proxy:3128'}", "at '/proxy/https': 'proxy:3128' does not match pattern '^(https?://"),
         ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
         ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
-        ("simulated: {profile: mixed}", "simulated.profile is mixed, and the backend is auto: add --set backend.name=simulated"),
+        ("simulated: {profile: mixed}", "backend.name is not simulated: set backends.simulated.profile instead"),
+        ("backends: {simulated: {profile: h200x8}}", "at '/backends/simulated/profile': value must be one of 'h100x8'"),
+        ("backends: {simulated: {profil: mixed}}", "at '/backends/simulated': additional properties 'profil' not allowed"),
+        ("backends: {auto: {a: 1}}", "at '/backends/auto': maxProperties: got 1, want 0"),
+        ("backend: {options: {a: b}}", "backend.options has no backend: set backends.NAME instead"),
         ("backend: {options: {a=b: c}}", 'backend.options has the key "a=b"; a key has no =.'),
         ("deviceClasses: {apiVersion: v1alpha3}", "at '/deviceClasses/apiVersion': value must be one of"),
         ("{onlyGpuNodes: true, affinity: {podAffinity: {}}}", "Set either onlyGpuNodes or affinity"),

@@ -58,7 +58,9 @@ def test_the_wall_clock_is_read_only_to_be_written_down() -> None:
 
 def test_a_health_report_follows_the_wall_clock_wherever_it_jumps() -> None:
     times = iter([1000.0, 1000.0 + YEARS, 1000.0 - 900.0])
-    feed = HealthFeed(lambda: an_inventory(1), A_POOL, age=lambda: 0.0, clock=lambda: next(times))
+    feed = HealthFeed(
+        lambda: an_inventory(1), A_POOL, age=lambda _backend: 0.0, clock=lambda: next(times)
+    )
     reports = [feed.snapshot() for _ in range(3)]
     versions = {version for version, _ in reports}
     assert len(versions) == 1  # a jump is no news

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.daemon.liveness import DEAD_SECONDS, Liveness
 from dra_driver.errors import Temporary
 from dra_driver.kubelet.dra import PREPARE_WORKERS, SERVICE, UNPREPARE_WORKERS
@@ -27,6 +27,7 @@ from dra_driver.model.ids import ClaimUid, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
 from dra_driver.services.inventory import LOOK_SECONDS, InventoryFeed
+from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.watch_health import TIMEOUT_SECONDS, HealthFeed
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.kubelet_health import HealthCache
@@ -80,7 +81,9 @@ class Bed:
     def __init__(self, root: Path) -> None:
         self.service = Service()
         self.sockets = KubeletSockets(root / "dra.sock", root / "registry" / "x-reg.sock")
-        inventory = InventoryFeed(SimulatedBackend(BackendContext(POOL)))
+        inventory = NodeInventory(
+            {"simulated": InventoryFeed(SimulatedBackend(BackendContext(POOL, SimulatedOptions())))}
+        )
         checks: dict[str, Callable[[], tuple[str, ...]]] = {}
         self.server = KubeletServer(
             self.sockets,
@@ -254,16 +257,17 @@ def test_a_kubelet_forgets_the_health_of_hardware_that_nobody_can_look_at() -> N
     with tempfile.TemporaryDirectory() as root:
         faults = Path(root) / "faults.yaml"
         faults.write_text("devices: {}\n")
-        machine = Machine(BackendContext(POOL, {"faults": str(faults)}))
+        machine = Machine(BackendContext(POOL, SimulatedOptions(faults=str(faults))))
         log = structlog.wrap_logger(structlog.testing.CapturingLogger(), processors=[])
-        inventory = InventoryFeed(machine, log=log, clock=lambda: now[0])
+        scans = InventoryFeed(machine, log=log, clock=lambda: now[0])
+        inventory = NodeInventory({"simulated": scans})
         feed = HealthFeed(inventory.current, POOL, age=inventory.age, clock=lambda: now[0])
         stream = HealthStream("v1.DRAResourceHealth", feed)
         kubelet = HealthCache()
 
         def look() -> tuple[int, str]:
             """What the kubelet knows after a look at the hardware and a report, as they come."""
-            inventory.scan()
+            scans.scan()
             kubelet.update(stream._response(feed.snapshot()[1]).devices, now=now[0])
             return kubelet.health(POOL, "gpu-0", now=now[0])
 

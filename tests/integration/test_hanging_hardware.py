@@ -88,7 +88,7 @@ def test_a_first_scan_that_hangs_leaves_claims_and_slices_and_signals_alone(
     assert (node.slices(), len(slice_writes(node))) == (before, written)
 
     assert node.stop() == 0
-    assert '"thread": "inventory"' in node.log()
+    assert '"thread": "inventory-simulated"' in node.log()
 
 
 def test_hardware_that_answers_late_is_published_then(node: Stage, faults: Path) -> None:

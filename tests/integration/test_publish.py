@@ -10,12 +10,13 @@ from time import monotonic, sleep
 import pytest
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.model.events import DriverEvent, FieldsDropped, PublishFailed, SliceLost
 from dra_driver.model.health import HealthStatus
 from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
 from dra_driver.services.watch_health import HealthFeed
@@ -34,14 +35,15 @@ class Parts:
         self.kube = HttpKubeApi(connect(kubeconfig), driver=A_DRIVER, node=A_NODE)
         self.faults = faults
         faults.write_text("devices: {}\n")  # it must be there when the driver starts
-        context = BackendContext(A_NODE, {"profile": profile, "faults": str(faults)})
-        inventory = InventoryFeed(SimulatedBackend(context))
+        options = SimulatedOptions(profile=profile, faults=str(faults))
+        scans = InventoryFeed(SimulatedBackend(BackendContext(A_NODE, options)))
+        inventory = NodeInventory({"simulated": scans})
         self.health = HealthFeed(inventory.current, A_POOL, age=inventory.age)
         inputs = PublisherInputs(inventory.known, frozenset, self.health.set_kept)
         self.publisher = Publisher(self.kube, inputs, place=A_PLACE, observe=self.events.append)
         inventory.subscribe(self.health.wake)
         inventory.subscribe(self.publisher.wake)
-        self.runs = (inventory.run, self.publisher.watch, self.publisher.run)
+        self.runs = (scans.run, self.publisher.watch, self.publisher.run)
 
     @contextmanager
     def running(self) -> Iterator["Parts"]:

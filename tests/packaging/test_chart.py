@@ -15,8 +15,11 @@ import yaml
 
 from dra_driver import __version__
 from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.registry import options_of
+from dra_driver.backends.simulated import SimulatedOptions
 from dra_driver.cli.main import main
 from dra_driver.config.options import DEFAULT_DRIVER_NAME, OPTIONS
+from dra_driver.config.settings import BackendSettings, load
 from dra_driver.kube.discovery import WIRES
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
@@ -111,6 +114,23 @@ def test_the_commands_that_the_pods_run_exist(
     assert ended.value.code == 0
     known = capsys.readouterr().out
     assert [flag for flag in flags if flag not in known] == []
+
+
+def test_the_config_of_the_pods_is_a_document_that_the_driver_reads(tmp_path: Path) -> None:
+    text = template("_helpers.tpl").partition('{{- define "dra-driver.config" -}}\n')[2]
+    head = text.partition("  {{- toYaml")[0]
+    file = tmp_path / "config.yaml"
+    file.write_text(head + "  " + json.dumps(VALUES["backends"]))
+    settings = load({"node_name": "node-1"}, {}, file, options_of=options_of)
+    assert (settings.backends, settings.notes) == ((BackendSettings("auto"),), ())
+    assert "--config=/etc/dra-driver/config.yaml" in template("daemonset.yaml")
+    assert "  config.yaml: |\n" in template("config.yaml")
+
+
+def test_the_schema_knows_the_options_of_the_simulated_backend() -> None:
+    known = SCHEMA["properties"]["backends"]["properties"]["simulated"]["properties"]
+    assert list(known) == list(SimulatedOptions.__struct_fields__)
+    assert known["profile"]["enum"] == list(PROFILES)
 
 
 def test_the_values_defaults_are_the_drivers() -> None:
@@ -227,6 +247,7 @@ def leaves(values: Object, above: str = "") -> Iterator[str]:
 
 # Mappings whose keys the user chooses, or Kubernetes does.
 FREE = {
+    "backends",
     "backend.options",
     "serviceAccount.annotations",
     "nodeSelector",
@@ -323,7 +344,7 @@ def test_the_page_names_the_mounts_of_the_templates_and_why() -> None:
         r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", everything()
     )
     assert written == {name: "read" if read_only else "write" for name, read_only in mounts}
-    volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected):", everything())
+    volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected|configMap):", everything())
     assert sorted(volumes) == sorted(written)
 
 
@@ -366,7 +387,7 @@ def test_the_page_names_values_that_exist() -> None:
     named |= set(re.findall(r"--set ([A-Za-z.]+)=", PAGE))
     named |= set(re.findall(r"`([a-z][A-Za-z]+\.[A-Za-z]+)=", PAGE))
     assert len(named) > 15
-    free = {name for name in named if name.rpartition(".")[0] in FREE}
+    free = {name for name in named if any(name.startswith(f"{above}.") for above in FREE)}
     assert named - free - set(leaves(VALUES)) == set()
 
 

@@ -18,6 +18,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.faults import parse_faults
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.registry import load_backend
+from dra_driver.backends.simulated_config import LABEL, LabelConfig
 from dra_driver.explain.outcome import (
     Change,
     ClaimReport,
@@ -28,7 +29,7 @@ from dra_driver.explain.outcome import (
     RequestReport,
 )
 from dra_driver.explain.verdict import Tainted
-from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.claim import OpaqueConfig
 from dra_driver.model.cluster import NotRead
 from dra_driver.model.ids import DriverName
 from dra_driver.planning.config import config_for
@@ -201,7 +202,7 @@ def test_the_configuration_that_is_shown_is_understood() -> None:
         if "DeviceConfig" in block
     ]
     entry = OpaqueConfig(0, "FromClaim", (), DRIVER, yaml.safe_load(text))
-    assert config_for("r", [entry], frozenset()) == DeviceConfig(label="training run 7")
+    assert config_for("r", [entry], (LABEL,)) == LABEL.config(LabelConfig(label="training run 7"))
 
 
 def test_the_fault_file_that_is_shown_is_understood() -> None:

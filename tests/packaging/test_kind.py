@@ -124,7 +124,7 @@ docker save --output PODS localhost/busybox:1
 kind load image-archive DRIVER --name dra-driver
 kind load image-archive PODS --name dra-driver
 helm upgrade --install dra-driver ROOT/helm/dra-driver --kube-context kind-dra-driver \
---namespace dra-driver --create-namespace --set image.tag=kind-demo --set backend.name=simulated --set simulated.profile=h100x8
+--namespace dra-driver --create-namespace --set image.tag=kind-demo --set backends.simulated.profile=h100x8
 kubectl --context kind-dra-driver --namespace dra-driver rollout restart daemonset/dra-driver
 kubectl --context kind-dra-driver --namespace dra-driver rollout status daemonset/dra-driver --timeout=180s
 kubectl --context kind-dra-driver apply --filename FOLDER/gpu.yaml

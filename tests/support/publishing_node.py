@@ -46,6 +46,7 @@ class Memory:
     def __init__(self) -> None:
         self.devices: tuple[Device, ...] = ()
         self.writes = 0
+        self.complete = True
         self.errors: list[DriverError] = []
 
     def read(self) -> tuple[Device, ...]:
@@ -58,6 +59,9 @@ class Memory:
             raise self.errors.pop()
         self.devices = tuple(devices)
         self.writes += 1
+
+    def is_complete(self) -> bool:
+        return self.complete
 
 
 class Node:

@@ -18,7 +18,7 @@ from msgspec import structs
 import dra_driver
 from dra_driver.allocator.devices import PoolSlice
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.cel.compile import compile_selector
 from dra_driver.kube.discovery import WIRES
 from dra_driver.kube.slices import Author, read_slice, write_slice
@@ -72,7 +72,7 @@ def field_of(device: Device) -> object:
 
 
 def walk(folder: Path) -> None:
-    backend = NewBackend(BackendContext("node-1"))
+    backend = NewBackend(BackendContext("node-1", SimulatedOptions()))
     inventory = as_scanned(backend.scan())
     (device,) = plan_pool(inventory, kept=()).slices[0].devices or ()
     assert field_of(device) == "one", "planning.slices loses a field of a device"

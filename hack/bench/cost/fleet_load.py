@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import urllib3
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.kube import http
 from dra_driver.kube.auth import connect
 from dra_driver.kube.base import SliceEvent
@@ -138,7 +138,7 @@ class FleetNode:
         node = NodeName(name)
         kind = HttpKubeApi if watches else WithoutWatch
         self._api = kind(connection, driver=DRIVER, node=node)
-        inventory = SimulatedBackend(BackendContext(node, {"profile": PROFILE})).scan()
+        inventory = SimulatedBackend(BackendContext(node, SimulatedOptions(profile=PROFILE))).scan()
         inputs = PublisherInputs(lambda: inventory, frozenset, lambda _names: None)
         self._publisher = Publisher(self._api, inputs, place=NodePlace(DRIVER, PoolName(name)))
         self._watches = watches

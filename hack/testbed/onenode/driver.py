@@ -53,8 +53,7 @@ class Driver:
 
     def values(self, tag: str = TAG) -> dict[str, Any]:
         """What the chart is told."""
-        backend = {"backend": {"name": "simulated"}, "simulated": {"profile": self.profile}}
-        return {"image": {"tag": tag}, **backend}
+        return {"image": {"tag": tag}, "backends": {"simulated": {"profile": self.profile}}}
 
     def play(self, profile: str) -> None:
         """Stand on another machine from now on; nothing may be prepared."""

@@ -46,6 +46,20 @@ Never
 {{- end -}}
 {{- end -}}
 
+{{- /* The backend of the older values backend and simulated, which this version still takes; "" if they name none. */ -}}
+{{- define "dra-driver.olderBackend" -}}
+{{- if ne .Values.backend.name "auto" -}}
+{{- .Values.backend.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "dra-driver.config" -}}
+apiVersion: config.dra-driver.dev/v1alpha1
+kind: DriverConfig
+backends:
+  {{- toYaml (.Values.backends | default (dict "auto" dict)) | nindent 2 }}
+{{- end -}}
+
 {{- /* The newest version of resource.k8s.io that the cluster serves. A version is believed only of a Kubernetes that can have it:
        without a cluster, `helm template` claims to serve everything that helm itself knows. */ -}}
 {{- define "dra-driver.resourceApiVersion" -}}
@@ -124,8 +138,12 @@ true
 {{- fail (printf "backend.options has the key %q; a key has no =." $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (ne .Values.backend.name "simulated") (ne .Values.simulated.profile "h100x8") -}}
-{{- fail (printf "simulated.profile is %s, and the backend is %s: add --set backend.name=simulated to have simulated devices." .Values.simulated.profile .Values.backend.name) -}}
+{{- $older := include "dra-driver.olderBackend" . -}}
+{{- if and .Values.backend.options (not $older) -}}
+{{- fail "backend.options has no backend: set backends.NAME instead, with these options." -}}
+{{- end -}}
+{{- if and (ne $older "simulated") (not (has .Values.simulated.profile (list "" "h100x8"))) -}}
+{{- fail (printf "simulated.profile is %s, and the older value backend.name is not simulated: set backends.simulated.profile instead." .Values.simulated.profile) -}}
 {{- end -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}

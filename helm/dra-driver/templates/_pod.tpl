@@ -103,10 +103,6 @@ seLinuxOptions:
       fieldPath: spec.nodeName
 - name: DRA_DRIVER_DRIVER_NAME
   value: {{ .Values.driverName | quote }}
-- name: DRA_DRIVER_BACKEND
-  value: {{ .Values.backend.name | quote }}
-- name: DRA_DRIVER_SIMULATED_PROFILE
-  value: {{ .Values.simulated.profile | quote }}
 - name: DRA_DRIVER_PLUGINS_DIR
   value: {{ printf "%s/plugins" .Values.kubeletDir | quote }}
 - name: DRA_DRIVER_REGISTRY_DIR

@@ -7,13 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.backends.base import BackendContext
-from dra_driver.backends.registry import load_backend
+from dra_driver.backends.base import BackendContext, config_kinds_of
+from dra_driver.backends.registry import (
+    installed,
+    load_backend,
+    load_backends,
+    next_step,
+    options_of,
+)
 from dra_driver.backends.simulated import SimulatedBackend
 from dra_driver.errors import Fatal, Permanent
+from dra_driver.model.decoding import Text
 
 CONTEXT = BackendContext(node_name="node-1")
 MODULE = """
+import msgspec
+from dra_driver.model.config_kind import ConfigKind
 from dra_driver.errors import Permanent
 
 class Empty:
@@ -41,6 +50,34 @@ class Wide(Empty):
     def configure(self, *arguments, **more): ...
     def reset(self, *arguments, **more): ...
     scan = dict
+
+class Options(msgspec.Struct, frozen=True):
+    root: str = "/sys"
+    level: int = 1
+
+class Typed(Empty):
+    options = Options
+
+class Needy(Empty):
+    class options(msgspec.Struct):
+        root: str
+
+class Invented(Empty):
+    auto = False
+
+MODE = ConfigKind("a.example.com/v1", "Mode", Options)
+
+class One(Empty):
+    config_kinds = (MODE,)
+
+class Same(One):
+    pass
+
+class Twice(Empty):
+    config_kinds = [MODE, ConfigKind("a.example.com/v1", "Mode", Needy.options)]
+
+class Odd(Empty):
+    config_kinds = ("Mode",)
 
 class Halfway:
     def __init__(self, context): ...
@@ -174,3 +211,123 @@ def test_one_name_in_two_packages_is_refused_unless_they_mean_the_same(packages:
     message = refusal("acme")
     assert message.startswith("backend 'acme' is installed twice: ")
     assert message.endswith("backends_under_test:fails of evil; remove one of the packages")
+
+
+# Options and `auto`
+
+
+def loaded(name: str, **options: object) -> object:
+    return load_backend(name, BackendContext("node-1", options)).context.options  # type: ignore[attr-defined]
+
+
+def test_declared_options_come_as_their_structure(packages: Path):
+    install(packages, "typed", "typed = backends_under_test:Typed")
+    structure = options_of("typed")
+    assert structure is not None
+    assert loaded("typed") == structure()
+    assert loaded("typed", root="/x", level=2) == structure(root="/x", level=2)
+    assert loaded("typed", level=Text("2")) == structure(level=2)
+
+
+def test_every_wrong_option_is_told(packages: Path):
+    install(packages, "typed", "typed = backends_under_test:Typed")
+    with pytest.raises(Fatal) as caught:
+        loaded("typed", rot="/x", level="2")
+    assert str(caught.value) == (
+        "backend 'typed' (backends_under_test:Typed of typed) cannot use its options: "
+        "rot: unknown field; known are root, level; level: '2' must be a whole number; "
+        "correct them in the config document (backends) or in --backend-option"
+    )
+
+
+def test_a_backend_without_declared_options_gets_texts(packages: Path):
+    install(packages, "acme", "acme = backends_under_test:Empty")
+    assert options_of("acme") is None
+    given = {"root": "/x", "level": 2, "share": 0.5, "fast": True, "old": Text("1")}
+    assert loaded("acme", **given) == {
+        "root": "/x",
+        "level": "2",
+        "share": "0.5",
+        "fast": "true",
+        "old": "1",
+    }
+    with pytest.raises(Fatal, match="declares no options, so each option is a text; a is a list:"):
+        loaded("acme", a=[1])
+
+
+def test_options_of_a_package_that_cannot_be_imported_are_not_known(packages: Path):
+    install(packages, "rotten", "rotten = no_such_module:Backend")
+    assert options_of("rotten") is None
+
+
+def test_auto_takes_every_backend_that_invents_nothing(packages: Path):
+    install(packages, "acme", "acme = backends_under_test:Empty")
+    install(packages, "play", "play = backends_under_test:Invented")
+    found = load_backends({"auto": {}}, "node-1")
+    assert (list(found.backends), found.left_out) == (["acme"], ())
+
+
+def test_auto_goes_on_without_a_backend_that_cannot_be_made(packages: Path):
+    install(packages, "acme", "acme = backends_under_test:Empty")
+    install(packages, "needy", "needy = backends_under_test:Needy")
+    install(packages, "rotten", "rotten = no_such_module:Backend")
+    found = load_backends({"auto": {}}, "node-1")
+    assert list(found.backends) == ["acme"]
+    needy, rotten = found.left_out
+    assert "root: missing; it must be a text" in needy
+    assert "cannot be made: ModuleNotFoundError" in rotten
+
+
+def test_a_named_backend_has_its_own_options_beside_auto(packages: Path):
+    install(packages, "acme", "acme = backends_under_test:Empty")
+    install(packages, "other", "other = backends_under_test:Empty")
+    found = load_backends({"auto": {}, "acme": {"a": "1"}, "simulated": {}}, "node-1")
+    assert list(found.backends) == ["other", "acme", "simulated"]
+    acme = found.backends["acme"]
+    assert vars(acme) == {"context": BackendContext("node-1", {"a": "1"})}
+
+
+def test_a_named_backend_that_cannot_be_made_ends_the_start(packages: Path):
+    install(packages, "rotten", "rotten = no_such_module:Backend")
+    with pytest.raises(Fatal, match="backend 'rotten'"):
+        load_backends({"auto": {}, "rotten": {}}, "node-1")
+
+
+def test_without_hardware_there_is_no_backend_and_a_next_step():
+    assert load_backends({"auto": {}}, "node-1").backends == {}
+    assert installed() == ("simulated",)
+    assert "installed: simulated; `simulated` invents devices" in next_step()
+
+
+# Kinds of configuration
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (
+            ["one", "same"],
+            "config kind a.example.com/v1 Mode is declared by backends 'one' and 'same': ",
+        ),
+        (["twice"], "config kind a.example.com/v1 Mode is declared by backend 'twice' twice: "),
+        (["odd"], "backend 'odd' declares 'Mode' in config_kinds, which is no ConfigKind"),
+    ],
+)
+def test_a_kind_that_is_declared_twice_or_wrongly_ends_the_start(
+    packages: Path, chosen: list[str], said: str
+):
+    for name in ("one", "same", "twice", "odd"):
+        install(packages, name, f"{name} = backends_under_test:{name.capitalize()}")
+    with pytest.raises(Fatal) as caught:
+        load_backends({name: {} for name in chosen}, "node-1")
+    assert str(caught.value).startswith(said)
+
+
+def test_kinds_of_other_names_stand_beside_each_other(packages: Path):
+    install(packages, "one", "one = backends_under_test:One")
+    found = load_backends({"one": {}, "simulated": {}}, "node-1")
+    kinds = {name: config_kinds_of(backend) for name, backend in found.backends.items()}
+    assert [str(kind) for kind in (*kinds["one"], *kinds["simulated"])] == [
+        "a.example.com/v1 Mode",
+        "gpu.dra-driver.dev/v1alpha1 DeviceConfig",
+    ]

@@ -12,10 +12,22 @@ from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.profiles import MIB, PROFILES
-from dra_driver.backends.simulated import POLL_SECONDS, WITHOUT_FAULT_FILE, SimulatedBackend
+from dra_driver.backends.simulated import (
+    POLL_SECONDS,
+    WITHOUT_FAULT_FILE,
+    SimulatedBackend,
+    SimulatedOptions,
+)
+from dra_driver.backends.simulated_config import (
+    GPU,
+    GPU_OF_LATER_RELEASES,
+    LABEL,
+    GpuConfig,
+    LabelConfig,
+)
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.claim import DeviceConfig
+from dra_driver.model.decoding import Mistake, Text, decode
 from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, ShareId
@@ -34,7 +46,15 @@ WIRE_NAMES = {"list of strings": "strings"}  # of the types in the API
 
 
 def backend(**options: str) -> SimulatedBackend:
-    return SimulatedBackend(BackendContext("node-1", options))
+    return SimulatedBackend(BackendContext("node-1", options_from(options)))
+
+
+def options_from(texts: dict[str, str]) -> SimulatedOptions:
+    """The options as a command line gives them."""
+    given = {name: Text(text) for name, text in texts.items()}
+    options, mistakes = decode(given, SimulatedOptions)
+    assert options is not None, mistakes
+    return options
 
 
 def scan(**options: str) -> Inventory:
@@ -117,7 +137,8 @@ def test_the_mixed_machine_has_four_products_of_three_makers():
 
 def test_the_example_profile_has_the_example_drivers_devices():
     found = scan(profile="example")
-    assert found.config_kinds == frozenset({"GpuConfig"})
+    assert backend(profile="example").config_kinds == (LABEL, GPU, GPU_OF_LATER_RELEASES)
+    assert backend().config_kinds == (LABEL,)
     assert len(found.devices) == 8
     first = found.devices[0]
     assert first.api.attributes == attributes(
@@ -191,7 +212,7 @@ def test_half_of_the_devices_sit_on_each_numa_node(profile: str):
 
 def test_uuids_are_the_same_after_a_restart_and_others_on_another_node():
     uuids = [device.uuid for device in scan().devices]
-    other = SimulatedBackend(BackendContext("node-2")).scan()
+    other = SimulatedBackend(BackendContext("node-2", SimulatedOptions())).scan()
     assert [device.uuid for device in scan().devices] == uuids
     assert len({*uuids, *(device.uuid for device in other.devices)}) == 16
 
@@ -202,30 +223,33 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "mistakes"),
     [
         (
-            {"profile": "h100"},
-            "no simulated profile 'h100'; there are: a100x8, b580x2, example, gaudi3x8, h100x8, h200x8, l40sx4, mi300x8, mixed",
-        ),
-        (
-            {"major": "195"},
-            "option major=195: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
-        ),
-        (
-            {"major": "x"},
-            "option major=x: Linux reserves 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 for local use",
+            {"profile": "h100", "major": 195},
+            (
+                Mistake(
+                    "profile",
+                    "'h100' must be one of h100x8, h200x8, a100x8, l40sx4, mi300x8, b580x2, gaudi3x8, mixed, example "
+                    "(The machine that it simulates; docs/reference/profiles.md has all)",
+                ),
+                Mistake(
+                    "major",
+                    "195 must be one of 60, 61, 62, 63, 120, 121, 122, 123, 124, 125, 126, 127 "
+                    "(The major number of its device files, one that Linux reserves for local use)",
+                ),
+            ),
         ),
         (
             {"profil": "h100x8"},
-            "the simulated backend has no option profil; it has faults, journal, major, profile",
+            (Mistake("profil", "unknown field; known are profile, faults, major, journal"),),
         ),
     ],
 )
-def test_wrong_options_are_refused_with_what_there_is(options: dict[str, str], message: str):
-    with pytest.raises(Fatal) as caught:
-        backend(**options)
-    assert str(caught.value) == message
+def test_wrong_options_are_all_refused_with_what_there_is(
+    options: dict[str, object], mistakes: tuple[Mistake, ...]
+):
+    assert decode(options, SimulatedOptions) == (None, mistakes)
 
 
 # The fault file.
@@ -348,7 +372,9 @@ class Steps:
 
 def watched(faults: Path, *steps: object) -> tuple[SimulatedBackend, Iterator[None], Steps]:
     wait = Steps(*steps)
-    made = SimulatedBackend(BackendContext("node-1", {"faults": str(faults)}), wait=wait)
+    made = SimulatedBackend(
+        BackendContext("node-1", SimulatedOptions(faults=str(faults))), wait=wait
+    )
     return made, made.watch(Event()), wait
 
 
@@ -415,7 +441,7 @@ def test_a_device_that_hangs_is_set_up_once_the_fault_is_gone(tmp_path: Path):
             faults.write_text("devices: {}")
         return False
 
-    options = {"faults": str(faults), "journal": str(journal)}
+    options = SimulatedOptions(faults=str(faults), journal=str(journal))
     made = SimulatedBackend(BackendContext("node-1", options), wait=wait)
     (device, *_) = made.scan().devices
     made.configure(a_lease(device.name))
@@ -431,13 +457,18 @@ def test_a_container_gets_the_device_file_and_what_its_configuration_asks_for():
     shared = a_lease(
         "gpu-5",
         share_id=ShareId("s-1"),
-        config=DeviceConfig("my label", {"SHARING_STRATEGY": "TimeSlicing"}),
+        config=GPU.config(GpuConfig()),
     )
     assert made.configure(shared).env == {
         "GPU_DEVICE_GPU_5_S_1": GPU_5,
-        "GPU_LABEL_GPU_5_S_1": "my label",
         "GPU_DEVICE_5_SHARING_STRATEGY": "TimeSlicing",
+        "GPU_DEVICE_5_TIMESLICE_INTERVAL": "Default",
     }
+    labelled = made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig(label="my label"))))
+    assert labelled.env == {"GPU_DEVICE_GPU_5": GPU_5, "GPU_LABEL_GPU_5": "my label"}
+    assert made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig()))) == ContainerEdits(
+        {"GPU_DEVICE_GPU_5": GPU_5}, (node,)
+    )
 
 
 @pytest.mark.parametrize("told", [{"admin_access": True}, {"may_run": True}])

@@ -249,7 +249,7 @@ def test_without_a_backend_there_are_no_devices_and_the_way_to_some_is_told(
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("no devices found; the driver publishes an empty ResourceSlice")
     assert second == (
-        "this release knows no hardware by itself; name a backend with --backend (installed: simulated; `simulated` invents devices)"
+        "no installed backend finds hardware; name a backend with --backend (installed: simulated; `simulated` invents devices)"
     )
     assert main(["devices", "--node-name", "node-1", *state, "--json"]) == 0
     assert capsys.readouterr().out == ""

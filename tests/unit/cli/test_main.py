@@ -13,6 +13,7 @@ from dra_driver.cli.arguments import add_arguments
 from dra_driver.cli.main import COMMANDS, kubectl, main, parser
 from dra_driver.cli.settings import settings_from
 from dra_driver.config.options import OPTIONS
+from dra_driver.config.settings import BackendSettings
 
 
 def test_every_command_is_in_the_help(capsys) -> None:
@@ -58,12 +59,21 @@ def test_an_error_is_one_line_and_exit_code_1(capsys, tmp_path: Path) -> None:
 def test_flags_reach_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("cdi_dir: /from/file\n")
-    flags = ["--node-name", "n1", "--backend-option", "a=1", "--backend-option", "b=2"]
+    flags = [
+        "--node-name",
+        "n1",
+        "--backend",
+        "mine",
+        "--backend-option",
+        "a=1",
+        "--backend-option",
+        "b=2",
+    ]
     chosen = parser("run").parse_args(["run", "--config", str(file), *flags])
     settings = settings_from(chosen)
     assert settings.node.name == "n1"
     assert settings.cdi_dir == Path("/from/file")
-    assert {"a": "1", "b": "2"}.items() <= settings.backend.options.items()
+    assert settings.backends == (BackendSettings("mine", {"a": "1", "b": "2"}),)
 
 
 def test_the_help_loads_no_server_and_no_client() -> None:

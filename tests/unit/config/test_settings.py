@@ -25,6 +25,12 @@ def from_file(tmp_path: Path, text: str, flags=NODE, environment=None) -> Settin
     return load(flags, environment or {}, path)
 
 
+def options(settings: Settings) -> dict[str, object]:
+    """The options of the only backend."""
+    (backend,) = settings.backends
+    return dict(backend.options)
+
+
 def test_everything_but_the_node_name_has_a_default() -> None:
     assert load(NODE, {}) == Settings(
         node=NodeSettings("node-1", "gpu.dra-driver.dev", Path("/proc/sys/kernel/random/boot_id")),
@@ -33,7 +39,7 @@ def test_everything_but_the_node_name_has_a_default() -> None:
             Path("/var/lib/kubelet/plugins_registry"),
             Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         ),
-        backend=BackendSettings("auto"),
+        backends=(BackendSettings("auto"),),
         log=LogSettings("info", "json"),
         kubeconfig=None,
         cdi_dir=Path("/var/run/cdi"),
@@ -108,26 +114,23 @@ def test_an_address_is_host_and_port_or_nothing(text: str, address) -> None:
 )
 def test_backend_options_come_as_a_mapping_or_a_list(tmp_path: Path, text: str) -> None:
     settings = from_file(tmp_path, f"{text}\nbackend: mine\n")
-    assert settings.backend == BackendSettings("mine", {"a": "1", "b": "x=y"})
+    assert settings.backends == (BackendSettings("mine", {"a": "1", "b": "x=y"}),)
 
 
 def test_backend_options_come_from_every_source(tmp_path: Path) -> None:
     variable = {"DRA_DRIVER_BACKEND_OPTION": "a=1,b=2"}
     own = {"backend": "mine"}
-    assert load(NODE | own, variable).backend.options == {"a": "1", "b": "2"}
-    assert load(NODE | own, {"DRA_DRIVER_BACKEND_OPTION": ""}).backend.options == {}
-    assert load(NODE | own | {"backend_option": ["c=3"]}, variable).backend.options == {"c": "3"}
-    assert from_file(tmp_path, "backend_option: a=1", NODE | own).backend.options == {"a": "1"}
+    assert options(load(NODE | own, variable)) == {"a": "1", "b": "2"}
+    assert options(load(NODE | own, {"DRA_DRIVER_BACKEND_OPTION": ""})) == {}
+    assert options(load(NODE | own | {"backend_option": ["c=3"]}, variable)) == {"c": "3"}
+    assert options(from_file(tmp_path, "backend_option: a=1", NODE | own)) == {"a": "1"}
 
 
 def test_the_simulated_backend_is_told_profile_and_faults_unless_its_options_say() -> None:
     chosen = {"backend": "simulated", "simulated_profile": "mixed", "simulated_faults": "/f"}
-    assert load(NODE | chosen, {}).backend.options == {"profile": "mixed", "faults": "/f"}
+    assert options(load(NODE | chosen, {})) == {"profile": "mixed", "faults": "/f"}
     option = {"backend_option": ["profile=example"]}
-    assert load(NODE | chosen | option, {}).backend.options == {
-        "profile": "example",
-        "faults": "/f",
-    }
+    assert options(load(NODE | chosen | option, {})) == {"profile": "example", "faults": "/f"}
 
 
 @pytest.mark.parametrize("flag", ["simulated_profile", "simulated_faults"])
@@ -138,7 +141,7 @@ def test_a_flag_for_simulated_devices_is_refused_without_them(flag: str) -> None
     ):
         load(NODE | {flag: "x"}, {})
     # The chart and a config file may have a profile ready for whoever switches the backend on.
-    assert load(NODE, {"DRA_DRIVER_SIMULATED_PROFILE": "mixed"}).backend.options == {}
+    assert options(load(NODE, {"DRA_DRIVER_SIMULATED_PROFILE": "mixed"})) == {}
 
 
 def test_the_state_may_live_elsewhere() -> None:
@@ -148,6 +151,32 @@ def test_the_state_may_live_elsewhere() -> None:
 def test_an_empty_value_in_the_file_is_no_value(tmp_path: Path) -> None:
     settings = from_file(tmp_path, "kubeconfig:\nlog_level: null\n")
     assert (settings.kubeconfig, settings.log.level) == (None, "info")
+
+
+def test_a_file_of_the_older_form_is_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    assert from_file(tmp_path, "log_level: debug").notes == (
+        (
+            f"config file {path} has the older form, a flat mapping of option names; the next version reads only documents with "
+            "apiVersion config.dra-driver.dev/v1alpha1 and kind DriverConfig (docs/reference/config.md)"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "--backend-option a is for a backend, and none is named: name one with --backend"),
+        (
+            {"backend": "auto"},
+            "--backend-option a is for a backend, and none is named: name one with --backend",
+        ),
+    ],
+)
+def test_options_need_a_backend_that_takes_them(flags: dict[str, str], said: str) -> None:
+    with pytest.raises(Fatal) as caught:
+        load(NODE | flags | {"backend_option": ["a=1"]}, {})
+    assert str(caught.value) == said
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
@@ -235,10 +264,10 @@ def test_a_wrong_variable_and_a_wrong_key_are_named(tmp_path: Path) -> None:
         (None, "cannot read config file .*No such file"),
         (b"\xff\xfe\xff", "cannot read config file "),
         (b"a: [", "cannot read config file "),
-        (b"- a", "must be a YAML mapping of option names, not a list"),
+        (b"- a", "must be a YAML mapping, not a list: docs/reference/config.md shows one"),
         (
             b"node-name: x\n1: y",
-            "has unknown keys: 1, node-name; known are backend, backend_option, ",
+            "has unknown keys: 1, node-name; it has neither apiVersion nor kind, so it is read in the older form",
         ),
     ],
 )

@@ -66,9 +66,10 @@ class Parts:
         scanned: bool = True,
     ) -> None:
         """The start of a daemon of these parts."""
-        inventory = SimpleNamespace(run=lambda stop: stop.wait() and None, tried=Event())
-        if scanned:
-            inventory.tried.set()
+        inventory = SimpleNamespace(
+            loops=lambda: {"inventory-simulated": lambda stop: stop.wait() and None},
+            tried_within=lambda _seconds: scanned,
+        )
         daemon = SimpleNamespace(
             http=None,
             membership=SimpleNamespace(join=self.noting("join")),
@@ -182,6 +183,7 @@ def test_a_process_that_is_ended_by_a_late_error_says_which(
     settings = SimpleNamespace(
         log=SimpleNamespace(level="error", format="json"),
         node=SimpleNamespace(name="node-1", driver="gpu.example.com"),
+        notes=(),
     )
     with pytest.raises(Fatal, match="the state file is gone"):
         serve(cast("Settings", cast("Any", settings)))

@@ -17,7 +17,7 @@ from dra_driver.model.device import Version
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.quantity import Quantity
 from dra_driver.node.memory import PublishedMemory
-from dra_driver.node.published import dump_published, load_published
+from dra_driver.node.published import dump_published, load_backend_name, load_published
 from dra_driver.node.state import StateStore
 from dra_driver.testing.builders import A_POOL
 from tests.support.api_values import device_taint, published
@@ -53,6 +53,28 @@ def test_the_last_publication_comes_back_after_a_restart_in_its_order(tmp_path: 
         assert PublishedMemory(store, PoolName("other")).read() == (SECOND,)
         PublishedMemory(store, A_POOL).write([])
         assert PublishedMemory(store, A_POOL).read() == ()
+
+
+def test_the_record_has_the_backend_of_each_device(tmp_path: Path) -> None:
+    backends = {FIRST.name: "acme"}
+
+    def backend_of(device: DeviceName) -> str:
+        return backends.get(device, "")
+
+    with opened(tmp_path) as store:
+        PublishedMemory(store, A_POOL).write([FIRST, SECOND])
+        memory = PublishedMemory(store, A_POOL, backend_of=backend_of)
+        assert memory.backends() == {FIRST.name: "", SECOND.name: ""}
+        assert not memory.is_complete()
+        memory.write([FIRST, SECOND])
+        assert memory.backends() == {FIRST.name: "acme", SECOND.name: ""}
+        assert memory.is_complete()
+        assert memory.read() == (FIRST, SECOND)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"backend": 5}'])
+def test_a_record_without_a_backend_has_none(text: str) -> None:
+    assert load_backend_name(text) == ""
 
 
 @pytest.mark.parametrize(

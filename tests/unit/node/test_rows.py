@@ -40,7 +40,7 @@ CLAIM = PreparedClaim(
             "main/sub",
             DeviceName("gpu-0"),
             consumed_capacity={"memory": "20Gi"},
-            config=DeviceConfig("ü", {"strategy": "TimeSlicing"}),
+            config=DeviceConfig("a.example.com/v1", "Mode", {"label": "ü"}),
             backend="simulated",
             parent="GPU-0",
             parts=("s0", "s1"),

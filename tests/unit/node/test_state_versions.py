@@ -239,7 +239,7 @@ def test_what_is_leased_is_known_from_schema_4_on(path: Path, schema: int) -> No
     if schema < 4:
         assert (whole.leases, half_done.leases, admin.leases) == (None, None, None)
         return
-    config = DeviceConfig("ü", {"strategy": "TimeSlicing"})
+    config = DeviceConfig("a.example.com/v1", "Mode", {"label": "ü"})
     assert whole.leases == tuple(
         Lease(
             uid(1),

@@ -1,196 +1,170 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opaque configuration: what is not known is refused, by the path of its field."""
+"""Opaque configuration: what a device's backend does not declare is refused, by the path of its field."""
 
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
 import pytest
 
-from dra_driver.model.claim import DeviceConfig
-from dra_driver.planning.config import API_VERSION, EXAMPLE_API_VERSIONS, BadConfig, config_for
+from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.config_kind import ConfigKind
+from dra_driver.planning.config import BadConfig, config_for, restored
 from dra_driver.testing.builders import a_config
 
 PATH = "status.allocation.devices.config[0].opaque.parameters"
-READS = "this driver reads gpu.dra-driver.dev/v1alpha1 DeviceConfig"
-NO_KINDS: frozenset[str] = frozenset()
-EXAMPLE = frozenset({"GpuConfig"})
-OWN = {"apiVersion": API_VERSION, "kind": "DeviceConfig"}
-THEIRS = {"apiVersion": EXAMPLE_API_VERSIONS[0], "kind": "GpuConfig"}
 
 
-def decoded(parameters, kinds=NO_KINDS):
-    return config_for("gpu", [a_config(parameters)], kinds)
+class Bitstream(msgspec.Struct, frozen=True, kw_only=True):
+    """An author who did not forbid unknown fields."""
+
+    image: str = "none"
+    slots: int = 1
 
 
-def test_without_configuration_there_is_an_empty_one() -> None:
-    assert config_for("gpu", [], NO_KINDS) == DeviceConfig()
-    assert decoded(OWN) == DeviceConfig()
+class Mode(msgspec.Struct, frozen=True, kw_only=True):
+    mode: Literal["fast", "safe"] = "safe"
 
 
-@pytest.mark.parametrize("label", ["", "a", "a=b", "../../etc", '~ !"$(x)`', "x" * 63])
-def test_printable_labels_are_taken_as_they_are(label: str) -> None:
-    assert decoded(OWN | {"label": label}) == DeviceConfig(label=label)
+IMAGE = ConfigKind("fpga.example.com/v1", "Bitstream", Bitstream)
+MODE = ConfigKind("acme.example.com/v1", "Mode", Mode, default=Mode())
+READS = "the device reads fpga.example.com/v1 Bitstream"
+
+
+def of(declared: ConfigKind, **fields: object) -> dict[str, object]:
+    return {"apiVersion": declared.api_version, "kind": declared.kind, **fields}
+
+
+def decoded(parameters: dict[str, object], *kinds: ConfigKind) -> DeviceConfig | BadConfig:
+    return config_for("fpga", [a_config(parameters)], kinds or (IMAGE,))
+
+
+def bad(found: DeviceConfig | BadConfig) -> str:
+    assert isinstance(found, BadConfig)
+    return str(found)
+
+
+def test_without_configuration_a_device_gets_the_default_of_its_kinds_or_none() -> None:
+    assert config_for("fpga", [], (IMAGE,)) == config_for("fpga", [], ()) == DeviceConfig()
+    assert config_for("fpga", [], (IMAGE, MODE)) == DeviceConfig(
+        "acme.example.com/v1", "Mode", Mode()
+    )
+
+
+def test_a_configuration_has_the_type_that_the_backend_declares() -> None:
+    assert decoded(of(IMAGE, image="a", slots=2)) == DeviceConfig(
+        "fpga.example.com/v1", "Bitstream", Bitstream(image="a", slots=2)
+    )
+    assert decoded(of(IMAGE)) == IMAGE.config(Bitstream())
+    assert decoded(of(MODE, mode="fast"), IMAGE, MODE) == MODE.config(Mode(mode="fast"))
 
 
 @pytest.mark.parametrize(
-    ("parameters", "path", "found"),
+    ("parameters", "said"),
     [
-        ({}, PATH, f"apiVersion None, kind None: {READS}"),
-        (OWN | {"kind": "Other"}, PATH, f"apiVersion '{API_VERSION}', kind 'Other': {READS}"),
-        (OWN | {"apiVersion": 1}, PATH, f"apiVersion 1, kind 'DeviceConfig': {READS}"),
-        (OWN | {"kind": ["x\n"]}, PATH, f"apiVersion '{API_VERSION}', kind ['x\\n']: {READS}"),
-        (THEIRS, PATH, f"apiVersion '{EXAMPLE_API_VERSIONS[0]}', kind 'GpuConfig': {READS}"),
-        (OWN | {"label": "x" * 64}, f"{PATH}.label", "longer than 63 bytes"),
-        (OWN | {"label": "é" * 32}, f"{PATH}.label", "longer than 63 bytes"),
-        (OWN | {"label": "\ud800"}, f"{PATH}.label", "'\\ud800': printable ASCII only"),
+        ({}, f"{PATH}: apiVersion None, kind None: {READS}"),
+        (of(MODE), f"{PATH}: apiVersion 'acme.example.com/v1', kind 'Mode': {READS}"),
+        (of(IMAGE, apiVersion=1), f"{PATH}: apiVersion 1, kind 'Bitstream': {READS}"),
         (
-            OWN | {"label": "a\nLD_PRELOAD=x"},
-            f"{PATH}.label",
-            "'a\\nLD_PRELOAD=x': printable ASCII only",
+            of(IMAGE, kind=["x\n"]),
+            f"{PATH}: apiVersion 'fpga.example.com/v1', kind ['x\\n']: {READS}",
         ),
-        (OWN | {"label": "a\0"}, f"{PATH}.label", "'a\\x00': printable ASCII only"),
-        (OWN | {"label": "ü"}, f"{PATH}.label", "'\\xfc': printable ASCII only"),
-        (OWN | {"label": "\x7f"}, f"{PATH}.label", "'\\x7f': printable ASCII only"),
-        (OWN | {"label": 7}, f"{PATH}.label", "int: must be a string"),
-        (OWN | {"label": None}, f"{PATH}.label", "NoneType: must be a string"),
-        (OWN | {"label": {"a": 1}}, f"{PATH}.label", "dict: must be a string"),
-        (OWN | {"Label": "x"}, f"{PATH}.Label", "unknown field"),
-        (OWN | {"a\n=../\0ü": "x"}, f"{PATH}.a\\n=../\\x00\\xfc", "unknown field"),
-        (OWN | {"f" * 500: "x"}, f"{PATH}.{'f' * 78}", "unknown field"),
+        (of(IMAGE, image=None), f"{PATH}.image: None must be a text"),
+        (of(IMAGE, slots="2"), f"{PATH}.slots: '2' must be a whole number"),
+        (of(IMAGE, Image="x"), f"{PATH}.Image: unknown field; known are image, slots"),
+        (
+            of(IMAGE, **{"a\n=../\0ü": "x"}),
+            f"{PATH}.a\\n=../\\x00\\xfc: unknown field; known are image, slots",
+        ),
+        (
+            of(IMAGE, image=1, slots={}),
+            f"{PATH}.image: 1 must be a text; {PATH}.slots: {{}} must be a whole number",
+        ),
     ],
 )
-def test_every_wrong_shape_is_refused_with_its_path(parameters, path: str, found: str) -> None:
-    assert decoded(parameters) == BadConfig(path, found)
+def test_every_wrong_field_is_refused_with_its_path(
+    parameters: dict[str, object], said: str
+) -> None:
+    assert bad(decoded(parameters)) == said
+
+
+def test_a_device_without_kinds_reads_none() -> None:
+    assert bad(config_for("fpga", [a_config(of(MODE))], ())).endswith(
+        ": the device reads no configuration"
+    )
 
 
 def test_a_hostile_kind_cannot_flood_the_message() -> None:
-    bad = decoded({"apiVersion": "x" * 10_000, "kind": "ü" * 10_000})
-    assert isinstance(bad, BadConfig)
-    assert len(bad.found) < 300
-    assert bad.found.isascii()
+    said = bad(decoded({"apiVersion": "x" * 10_000, "kind": "ü" * 10_000}))
+    assert len(said) < 400
+    assert said.isascii()
+
+
+def image(
+    name: str, *, requests: tuple[str, ...] = (), index: int = 0, from_class: bool = False
+) -> OpaqueConfig:
+    entry = a_config(of(IMAGE, image=name), requests=requests, index=index)
+    return replace(entry, source="FromClass") if from_class else entry
 
 
 @pytest.mark.parametrize(
-    ("requests", "request_name", "label"),
+    ("requests", "request_name", "chosen"),
     [
-        ([], "main/sub", "x"),
-        (["main"], "main/sub", "x"),
-        (["main/sub"], "main/sub", "x"),
-        (["main/other"], "main/sub", ""),
-        (["mai"], "main", ""),
-        (["main/sub"], "main", ""),
+        ((), "main/sub", "x"),
+        (("main",), "main/sub", "x"),
+        (("main/sub",), "main/sub", "x"),
+        (("main/other",), "main/sub", None),
+        (("mai",), "main", None),
+        (("main/sub",), "main", None),
     ],
 )
-def test_a_main_name_covers_its_alternatives(requests, request_name: str, label: str) -> None:
-    config = config_for(request_name, [a_config(label="x", requests=requests)], NO_KINDS)
-    assert config == DeviceConfig(label=label)
+def test_a_main_name_covers_its_alternatives(
+    requests: tuple[str, ...], request_name: str, chosen: str | None
+) -> None:
+    config = config_for(request_name, [image("x", requests=requests)], (IMAGE,))
+    expected = IMAGE.config(Bitstream(image=chosen)) if chosen else DeviceConfig()
+    assert config == expected
 
 
-def test_the_last_entry_that_covers_the_request_counts() -> None:
+def test_the_claim_wins_over_its_class_and_the_later_entry_over_the_earlier() -> None:
     entries = [
-        a_config(label="class"),
-        a_config(label="claim", index=1),
-        a_config(label="z", requests=["y"]),
+        image("claim", index=0),
+        image("later", index=1),
+        image("class", index=2, from_class=True),
+        image("z", requests=("y",), index=3),
     ]
-    assert config_for("gpu", entries, NO_KINDS) == DeviceConfig(label="claim")
+    assert config_for("fpga", entries, (IMAGE,)) == IMAGE.config(Bitstream(image="later"))
+    assert config_for("fpga", [image("class", from_class=True)], (IMAGE,)) == IMAGE.config(
+        Bitstream(image="class")
+    )
 
 
 def test_an_entry_for_another_request_must_decode_too() -> None:
     entry = a_config({"kind": "X"}, requests=["other"], index=3)
-    bad = config_for("gpu", [entry], NO_KINDS)
-    assert isinstance(bad, BadConfig)
-    assert bad.path == "status.allocation.devices.config[3].opaque.parameters"
-
-
-TIME = {"SHARING_STRATEGY": "TimeSlicing", "TIMESLICE_INTERVAL": "Default"}
-
-
-@pytest.mark.parametrize(
-    ("sharing", "expected"),
-    [
-        (None, TIME),
-        ({"strategy": "TimeSlicing"}, TIME),
-        (
-            {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}},
-            {"SHARING_STRATEGY": "TimeSlicing", "TIMESLICE_INTERVAL": "Long"},
-        ),
-        (
-            {"strategy": "SpacePartitioning", "spacePartitioningConfig": {"partitionCount": 10}},
-            {"SHARING_STRATEGY": "SpacePartitioning", "PARTITION_COUNT": "10"},
-        ),
-        (
-            {"strategy": "SpacePartitioning"},
-            {"SHARING_STRATEGY": "SpacePartitioning", "PARTITION_COUNT": "0"},
-        ),
-    ],
-)
-@pytest.mark.parametrize("version", EXAMPLE_API_VERSIONS)
-def test_the_example_devices_read_upstreams_configuration(version: str, sharing, expected) -> None:
-    parameters = (
-        THEIRS | {"apiVersion": version} | ({} if sharing is None else {"sharing": sharing})
+    assert bad(config_for("fpga", [entry], (IMAGE,))).startswith(
+        "status.allocation.devices.config[3].opaque.parameters: apiVersion None, kind 'X': "
     )
-    assert decoded(parameters, EXAMPLE) == DeviceConfig(sharing=expected)
+    wrong = a_config(of(MODE, mode="odd"), requests=["other"])
+    assert bad(config_for("fpga", [wrong], (IMAGE,), (MODE,))) == (
+        f"{PATH}.mode: 'odd' must be one of fast, safe"
+    )
 
 
-def test_the_example_devices_share_by_time_unless_told_otherwise() -> None:
-    assert config_for("gpu", [], EXAMPLE) == DeviceConfig(sharing=TIME)
+def test_an_entry_for_all_requests_may_be_meant_for_the_devices_of_another_backend() -> None:
+    mode = a_config(of(MODE, mode="fast"))
+    chosen = image("x", index=1)
+    assert config_for("fpga", [chosen, mode], (IMAGE,), (IMAGE, MODE)) == IMAGE.config(
+        Bitstream(image="x")
+    )
+    named = a_config(of(MODE, mode="fast"), requests=["fpga"])
+    assert bad(config_for("fpga", [named], (IMAGE,), (IMAGE, MODE))).endswith(READS)
 
 
-@pytest.mark.parametrize(
-    ("fields", "path", "found"),
-    [
-        ({"label": "x"}, f"{PATH}.label", "unknown field"),
-        ({"sharing": []}, f"{PATH}.sharing", "list: must be an object"),
-        ({"sharing": {}}, f"{PATH}.sharing.strategy", "unknown GPU sharing strategy: None"),
-        (
-            {"sharing": {"strategy": "MPS\n"}},
-            f"{PATH}.sharing.strategy",
-            "unknown GPU sharing strategy: 'MPS\\n'",
-        ),
-        (
-            {"sharing": {"strategy": ["x"]}},
-            f"{PATH}.sharing.strategy",
-            "unknown GPU sharing strategy: ['x']",
-        ),
-        ({"sharing": {"strategy": "TimeSlicing", "x": 1}}, f"{PATH}.sharing.x", "unknown field"),
-        (
-            {"sharing": {"strategy": "TimeSlicing", "spacePartitioningConfig": {}}},
-            f"{PATH}.sharing.spacePartitioningConfig",
-            "does not belong to strategy TimeSlicing",
-        ),
-        (
-            {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": None}},
-            f"{PATH}.sharing.timeSlicingConfig",
-            "NoneType: must be an object",
-        ),
-        (
-            {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "X"}}},
-            f"{PATH}.sharing.timeSlicingConfig.interval",
-            "unknown time-slice interval: 'X'",
-        ),
-        (
-            {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"x": 1}}},
-            f"{PATH}.sharing.timeSlicingConfig.x",
-            "unknown field",
-        ),
-        *(
-            (
-                {
-                    "sharing": {
-                        "strategy": "SpacePartitioning",
-                        "spacePartitioningConfig": {"partitionCount": count},
-                    }
-                },
-                f"{PATH}.sharing.spacePartitioningConfig.partitionCount",
-                f"invalid partition count: {count!r}",
-            )
-            for count in (-1, True, "3", 1.0)
-        ),
-        (
-            {"sharing": {"strategy": "SpacePartitioning", "spacePartitioningConfig": {"x": 1}}},
-            f"{PATH}.sharing.spacePartitioningConfig.x",
-            "unknown field",
-        ),
-    ],
-)
-def test_wrong_upstream_configuration_is_refused_with_its_path(
-    fields, path: str, found: str
-) -> None:
-    assert decoded(THEIRS | fields, EXAMPLE) == BadConfig(path, found)
+def test_a_configuration_from_the_state_gets_its_type_again() -> None:
+    stored = DeviceConfig("fpga.example.com/v1", "Bitstream", {"image": "x", "newer": 1})
+    assert restored(stored, (MODE, IMAGE)) == IMAGE.config(Bitstream(image="x"))
+    assert restored(replace(stored, value={"slots": "x"}), (IMAGE,)) == IMAGE.config(None)
+    assert restored(stored, (MODE,)) == IMAGE.config(None)
+    assert restored(DeviceConfig(), (IMAGE,)) == DeviceConfig()
+    typed = IMAGE.config(Bitstream())
+    assert restored(typed, ()) is typed

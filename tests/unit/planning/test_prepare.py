@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dra_driver.backends.simulated_config import LABEL, LabelConfig
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.claim import Claim, ClaimRef, DeviceConfig
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceKey
 from dra_driver.model.inventory import Inventory
@@ -76,7 +77,11 @@ def test_the_plan_reserves_the_devices_with_their_leases_before_it_configures_th
         ),
     )
     first = Lease(
-        claim.ref.uid, "main/small", "gpu-1", config=DeviceConfig(label="red"), parent="uuid-gpu-1"
+        claim.ref.uid,
+        "main/small",
+        "gpu-1",
+        config=LABEL.config(LabelConfig(label="red")),
+        parent="uuid-gpu-1",
     )
     second = Lease(claim.ref.uid, "other", "gpu-0", 1, parent="uuid-gpu-0")
     users = Users(("pod-wine",), sole=True)
@@ -329,7 +334,7 @@ def test_a_claim_without_allocation_has_no_keys() -> None:
             a_ref(),
             (
                 "ResourceClaim default/claim: configuration refused at status.allocation.devices.config[2].opaque.parameters: "
-                "apiVersion None, kind 'X': this driver reads gpu.dra-driver.dev/v1alpha1 DeviceConfig; "
+                "apiVersion None, kind 'X': the device reads gpu.dra-driver.dev/v1alpha1 DeviceConfig; "
                 "correct it in the claim or its DeviceClass and create the claim again"
             ),
         ),
@@ -339,6 +344,19 @@ def test_a_refusal_says_what_was_found_and_what_to_do(
     claim: Claim, requested: ClaimRef, reason: str
 ) -> None:
     assert decide(claim, requested=requested) == Refusal(reason)
+
+
+def test_a_device_of_a_backend_that_has_not_answered_yet_is_not_missing() -> None:
+    waiting = replace(an_inventory(), unanswered=("acme",), had={"gpu-8": "simulated"})
+    decision = decide(a_claim(results=[a_result("gpu-9")]), inventory=waiting)
+    assert decision == Refusal(
+        "device gpu-9 of ResourceClaim default/claim is not known yet: since the driver started, no scan of backend acme has "
+        "succeeded, see the driver's log; the kubelet tries again"
+    )
+    vanished = decide(a_claim(results=[a_result("gpu-8")]), inventory=waiting)
+    assert isinstance(vanished, Refusal)
+    assert "is not found on this node" in vanished.reason
+    assert isinstance(decide(a_claim(), inventory=waiting), Plan)
 
 
 def test_a_share_of_a_device_that_cannot_be_shared_is_refused() -> None:

@@ -14,6 +14,7 @@ from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.events import DeviceVanished, FieldsDropped, PublicationProblem
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.planning.combine import combine
 from dra_driver.services.publish import KEPT_SECONDS
 from dra_driver.services.vanished import NoMemory, utc_now
 from dra_driver.testing.builders import A_DRIVER, a_claim, a_result
@@ -411,3 +412,35 @@ def test_without_a_memory_nothing_is_remembered():
     memory = NoMemory()
     memory.write(spec(0).devices)
     assert memory.read() == ()
+    assert memory.is_complete()
+
+
+def test_devices_of_a_backend_that_has_not_answered_stay_as_they_are_until_it_does():
+    node = Node(0, 1, 2)
+    node.follow(node.step)
+    had = {DeviceName(f"gpu-{index}"): "acme" if index else "other" for index in range(3)}
+
+    def answers(**found: Inventory) -> None:
+        node.inventory = combine(found, had)
+        node.publisher.wake()
+        node.step()
+
+    node.restarted()
+    silent = Inventory(scanned=False)
+    node.follow(lambda: answers(acme=silent, other=Inventory(devices(0))))
+    assert node.stored() == {FIRST: spec(0, 1, 2)}
+    assert (node.told(DeviceVanished), node.kept[-1]) == ([], ())
+    node.follow(lambda: answers(acme=silent, other=Inventory()))
+    assert node.stored() == {FIRST: spec(1, 2)}
+    node.follow(lambda: answers(acme=Inventory(devices(1)), other=Inventory()))
+    assert node.stored() == {FIRST: spec(1)}
+    assert [event.device for event in node.told(DeviceVanished)] == ["gpu-0", "gpu-2"]
+
+
+def test_a_record_of_an_older_driver_is_written_again_once():
+    node = Node(0)
+    node.follow(node.step)
+    node.memory.complete = False
+    node.restarted()
+    node.follow(node.step, node.looks, node.looks)
+    assert node.memory.writes == 2

@@ -6,7 +6,8 @@ from threading import Thread
 from dra_driver.model.health import HEALTHY, UNCHECKED, DeviceHealth, Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
-from dra_driver.services.watch_health import TIMEOUT_SECONDS, VANISHED, HealthFeed
+from dra_driver.planning.combine import combine
+from dra_driver.services.watch_health import AWAITED, TIMEOUT_SECONDS, VANISHED, HealthFeed
 from tests.support.api_values import found_device
 
 POOL = PoolName("node-1")
@@ -18,7 +19,7 @@ MACHINE = Inventory(
 
 
 def feed(inventory: Inventory = MACHINE, *, age: float = 0.0) -> HealthFeed:
-    return HealthFeed(lambda: inventory, POOL, age=lambda: age, clock=lambda: 1234.9)
+    return HealthFeed(lambda: inventory, POOL, age=lambda _backend: age, clock=lambda: 1234.9)
 
 
 def told(device: DeviceName, health: Health) -> DeviceHealth:
@@ -93,3 +94,23 @@ def test_a_waiting_stream_is_woken():
     health.wake()
     stream.join(60.0)
     assert answers == [True]
+
+
+def test_a_backend_that_hangs_costs_only_the_health_of_its_own_devices():
+    machine = combine(
+        {
+            "acme": Inventory((found_device(GPU_0, "u0", health=HEALTHY),)),
+            "other": Inventory((found_device(GPU_1, "u1", health=HEALTHY),)),
+            "silent": Inventory(scanned=False),
+        },
+        {GPU_2: "silent"},
+    )
+    ages = {"acme": 40.0, "other": 1.0, "silent": 5.0, "": 40.0}
+    health = HealthFeed(lambda: machine, POOL, age=ages.__getitem__, clock=lambda: 1234.9)
+    _, entries = health.snapshot()
+    assert [(entry.device, entry.health.status, entry.checked_at) for entry in entries] == [
+        (GPU_0, HealthStatus.UNKNOWN, 1194),
+        (GPU_1, HealthStatus.HEALTHY, 1233),
+        (GPU_2, HealthStatus.UNKNOWN, 1229),
+    ]
+    assert entries[2].health == AWAITED

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kind of configuration that a claim or a DeviceClass can have for the devices of a backend."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dra_driver.model.claim import DeviceConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKind:
+    """A kind of opaque configuration.
+
+    `structure` has the fields of `opaque.parameters` besides apiVersion and kind. `default` is what a device gets if no claim or class
+    has a configuration for it; None: then it gets none. Of several kinds only one can have a default.
+    """
+
+    api_version: str
+    kind: str
+    structure: type[msgspec.Struct]
+    default: msgspec.Struct | None = None
+
+    def __str__(self) -> str:
+        return f"{self.api_version} {self.kind}"
+
+    def config(self, value: object) -> DeviceConfig:
+        """A decoded configuration of this kind."""
+        return DeviceConfig(self.api_version, self.kind, value)
