@@ -43,13 +43,14 @@ def combine(
         devices += [replace(one, backend=backend, config_kinds=of_backend) for one in mine]
         problems += twice
     sets, devices = _separate_sets(found, devices, problems)
+    attribute = _one_attribute(found, problems)
     unanswered = tuple(backend for backend, inventory in found.items() if not inventory.scanned)
     return Inventory(
         tuple(devices),
         scanned=len(unanswered) < len(found) or not found,
         left_out=tuple(problems),
         counter_sets=sets,
-        partition_type_attribute=_one_attribute(found, problems),
+        partition_type_attribute=attribute,
         skip_node_operations=_unneeded(found.values()),
         unanswered=unanswered,
         had={**owners, **dict.fromkeys(unknown - owners.keys(), "")},

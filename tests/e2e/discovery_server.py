@@ -14,7 +14,12 @@ from typing import Any
 Object = dict[str, Any]
 # What the chart installs, by API version: plural -> kind.
 KINDS: Mapping[str, Mapping[str, str]] = {
-    "v1": {"nodes": "Node", "serviceaccounts": "ServiceAccount", "services": "Service"},
+    "v1": {
+        "configmaps": "ConfigMap",
+        "nodes": "Node",
+        "serviceaccounts": "ServiceAccount",
+        "services": "Service",
+    },
     "apps/v1": {"daemonsets": "DaemonSet"},
     "rbac.authorization.k8s.io/v1": {
         "clusterroles": "ClusterRole",

@@ -90,6 +90,7 @@ def test_no_object_is_rendered_twice(render: Render, release: str) -> None:
     assert sorted({kind for kind, _, _ in names}) == [
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "DaemonSet",
         "DeviceClass",
         "Role",
@@ -281,7 +282,9 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
     }
     spec = daemonset(objects)["spec"]["template"]["spec"]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-    assert {volume["name"]: volume["hostPath"] for volume in spec["volumes"]} == {
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes.pop("config") == {"name": "config", "configMap": {"name": "dra-driver"}}
+    assert {name: volume["hostPath"] for name, volume in volumes.items()} == {
         "plugin": {
             "path": "/var/lib/kubelet/plugins/gpu.dra-driver.dev",
             "type": "DirectoryOrCreate",
@@ -322,7 +325,8 @@ def test_host_directories_have_the_same_path_inside(render: Render) -> None:
         spec = daemonset(objects)["spec"]["template"]["spec"]
         (main,) = spec.get("initContainers") or spec["containers"]
         mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
-        mounts.pop("token", None)  # it comes from the API server
+        for name in ("token", "config"):  # they come from the API server
+            mounts.pop(name, None)
         assert mounts | {"cgroups": ""} == {
             volume["name"]: volume["hostPath"]["path"]
             for volume in spec["volumes"]
