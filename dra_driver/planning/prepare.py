@@ -168,7 +168,13 @@ def _missing_device(claim: Claim, place: NodePlace, inventory: Inventory) -> Ref
                 f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} is allocated from pool {result.pool}, "
                 f"this node's pool is {place.pool}; the pod cannot run here, delete it"
             )
-        if result.device not in inventory.by_name:
+        device = inventory.by_name.get(DeviceName(result.device))
+        if device is not None and result.share_id and not device.api.allow_multiple_allocations:
+            return Refusal(
+                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} has share {result.share_id[:80]} of device {result.device}, which "
+                f"cannot be shared (any more); delete the pod and the claim, so that the scheduler allocates it again"
+            )
+        if device is None:
             return Refusal(
                 f"device {result.device} of ResourceClaim {claim.ref.namespace}/{claim.ref.name} is not found on this node (any more); "
                 f"`dra-driver devices` shows what is; delete the pod and the claim, so that the scheduler chooses another device"

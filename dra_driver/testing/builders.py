@@ -130,12 +130,14 @@ def a_device(
     *,
     attributes: Mapping[str, AttributeValue] | None = None,
     memory: str = "80Gi",
+    shared: bool = False,
 ) -> AllocatableDevice:
-    """Return a device."""
+    """Return a device; if it is `shared`, it can be allocated several times."""
     api = Device(
         name=name,
         attributes=on_the_node.attributes(attributes or {}),
         capacity=on_the_node.capacities({"memory": Quantity.parse(memory)}),
+        allow_multiple_allocations=True if shared else None,
     )
     return AllocatableDevice(
         api,
@@ -150,9 +152,11 @@ def an_edit(lease: Lease) -> ContainerEdits:
     return container_edits(lease, f"uuid-{lease.device}", major=LOCAL_MAJOR, minor=minor)
 
 
-def an_inventory(count: int = 2, *, config_kinds: Iterable[str] = ()) -> Inventory:
-    """Return devices gpu-0, gpu-1, …"""
-    devices = tuple(a_device(f"gpu-{index}") for index in range(count))
+def an_inventory(
+    count: int = 2, *, config_kinds: Iterable[str] = (), shared: bool = False
+) -> Inventory:
+    """Return devices gpu-0, gpu-1, …; if `shared`, each can be allocated several times."""
+    devices = tuple(a_device(f"gpu-{index}", shared=shared) for index in range(count))
     return Inventory(devices, frozenset(config_kinds))
 
 

@@ -89,7 +89,7 @@ CLAIM = a_claim(
 
 def test_a_document_of_the_allocation_is_the_row_that_was_lost() -> None:
     plan = plan_prepare(
-        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10, shared=True), state=a_state()
     )
     assert isinstance(plan, Plan)
     started = plan.steps[0].claim
@@ -97,7 +97,7 @@ def test_a_document_of_the_allocation_is_the_row_that_was_lost() -> None:
         plan,
         [an_edit(lease) for lease in started.leases],
         driver=A_PLACE.driver,
-        inventory=an_inventory(10),
+        inventory=an_inventory(10, shared=True),
     )
     assert isinstance(ended, Plan)
     text = ended.steps[1].text
@@ -143,7 +143,7 @@ def test_a_claim_that_is_not_allocated_has_no_document() -> None:
 def as_listed(*names: str) -> list[PodDevice]:
     """As the kubelet lists the devices of `CLAIM`, each with the names of those before it as well."""
     plan = plan_prepare(
-        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10, shared=True), state=a_state()
     )
     assert isinstance(plan, Plan)
     listed: list[PodDevice] = []
@@ -167,7 +167,7 @@ def reserve(held: list[PodDevice], claim: Claim | None, state: NodeState) -> Pre
 
 def test_what_cannot_be_described_any_more_is_reserved() -> None:
     plan = plan_prepare(
-        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10), state=a_state()
+        CLAIM.ref, CLAIM, place=A_PLACE, inventory=an_inventory(10, shared=True), state=a_state()
     )
     assert isinstance(plan, Plan)
     lost = plan.steps[0].claim

@@ -24,7 +24,9 @@ CLAIM = a_claim("wine", results=[a_result(), a_result("gpu-1", share="s1")])
 
 
 def row_of(claim: Claim) -> PreparedClaim:
-    plan = plan_prepare(claim.ref, claim, place=A_PLACE, inventory=an_inventory(), state=a_state())
+    plan = plan_prepare(
+        claim.ref, claim, place=A_PLACE, inventory=an_inventory(shared=True), state=a_state()
+    )
     assert isinstance(plan, Plan)
     (started,) = [step for step in plan.steps if isinstance(step, MarkStarted)]
     return started.claim

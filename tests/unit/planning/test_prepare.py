@@ -48,7 +48,7 @@ def decide(claim: Claim, *, owners=None, requested: ClaimRef | None = None, inve
         requested or claim.ref,
         claim,
         place=A_PLACE,
-        inventory=inventory or an_inventory(),
+        inventory=inventory or an_inventory(shared=True),
         state=a_state(owners=owners),
     )
 
@@ -339,6 +339,14 @@ def test_a_refusal_says_what_was_found_and_what_to_do(
     claim: Claim, requested: ClaimRef, reason: str
 ) -> None:
     assert decide(claim, requested=requested) == Refusal(reason)
+
+
+def test_a_share_of_a_device_that_cannot_be_shared_is_refused() -> None:
+    claim = a_claim(results=[a_result(share="s1")])
+    assert decide(claim, inventory=an_inventory()) == Refusal(
+        "ResourceClaim default/claim has share s1 of device gpu-0, which cannot be shared (any more); "
+        "delete the pod and the claim, so that the scheduler allocates it again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from dra_driver.testing.builders import (
     a_pod,
     a_ref,
     a_result,
+    an_inventory,
 )
 from dra_driver.testing.failpoints import Failpoints
 from tests.support.local_node import A_MOMENT_TEXT, Disk, LocalNode, ManualClock
@@ -419,6 +420,7 @@ def test_no_more_than_eight_calls_wait_at_a_time(
 
 
 def test_shares_of_one_device_are_held_each_for_itself(node: LocalNode) -> None:
+    node.inventory = an_inventory(4, shared=True)
     one = a_held_claim(node, a_claim("one", results=[a_result(share="s1")]))
     (two,) = node.add(a_claim("two", results=[a_result(share="s2")]))
     assert isinstance(node.prepare(two)[two.uid], tuple)
@@ -433,6 +435,7 @@ def test_shares_of_one_device_are_held_each_for_itself(node: LocalNode) -> None:
 
 
 def test_a_whole_device_and_a_share_of_it_in_one_call_are_two_owners(node: LocalNode) -> None:
+    node.inventory = an_inventory(4, shared=True)
     whole, share = node.add(a_claim("whole"), a_claim("share", results=[a_result(share="s1")]))
     answers = node.prepare(whole, share)
     assert isinstance(answers[whole.uid], tuple)

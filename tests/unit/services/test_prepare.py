@@ -433,6 +433,7 @@ def test_admin_access_neither_owns_nor_conflicts(node: LocalNode) -> None:
 
 
 def test_two_shares_of_one_device_go_to_two_claims(node: LocalNode) -> None:
+    node.inventory = an_inventory(4, shared=True)
     one, two = node.add(
         a_claim("one", results=[a_result(share="share-1")]),
         a_claim("two", results=[a_result(share="share-2")]),

@@ -9,7 +9,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import ClaimUnprepared, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Refusal
-from dra_driver.testing.builders import a_claim, a_ref, a_result
+from dra_driver.testing.builders import a_claim, a_ref, a_result, an_inventory
 from dra_driver.testing.failpoints import Failpoints, raising
 from tests.support.local_node import Disk, LocalNode, ManualClock
 
@@ -70,6 +70,7 @@ def test_an_unprepare_makes_two_commits_however_many_claims_it_has(new_node: New
 
 
 def test_each_share_is_reset_and_admin_access_sets_nothing_up(node: LocalNode) -> None:
+    node.inventory = an_inventory(4, shared=True)
     refs = node.add(
         a_claim("one", results=[a_result(share="s1")]),
         a_claim("two", results=[a_result(share="s2")]),
