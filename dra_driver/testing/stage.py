@@ -302,15 +302,10 @@ class Stage:
 
     # Claims, as the control plane makes them.
 
-    def claim(
-        self, name: str, devices: Sequence[str], *, share: str = "", **config: Any
-    ) -> ClaimRef:
-        """Create a ResourceClaim to which these devices, or shares of them with this ID, are allocated; `config` has further fields of
-        `status.allocation.devices`.
-        """
-        shared = {"shareID": share} if share else {}
+    def claim(self, name: str, devices: Sequence[str], **config: Any) -> ClaimRef:
+        """Create a ResourceClaim to which these devices are allocated; `config` has further fields of `status.allocation.devices`."""
         results = [
-            {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device, **shared}
+            {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": device}
             for device in devices
         ]
         status = {"allocation": {"devices": {"results": results, **config}}}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the real process at every failpoint, start it again, and compare disk, answers and the kubelet's view.
 
-Each failpoint is reached by one of seven stories: a claim is prepared, a claim is unprepared, one of two shares of a device is
-unprepared, a pod joins a claim, the driver starts after a reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
+Each failpoint is reached by one of seven stories: a claim is prepared, a claim is unprepared, a claim whose device
+vanished is unprepared, a pod joins a claim, the driver starts after a reboot, the driver finds its state file damaged, the driver publishes. The process dies there by SIGKILL and reports the point first; a point that is never reached fails its test.
 Afterwards the kubelet does what a kubelet does, it tries again, and everything must be as if nothing had happened.
 """
 
@@ -40,7 +40,7 @@ def story_of(failpoint: str) -> str:
     if subject == "joined":
         return "join"
     if subject == "undone":
-        return "share"
+        return "vanish"
     if subject in RECOVERING:
         return "reboot"
     return "unprepare" if subject in UNPREPARING else "prepare"
@@ -170,34 +170,33 @@ def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
     assert set(node.cdi_files()) == {expected_file(node, rival.uid)}
 
 
-@pytest.mark.parametrize("failpoint", [point for point in FAILPOINTS if story_of(point) == "share"])
-def test_a_crash_while_one_of_two_shares_is_undone_leaves_the_other_one(
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "vanish"]
+)
+def test_a_crash_while_the_lease_of_a_vanished_device_is_undone_ends_with_the_next_try(
     node: Stage, failpoint: str, tmp_path: Path
 ) -> None:
-    one, two = (
-        node.claim(name, ["gpu-0"], share=f"00000000-0000-4000-8000-00000000000{name[-1]}")
-        for name in ("share-1", "share-2")
-    )
-    rival = node.claim("rival", ["gpu-0"])
+    """Nobody can say any more whether others share its hardware, so its lease leaves the row at once."""
+    claim = node.claim("one", ["gpu-0", "gpu-1"])
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("devices: {gpu-1: {vanished: true}}")
     node.start_registered()
-    node.kubelet.prepare(DRIVER, [one], pod="default/one")
-    kept = node.kubelet.prepare(DRIVER, [two], pod="default/two")
+    node.kubelet.prepare(DRIVER, [claim])
     node.kill()
 
-    node.start_registered(die_at=failpoint, report=tmp_path / "report")
+    options = ("--simulated-faults", str(faults))
+    node.start_registered(*options, die_at=failpoint, report=tmp_path / "report")
     with pytest.raises(KubeletError):
-        node.kubelet.unprepare(DRIVER, [one], pod="default/one")
+        node.kubelet.unprepare(DRIVER, [claim])
     died(node, failpoint, tmp_path / "report")
-    left = {lease.claim_uid for row in rows(node) for lease in row.leases or ()}
-    assert left == ({one.uid, two.uid} if failpoint.endswith("before") else {two.uid})
+    left = [lease.device for row in rows(node) for lease in row.leases or ()]
+    assert left == (["gpu-0", "gpu-1"] if failpoint.endswith("before") else ["gpu-0"])
+    assert node.owners() == {"gpu-0": claim.uid, "gpu-1": claim.uid}
 
-    node.start_registered()
-    node.kubelet.unprepare(DRIVER, [one], pod="default/one")
-    assert [row.ref.uid for row in rows(node)] == [two.uid]
-    node.kubelet.restart()
-    assert node.kubelet.prepare(DRIVER, [two], pod="default/two") == kept
-    with pytest.raises(KubeletError, match="gpu-0"):
-        node.kubelet.prepare(DRIVER, [rival], pod="default/rival")
+    node.start_registered(*options)
+    node.kubelet.unprepare(DRIVER, [claim])
+    assert rows(node) == []
+    assert node.owners() == {}
 
 
 def rows(node: Stage) -> list[PreparedClaim]:
@@ -311,7 +310,7 @@ def test_each_failpoint_has_a_story() -> None:
         "damage",
         "publish",
         "join",
-        "share",
+        "vanish",
     }
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) > 20
 

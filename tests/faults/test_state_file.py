@@ -16,7 +16,7 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.model.state import PodDevice
-from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_result
+from dra_driver.testing.builders import A_DRIVER, A_POOL, a_claim, a_config, a_result, an_inventory
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, wait_for
 from tests.faults.bed import Bed
@@ -27,6 +27,7 @@ CLAIMS = (
     a_claim("two", results=[a_result("gpu-1"), a_result("gpu-2", share="s1")]),
     a_claim("three", results=[a_result("gpu-3"), a_result("gpu-0", admin=True)]),
 )
+INVENTORY = an_inventory(4, shared=True)
 FLIPS = 150
 Damage = Callable[[Path], None]
 
@@ -36,7 +37,7 @@ class Original:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        node = LocalNode(directory, clock=ManualClock())
+        node = LocalNode(directory, clock=ManualClock(), inventory=INVENTORY)
         # Prepared in another boot first, so that an older moment of the file is that boot.
         node.restart(boot_id="boot-0")
         node.prepare(*node.add(*CLAIMS))
@@ -62,7 +63,7 @@ class Original:
         """What a start makes of a damaged copy: the disk, and whether the file was set aside."""
         shutil.copytree(self.directory / how, directory)
         damage(directory)
-        node = LocalNode(directory, clock=ManualClock())
+        node = LocalNode(directory, clock=ManualClock(), inventory=INVENTORY)
         node.add(*CLAIMS)
         node.pod_devices = frozenset(held())
         node.recover()

@@ -41,7 +41,8 @@ PARTS = {
 INVENTORY: Inventory = replace(
     an_inventory(3),
     devices=(
-        *an_inventory(3).devices,
+        *an_inventory(2).devices,
+        a_device("gpu-2", shared=True),
         *(replace(a_device(name), hardware=resource) for name, resource in PARTS.items()),
     ),
 )

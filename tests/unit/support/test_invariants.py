@@ -11,7 +11,16 @@ import pytest
 
 from dra_driver.model.ids import DeviceKey, DeviceName, ShareId
 from dra_driver.model.state import Phase, PreparedClaim
-from dra_driver.testing.builders import A_BOOT, A_DRIVER, A_NODE, A_PLACE, A_POOL, a_claim, a_result
+from dra_driver.testing.builders import (
+    A_BOOT,
+    A_DRIVER,
+    A_NODE,
+    A_PLACE,
+    A_POOL,
+    a_claim,
+    a_result,
+    an_inventory,
+)
 from tests.support.invariants import (
     Picture,
     Rule,
@@ -59,7 +68,7 @@ def running(picture_rows: Mapping[str, PreparedClaim], uid: str) -> Running:
 def well(tmp_path_factory: pytest.TempPathFactory) -> Picture:
     """What a healthy node looks like, read from a real disk."""
     directory = tmp_path_factory.mktemp("node")
-    node = LocalNode(directory)
+    node = LocalNode(directory, inventory=an_inventory(3, shared=True))
     node.prepare(*node.add(*CLAIMS))
     node.close()
     rows, owners = read_state(directory / "state.db")
