@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.allocation import facts, gated_facts, limits, packing_facts, problems
+from conformance.allocation import (
+    facts,
+    gated_facts,
+    limits,
+    packing_facts,
+    problems,
+    published_facts,
+)
 from conformance.allocation.compare import Oracle, as_line
 from conformance.allocation.features import PAIRS, SUPPORTED, features_of
 from conformance.oracle.build import oracle_binary
@@ -23,15 +30,21 @@ NEW_PAIRS = 4  # fewer are not worth a line
 
 
 def main() -> None:
-    """Write the three files."""
+    """Write the four files."""
     oracle = Oracle(oracle_binary())
     VECTORS.mkdir(parents=True, exist_ok=True)
     parts = (facts, gated_facts, packing_facts)
     all_facts = [fact for part in parts for fact in part.facts()]
     _write(oracle, "facts", (each for fact in all_facts for each in _everywhere(fact)))
+    _write(oracle, "published", on_published_slices())
     _write(oracle, "limits", _limits())
     _write(oracle, "random", _chosen())
     oracle.close()
+
+
+def on_published_slices() -> Iterator[Json]:
+    """What is allocated from slices that this driver makes."""
+    return (each for fact in published_facts.facts() for each in _everywhere(fact))
 
 
 def _everywhere(fact: Json) -> Iterator[Json]:

@@ -34,7 +34,14 @@ from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
 from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import CgroupsNotFound, DriverEvent, HeldCounted, Observer
+from dra_driver.model.events import (
+    CgroupsNotFound,
+    DevicesFreed,
+    DevicesHeld,
+    DriverEvent,
+    HeldCounted,
+    Observer,
+)
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.peers import Peers
@@ -256,11 +263,11 @@ def _publisher(deps: Dependencies) -> Publisher:
 
 
 def _on_held(publisher: Publisher) -> Observer:
-    """The devices of a claim that another process unprepared may be held too. The leader counts them every second."""
+    """Publish when devices are held or free. The leader counts every second what another process holds or frees."""
 
     def observe(event: DriverEvent) -> None:
-        if isinstance(event, HeldCounted):
-            publisher.released()
+        if isinstance(event, DevicesHeld | DevicesFreed | HeldCounted):
+            publisher.wake()  # it does not block, whatever the caller holds
 
     return observe
 

@@ -8,7 +8,7 @@ consumes wrongly costs only itself.
 Source: checkSharedCounters and validation.go of k8s.io/dynamic-resource-allocation/resourceslice 0.37.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.device import AllocatableDevice
@@ -27,8 +27,15 @@ Sets = Mapping[str, CounterSet]
 Report = Callable[[Problem], None]
 
 
-def good_sets(found: Sequence[object], report: Report) -> dict[str, CounterSet]:
-    """Return the good counter sets by name. A name that two sets have is reported, and counts for neither of them."""
+def good_sets(found: object, report: Report) -> dict[str, CounterSet]:
+    """Return the good counter sets by name. A name that two sets have is reported, and counts for neither of them.
+
+    A backend is other people's code, so `found` may be of any type.
+    """
+    if not isinstance(found, tuple | list):
+        wrong = f"a {type(found).__name__} is no tuple of CounterSets"
+        report(Problem(DeviceName("counter_sets"), "type", wrong, _SET_LEFT_OUT, "field"))
+        return {}
     good: dict[str, CounterSet] = {}
     names = [str(getattr(entry, "name", "")) for entry in found]
     for name, entry in zip(names, found, strict=True):

@@ -62,7 +62,7 @@ from dra_driver.services.served_fields import ServedFields
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.services.vanished import PoolWish, PublisherInputs
 
-KEPT_SECONDS = 60.0  # while a vanished device stays published, the driver checks this often whether a claim still owns the device
+KEPT_SECONDS = 60.0  # while a device is tainted because of a claim, the driver checks this often whether the claim still owns it
 _STOP_SECONDS = 1.0  # after `stop` the thread may go on for so long
 _CONFLICT_TRIES = 3
 

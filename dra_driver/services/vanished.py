@@ -111,8 +111,10 @@ class PoolWish:
 
     @property
     def keeps_some(self) -> bool:
-        """Whether a vanished device is kept in its slice now, or may be, because the record could not be read yet."""
-        return bool(self._kept) or self._remembered is None
+        """Whether a device is tainted because of a claim: a vanished device that is kept (or may be, because the record could not be
+        read yet), or a held one.
+        """
+        return bool(self._kept or self._held) or self._remembered is None
 
     def plan(self, slices: Mapping[str, StoredSlice]) -> PoolPlan:
         """Return the plan as of now. `slices` are the slices at the API server. Raises DriverError until the devices are known."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conformance.allocation.record import on_published_slices
 from dra_driver.testing.conformance.allocate import answer, comparable
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -39,6 +40,15 @@ def test_the_vectors_have_all_implementations_satisfied_and_not_and_refused() ->
         for satisfied, refused in ((True, False), (False, False), (False, True))
     }
     assert len(vectors) > 1_000
+
+
+def test_the_slices_of_the_driver_are_those_that_upstream_allocated_from() -> None:
+    """If this fails, the driver publishes otherwise: record the vectors again, with Go."""
+    recorded_slices = {
+        vector["name"]: vector["slices"] for vector in recorded("allocate-published.jsonl")
+    }
+    made = {fact["name"]: fact["slices"] for fact in on_published_slices()}
+    assert made == recorded_slices
 
 
 def test_names_of_shares_and_empty_fields_do_not_matter_but_their_pattern_does() -> None:

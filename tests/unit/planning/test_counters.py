@@ -67,6 +67,16 @@ def test_a_bad_set_costs_itself_and_its_devices(bad: Any, name: str, found: str)
     assert {first.device, second.device} == {name, "gpu-0"}
 
 
+def test_sets_that_are_no_tuple_cost_themselves_and_their_devices():
+    plan = plan_of(None, part("a", uses("gpu-0", memory="1")), part("b"))
+    assert list(plan.devices) == ["b"]
+    first, second = plan.problems
+    assert str(first) == (
+        f"field counter_sets: type: a NoneType is no tuple of CounterSets; {SET_LEFT_OUT}"
+    )
+    assert second == of_device("a", "[gpu-0]: there is no good counter set of this name")
+
+
 def test_32_counters_and_a_name_of_63_characters_are_published():
     large = counter_set("s" * 63, **{f"c{at}": "0" for at in range(32)})
     assert plan_of((large,), part("gpu-0", uses("s" * 63, c0="0"))).problems == ()
