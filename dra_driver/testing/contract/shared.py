@@ -39,12 +39,16 @@ def _come_and_go(machine: Machine, first: Lease, second: Lease) -> None:
 
 def _found_missing(bench: Bench, lease: Lease) -> None:
     """The first lease may have failed before it set up what both need."""
-    machine, expected = bench.machine(), bench.machine()
-    edits = expected.configure(lease)
-    called = f"configure({beside(lease)}) of hardware where nothing is set up yet"
+    machine = bench.machine()
+    empty = machine.settings()
+    edits = machine.configure(beside(lease))
+    settings = machine.settings()
+    called = f"configure({beside(lease)}) of hardware where nothing is set up, then configure again with is_alone"
     action = "set up what leases share whenever it is missing, not only if lease.is_alone"
-    same(machine.configure(beside(lease)), edits, called, action)
-    machine.expect(expected.settings(), called, action)
+    same(machine.configure(lease), edits, called, action)
+    machine.expect(settings, called, action)
+    machine.reset(lease)
+    machine.expect(empty, f"{called}, then reset", "undo what leases share if lease.is_alone")
 
 
 PROMISES = (
