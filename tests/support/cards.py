@@ -110,4 +110,4 @@ def what_is_set_up(folder: Path) -> object:
 
 
 def pull_out(folder: Path, device: DeviceName) -> None:
-    rmtree(folder / device.partition("-")[0])
+    rmtree(folder / device.split("-")[-2])

@@ -3,7 +3,7 @@
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ _SHARES = {
     ONE: ShareId("5b0e6f0a-2c84-4b7e-8f3d-7a1c9d2e0001"),
     OTHER: ShareId("5b0e6f0a-2c84-4b7e-8f3d-7a1c9d2e0002"),
 }
+_ALWAYS = ("claim_uid", "request", "device")
 _SHOWN_CHARACTERS = 600
 _T = TypeVar("_T")
 
@@ -144,11 +145,11 @@ class Machine:
 
     def configure(self, lease: Lease) -> ContainerEdits:
         """Set up a lease."""
-        return attempt(f"configure({lease})", lambda: self.backend.configure(lease))
+        return attempt(f"configure({named(lease)})", lambda: self.backend.configure(lease))
 
     def reset(self, lease: Lease) -> None:
         """Undo a lease."""
-        attempt(f"reset({lease})", lambda: self.backend.reset(lease))
+        attempt(f"reset({named(lease)})", lambda: self.backend.reset(lease))
 
     def in_use(self, device: DeviceName) -> InUse:
         """Ask whether a process uses the device."""
@@ -172,7 +173,8 @@ def attempt(called: str, act: Callable[[], _T]) -> _T:
 def raised(error: Exception) -> str:
     """An exception and its place in the backend's code."""
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text} ({place.filename}:{place.lineno})"
 
 
 def same(found: object, expected: object, called: str, action: str) -> None:
@@ -186,6 +188,19 @@ def shown(value: object) -> str:
     text = repr(value)
     more = len(text) - _SHOWN_CHARACTERS
     return text if more <= 0 else f"{text[:_SHOWN_CHARACTERS]}… ({more} characters more)"
+
+
+def named(lease: Lease) -> str:
+    """A lease for a message: what the tests chose, without what the driver adds from the scan."""
+    added = {"backend", "parent", "parts", "profile", "consumed_capacity"}
+    plain = Lease(lease.claim_uid, lease.request, lease.device)
+    chosen = [
+        f"{one.name}={getattr(lease, one.name)!r}"
+        for one in fields(lease)
+        if one.name not in added
+        and (one.name in _ALWAYS or getattr(lease, one.name) != getattr(plain, one.name))
+    ]
+    return f"Lease({', '.join(chosen)})"
 
 
 def a_lease(

@@ -13,6 +13,7 @@ from dra_driver.testing.contract.bench import (
     Promise,
     a_lease,
     beside,
+    named,
     same,
 )
 from dra_driver.testing.contract.killed import die_before, lines_of, packages_of
@@ -46,12 +47,12 @@ def in_reset(bench: Bench) -> None:
 def _undone(machine: Machine, lease: Lease, before: object, what: str) -> None:
     machine.restart()
     machine.reset(lease)
-    machine.expect(before, f"{what}, then reset({lease})", _UNDO)
+    machine.expect(before, f"{what}, then reset({named(lease)})", _UNDO)
     fresh = machine.configure(lease)
     again = machine.configure(lease)
     same(again, fresh, f"{what}, reset, configure twice", "set up the device as if it were new")
     machine.reset(lease)
-    machine.expect(before, f"{what}, reset, configure, then reset({lease})", _UNDO)
+    machine.expect(before, f"{what}, reset, configure, then reset({named(lease)})", _UNDO)
 
 
 def _stories(bench: Bench) -> Iterator[_Story]:

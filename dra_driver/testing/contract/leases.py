@@ -17,6 +17,7 @@ from dra_driver.testing.contract.bench import (
     Promise,
     a_lease,
     bare,
+    named,
     same,
     shown,
 )
@@ -33,7 +34,7 @@ def accepted_edits(bench: Bench) -> None:
         wrong = wrong_edits(machine.configure(lease), device.declares)
         if wrong:
             raise BrokenPromise(
-                f"configure({lease})",
+                f"configure({named(lease)})",
                 wrong,
                 "return other edits, or declare unusual ones in AllocatableDevice.declares",
             )
@@ -45,7 +46,7 @@ def configure_twice(bench: Bench) -> None:
         edits = machine.configure(lease)
         settings = machine.settings()
         for again in ("a second time", "a third time, by a new backend"):
-            called = f"configure({lease}) {again}"
+            called = f"configure({named(lease)}) {again}"
             same(machine.configure(lease), edits, called, f"return the same edits; {_ASK}")
             machine.expect(settings, called, _ASK)
             machine.restart()
@@ -58,7 +59,7 @@ def undone(bench: Bench) -> None:
         machine.configure(lease)
         machine.restart()
         machine.reset(lease)
-        machine.expect(before, f"configure({lease}), reset(…) by a new backend", _UNDO)
+        machine.expect(before, f"configure({named(lease)}), reset(…) by a new backend", _UNDO)
 
 
 def reset_twice(bench: Bench) -> None:
@@ -68,7 +69,7 @@ def reset_twice(bench: Bench) -> None:
         machine.configure(lease)
         machine.reset(lease)
         machine.reset(lease)
-        machine.expect(before, f"configure({lease}), reset(…) twice", _ASK)
+        machine.expect(before, f"configure({named(lease)}), reset(…) twice", _ASK)
 
 
 def never_set_up(bench: Bench) -> None:
@@ -76,7 +77,7 @@ def never_set_up(bench: Bench) -> None:
     for machine, lease in _cases(bench):
         before = machine.settings()
         machine.reset(lease)
-        machine.expect(before, f"reset({lease}) without configure", _ASK)
+        machine.expect(before, f"reset({named(lease)}) without configure", _ASK)
 
 
 def partial(bench: Bench) -> None:
@@ -87,7 +88,7 @@ def partial(bench: Bench) -> None:
         machine.restart()
         machine.reset(bare(lease))
         action = "rely on claim_uid, device and share_id only, and ask the hardware for all else"
-        machine.expect(before, f"configure({lease}), reset({bare(lease)})", action)
+        machine.expect(before, f"configure({named(lease)}), reset({named(bare(lease))})", action)
 
 
 def vanished(bench: Bench) -> None:
@@ -124,7 +125,9 @@ def admin(bench: Bench) -> None:
         for state in ("free", "set up for a claim"):
             before = machine.settings()
             _edits_of(machine, looking)
-            machine.expect(before, f"configure({looking}) of a device that is {state}", action)
+            machine.expect(
+                before, f"configure({named(looking)}) of a device that is {state}", action
+            )
             machine.configure(lease)
 
 
@@ -136,8 +139,8 @@ def running(bench: Bench) -> None:
         machine.restart()
         told = replace(lease, may_run=True)
         action = "with lease.may_run, change nothing and return the same edits"
-        same(machine.configure(told), edits, f"configure({told})", action)
-        machine.expect(before, f"configure({told})", action)
+        same(machine.configure(told), edits, f"configure({named(told)})", action)
+        machine.expect(before, f"configure({named(told)})", action)
 
 
 def use(bench: Bench) -> None:
@@ -161,7 +164,7 @@ def _answer(machine: Machine, lease: Lease, when: str) -> InUse:
     called = f"in_use({lease.device!r}) {when}"
     if not isinstance(found, InUse):
         raise BrokenPromise(called, shown(found), f"return one of {', '.join(map(str, InUse))}")
-    machine.expect(before, called, "only look")
+    machine.expect(before, called, "look only, and change nothing in the hardware")
     return found
 
 

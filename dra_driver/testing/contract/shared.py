@@ -2,7 +2,7 @@
 """The promise about what several leases share: a mode of the hardware, or a daemon."""
 
 from dra_driver.model.lease import Lease
-from dra_driver.testing.contract.bench import Bench, Machine, Promise, beside, same
+from dra_driver.testing.contract.bench import Bench, Machine, Promise, beside, named, same
 
 _STAYS = "undo what leases share only if lease.is_alone"
 
@@ -22,18 +22,20 @@ def _come_and_go(machine: Machine, first: Lease, second: Lease) -> None:
     edits = machine.configure(beside(second))
     # A lease that comes and goes leaves the other one as it was.
     machine.reset(beside(second))
-    called = f"configure({first}), configure and reset of {second.device}, which is not alone"
+    called = (
+        f"configure({named(first)}), configure and reset of {second.device}, which is not alone"
+    )
     machine.expect(alone, called, f"undo only the own part of the lease; {_STAYS}")
     machine.configure(beside(second))
     machine.restart()
     machine.reset(beside(first))
     left = machine.settings()
-    called = f"reset of {first.device} while {second.device} stays, then configure({beside(second)}) again"
+    called = f"reset of {first.device} while {second.device} stays, then configure({named(beside(second))}) again"
     action = f"{_STAYS}: here the other lease had to be set up again"
     same(machine.configure(beside(second)), edits, called, action)
     machine.expect(left, called, action)
     machine.reset(second)
-    called = f"reset({second}), the last lease of the hardware"
+    called = f"reset({named(second)}), the last lease of the hardware"
     machine.expect(empty, called, "undo what leases share if lease.is_alone")
 
 
@@ -43,7 +45,7 @@ def _found_missing(bench: Bench, lease: Lease) -> None:
     empty = machine.settings()
     edits = machine.configure(beside(lease))
     settings = machine.settings()
-    called = f"configure({beside(lease)}) of hardware where nothing is set up, then configure again with is_alone"
+    called = f"configure({named(beside(lease))}) of hardware where nothing is set up, then configure again with is_alone"
     action = "set up what leases share whenever it is missing, not only if lease.is_alone"
     same(machine.configure(lease), edits, called, action)
     machine.expect(settings, called, action)
