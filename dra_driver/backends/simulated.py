@@ -162,7 +162,13 @@ class SimulatedBackend:
             raise Permanent(
                 f"simulated device {lease.device} is not in profile {self._profile_name} of this node"
             )
-        return container_edits(lease, self._devices[minor].uuid, major=self._major, minor=minor)
+        return container_edits(
+            lease,
+            self._devices[minor].uuid,
+            major=self._major,
+            minor=minor,
+            named=self._profile.named_variables,
+        )
 
     def _fault(self, name: DeviceName) -> Fault:
         with self._mutex:
