@@ -103,7 +103,7 @@ def test_a_right_value_becomes_the_structure() -> None:
         ({"choice": "c"}, "doc.choice: 'c' must be one of a, b"),
         ({"number": "1"}, "doc.number: '1' must be a whole number"),
         ({"number": True}, "doc.number: True must be a whole number"),
-        ({"atLeast": 0}, "doc.atLeast: 0 must be a whole number from 1"),
+        ({"notBelow": 0}, "doc.notBelow: 0 must be a whole number from 1"),
         ({"size": 1.5}, "doc.size: 1.5 must be a whole number or a text"),
         ({"colour": "green"}, "doc.colour: 'green' must be one of red, blue"),
         ({"listed": "z"}, "doc.listed: 'z' must be one of x, y"),
