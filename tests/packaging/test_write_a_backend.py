@@ -19,8 +19,9 @@ from dra_driver.errors import Permanent
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.planning.config import config_for
 from dra_driver.planning.edits import wrong_edits
-from dra_driver.testing.builders import a_uid
+from dra_driver.testing.builders import a_config, a_uid
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
 BLOCK = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
