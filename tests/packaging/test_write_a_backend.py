@@ -139,7 +139,9 @@ def test_the_pages_backend_gives_a_card_to_a_container_unless_it_is_ill(
 
 def test_the_pages_kind_of_configuration_is_read_as_the_page_says():
     section = PAGE.read_text().partition("## Configuration of its own\n")[2]
-    program, manifest = re.findall(r"^```(?:python|yaml)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[:2]
+    program, manifest = re.findall(
+        r"^```(?:python|yaml)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL
+    )[:2]
     names: dict[str, Any] = {}
     exec(program, names)
     backend = names["AcmeBackend"]()
