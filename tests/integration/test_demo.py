@@ -156,7 +156,7 @@ def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log(
         with pytest.raises(Permanent) as raised:
             stage.wait_for(stage.published, "it is there")
     assert "the driver ended with 1" in str(raised.value)
-    assert "no simulated profile 'none-such'" in str(raised.value)
+    assert "profile: 'none-such' must be one of h100x8, " in str(raised.value)
 
 
 def test_a_profile_that_there_is_none_of_is_refused_before_anything_starts() -> None:
