@@ -72,12 +72,22 @@ class Bench:
     patience: float = 10.0
     _numbers: "count[int]" = field(default_factory=count)
 
-    def machine(self) -> "Machine":
-        """New hardware, with a backend for it."""
+    @property
+    def has_hardware(self) -> bool:
+        """Whether the backend needs hardware."""
+        return self.hardware is not no_hardware
+
+    def machine(self, *, empty: bool = False) -> "Machine":
+        """New hardware, with a backend for it; `empty`: a node without the hardware."""
         folder = self.folder / f"machine-{next(self._numbers)}"
         folder.mkdir()
-        self.hardware(folder)
-        return Machine(self, folder, self.make(folder))
+        if not empty:
+            self.hardware(folder)
+        return Machine(self, folder, self.made(folder))
+
+    def made(self, folder: Path) -> Backend:
+        """A backend for the hardware that is there."""
+        return attempt("make_backend(folder)", lambda: self.make(folder))
 
     def samples(self) -> list[tuple[AllocatableDevice, DeviceConfig]]:
         """Devices to lease, each with a configuration: one of each form, the last one, and the first one with each configuration."""
@@ -120,7 +130,7 @@ class Machine:
 
     def restart(self) -> None:
         """Work on with a new backend, as after a restart of the driver."""
-        self.backend = self.bench.make(self.folder)
+        self.backend = self.bench.made(self.folder)
 
     def settings(self) -> object:
         """What is set up now; None if the author of the backend gave no function that says it."""

@@ -9,6 +9,7 @@ from dra_driver.testing.contract.bench import (
     Bench,
     BrokenPromise,
     Machine,
+    NothingToTest,
     Promise,
     attempt,
     raised,
@@ -32,6 +33,21 @@ def publishable(bench: Bench) -> None:
             "scan(), then planning the ResourceSlices",
             f"{len(plan.problems)} problems: {found}",
             "correct these values: the driver would publish the devices without them, or not at all",
+        )
+
+
+def elsewhere(bench: Bench) -> None:
+    """Without `--backend` the driver tries every installed backend, on every node."""
+    if not bench.has_hardware:
+        raise NothingToTest("the tests were given no hardware(folder)")
+    if not getattr(type(bench.machine().backend), "auto", True):
+        raise NothingToTest("`auto` never chooses this backend")
+    found = bench.machine(empty=True).scan().devices
+    if found:
+        raise BrokenPromise(
+            "scan() on a node without this hardware",
+            f"devices {', '.join(one.name for one in found)}",
+            "return an empty Inventory; declare auto = False if the backend invents devices",
         )
 
 
@@ -115,6 +131,7 @@ def _identities(machine: Machine) -> dict[str, object]:
 
 
 PROMISES = (
+    Promise("scan finds nothing on a node without the hardware", elsewhere),
     Promise("every device can be published as it is", publishable),
     Promise("a second scan gives the same names", twice),
     Promise("names are the same after a reboot", rebooted),

@@ -45,6 +45,11 @@ class WithoutReset(Cards):
     reset = None  # type: ignore[assignment]
 
 
+class NotMade(Cards):
+    def __init__(self, folder: Path) -> None:
+        raise OSError("no driver")
+
+
 class OldArguments(Cards):
     def configure(self, device: str, claim: str) -> ContainerEdits:  # type: ignore[override]
         return ContainerEdits()
@@ -107,6 +112,23 @@ class LongNames(Cards):
     def device(self, card: Path, part: str) -> AllocatableDevice:
         found = super().device(card, part)
         return replace(found, api=msgspec.structs.replace(found.api, name="x" * 60 + found.name))
+
+
+class Needs(Cards):
+    def scan(self) -> Inventory:
+        if not (self.folder / "card0").exists():
+            raise Temporary("no cards")
+        return super().scan()
+
+
+class Invents(Cards):
+    def scan(self) -> Inventory:
+        (self.folder / "card0").mkdir(exist_ok=True)
+        return super().scan()
+
+
+class InventsAndSaysSo(Invents):
+    auto = False
 
 
 class BadTaint(Cards):
@@ -397,6 +419,7 @@ class HangsInAChild(FailsInAChild):
 METHODS = "the methods take what the driver passes"
 OPTIONS = "options are declared with defaults"
 KINDS = "each kind of configuration reads its own values"
+ELSEWHERE = "scan finds nothing on a node without the hardware"
 LIMITS = "every device can be published as it is"
 TWICE = "a second scan gives the same names"
 REBOOT = "names are the same after a reboot"
@@ -420,6 +443,7 @@ QUICK = {"patience": 0.5}
 
 BAD = (
     Bad(METHODS, WithoutReset, "the methods", "it has no reset"),
+    Bad(METHODS, NotMade, "make_backend(folder)", "OSError: no driver"),
     Bad(METHODS, OldArguments, "the methods", "cannot be called as configure(lease)"),
     Bad(OPTIONS, OptionsAsMapping, "OptionsAsMapping.options", "'poll_seconds': 60"),
     Bad(OPTIONS, OptionsWithoutDefault, "without any option", "folder: missing"),
@@ -432,6 +456,8 @@ BAD = (
     Bad(KINDS, DefaultThatChanges, "config kind cards.example.com/v1 F", "expected Forgets("),
     Bad(KINDS, Cards, "decode Speed(speed=9)", "speed: 9", {"configs": SPEED_9}),
     Bad(KINDS, Cards, "configs=…", "Other, which the backend", {"configs": UNKNOWN_KIND}),
+    Bad(ELSEWHERE, Needs, "scan()", "Temporary: no cards"),
+    Bad(ELSEWHERE, Invents, "without this hardware", "card0-part0, card0-part1"),
     Bad(LIMITS, LongNames, "planning", "4 problems: xxx"),
     Bad(LIMITS, BadTaint, "planning", "taint"),
     Bad(LIMITS, WrongType, "planning", "uuid"),
@@ -510,6 +536,11 @@ class OneDevice(Cards):
 def test_what_cannot_be_tested_is_said(tmp_path: Path) -> None:
     with pytest.raises(NothingToTest, match="no two claims can share hardware here"):
         BY_SENTENCE[SHARED].check(bench(OneDevice, tmp_path))
+    with pytest.raises(NothingToTest, match=r"given no hardware\(folder\)"):
+        BY_SENTENCE[ELSEWHERE].check(Bench(make=Cards, folder=tmp_path))
+    (tmp_path / "invents").mkdir()
+    with pytest.raises(NothingToTest, match="`auto` never chooses this backend"):
+        BY_SENTENCE[ELSEWHERE].check(bench(InventsAndSaysSo, tmp_path / "invents"))
     (tmp_path / "other").mkdir()
     elsewhere = replace(bench(Cards, tmp_path / "other"), code=("elsewhere",))
     with pytest.raises(NothingToTest, match=r"no line of elsewhere runs: name the package"):
