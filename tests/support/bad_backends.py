@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends with mistakes, for tests that install them beside the driver. Each devices' name says what is wrong with it."""
+"""Backends with mistakes, for tests that install them beside the driver. The name of each device says what is wrong with it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 from tests.support.counters import counter_set, uses
 
-PARTITIONS = 130
+PARTITIONS = 60
 _LIBRARY = "/opt/acme/libspy.so"
 EDITS: Mapping[str, object] = {
     "good": ContainerEdits(env={"ACME": "1"}),
@@ -131,13 +131,15 @@ class Many(Base):
     """Has more partitions of one GPU than Kubernetes 1.34 has room for."""
 
     def scan(self) -> Inventory:
+        names = [f"slice_{number}" for number in range(20)]
         parts = (
-            a_device(f"part-{number}", consumes_counters=[uses("gpu-0", slices="1")])
+            a_device(
+                f"part-{number}", consumes_counters=[uses("gpu-0", **dict.fromkeys(names, "1"))]
+            )
             for number in range(PARTITIONS)
         )
-        return Inventory(
-            (*parts, a_device("good")), counter_sets=(counter_set("gpu-0", slices="200"),)
-        )
+        sets = (counter_set("gpu-0", **dict.fromkeys(names, "1")),)
+        return Inventory((*parts, a_device("good")), counter_sets=sets)
 
 
 class Empty(msgspec.Struct):
