@@ -26,11 +26,11 @@ from dra_driver.node.published import dump_published, load_backend_name, load_pu
 from dra_driver.node.rows import (
     COLUMNS,
     dump_claim,
-    dump_devices,
     dump_held,
     dump_leases,
     dump_users,
     load_claim,
+    sealed_again,
 )
 
 
@@ -86,13 +86,19 @@ class StateTransaction:
 
     def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
         """Mark the claim Prepared, with the text of its CDI file. An unknown claim is ignored."""
-        row = self._claim(uid)
+        # Only these columns: each preparation waits for it.
+        row = self._db.execute(
+            "SELECT namespace, name, boot_id, devices, cdi_spec FROM claims WHERE uid = ?", (uid,)
+        ).fetchone()
         if row is not None:
-            prepared = replace(row, phase=Phase.PREPARED, cdi_spec=cdi_spec)
+            namespace, name, boot_id, devices, before = row
             # The digest in `devices` covers the text.
+            sealed = sealed_again(
+                ClaimRef(namespace, name, uid), boot_id, devices, before, cdi_spec
+            )
             self._db.execute(
                 "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ? WHERE uid = ?",
-                (prepared.phase.value, cdi_spec, dump_devices(prepared), uid),
+                (Phase.PREPARED.value, cdi_spec, sealed, uid),
             )
 
     def set_undone(self, lease: Lease) -> None:
