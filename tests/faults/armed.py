@@ -16,11 +16,10 @@ import signal
 import sys
 from pathlib import Path
 
-from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli import main as command_line
 from dra_driver.cli import run as run_command
 from dra_driver.errors import DriverError
-from tests.faults.machines import MIXED, PROFILE
+from tests.faults.machines import offer
 
 
 class Control:
@@ -62,7 +61,7 @@ def empty_disks(process: int) -> None:
 def main() -> int:
     """Run the daemon until it is told to stop."""
     control, arguments = Path(sys.argv[1]), sys.argv[3:]
-    PROFILES[PROFILE] = MIXED
+    offer()
     settings = command_line.parser("run").parse_args(["run", *arguments])
     try:
         return run_command.run(settings, point=Control(control))

@@ -13,12 +13,13 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.allocated_devices import AllocatedDevices
 from dra_driver.backends.partitions import MIG_80GB, places
-from dra_driver.backends.profiles import H100, L40S, Group, Profile, Slot
+from dra_driver.backends.profiles import H100, L40S, PROFILES, Group, Profile, Slot
+from dra_driver.backends.simulated import SimulatedOptions
 from dra_driver.kube.wire.objects import load
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
@@ -59,8 +60,15 @@ MIXED = Profile(
         Group(L40S, (Slot("e3", "e2"), Slot("17", "14")), fields=_BOUND),
     )
 )
-"""A machine for the walk only; `tests.faults.armed` adds it to the profiles."""
+"""A machine for the walk only; `offer` adds it to the profiles."""
 PARTITIONED, SHARED, BOUND = ("gpu-0", "gpu-1"), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5")
+
+
+def offer() -> None:
+    """Let the simulated backend of this process know the machine."""
+    PROFILES[PROFILE] = MIXED
+    (told,) = get_type_hints(SimulatedOptions, include_extras=True)["profile"].__metadata__
+    told.extra_json_schema["enum"].append(PROFILE)
 
 
 def device_of(given: str) -> str:
