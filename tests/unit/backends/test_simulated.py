@@ -242,7 +242,7 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
         ),
         (
             {"profil": "h100x8"},
-            (Mistake("profil", "unknown field; known are profile, faults, major, journal"),),
+            (Mistake("profil", "unknown field; known are profile, faults, major, journal, example"),),
         ),
     ],
 )
