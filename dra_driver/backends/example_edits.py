@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from dra_driver.backends.example import cpu_capacity
 from dra_driver.backends.simulated_config import GpuConfig, GpuSharing, LabelConfig, NetConfig
-from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.backends.simulated_edits import device_file
+from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.lease import Lease
 from dra_driver.model.quantity import Quantity
 
@@ -28,10 +29,7 @@ class ExampleVariables:
 
     def edits(self, lease: Lease, *, major: int, minor: int) -> ContainerEdits:
         """Return the variables, and for a GPU the device file with these numbers. The other devices have no file."""
-        files: tuple[DeviceNode, ...] = ()
-        if self.profile == "gpu":
-            path = f"/dev/dra-simulated/{lease.device}"
-            files = (DeviceNode(path, major=major, minor=minor),)
+        files = (device_file(lease, major, minor),) if self.profile == "gpu" else ()
         return ContainerEdits(env=self.of(lease), device_nodes=files)
 
     def of(self, lease: Lease) -> dict[str, str]:
