@@ -9,6 +9,7 @@ of its own; its `driverVersion` is the kernel's.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.backends.partitions import Partitioning
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AttributeValue, Version
@@ -44,10 +45,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one model, one for each slot. A device that is no PCI device has the slot None."""
+    """Devices of one model, one for each slot. A device that is no PCI device has the slot None.
+
+    With `partitioning` each device is published as a whole and as all its partitions. `fields` are fields of the API that each device
+    has instead of those of its model.
+    """
 
     model: Model
     slots: tuple[Slot | None, ...]
+    partitioning: Partitioning | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +62,14 @@ class Profile:
     """A machine. `config_kinds` are the kinds of configuration that its devices read.
 
     With `named_by_address` the devices have the names of their PCI addresses, as new profiles shall have. The devices of the other
-    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name.
+    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name. With
+    `named_variables` the variables of a container have the names of its devices.
     """
 
     groups: tuple[Group, ...]
     config_kinds: tuple[ConfigKind, ...] = (LABEL,)
     named_by_address: bool = False
+    named_variables: bool = False
 
 
 def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -> Model:
@@ -156,5 +165,7 @@ PROFILES: Mapping[str, Profile] = {
             Group(B580, _DESKTOP[:1]),
         )
     ),
-    "example": Profile((Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES)),
+    "example": Profile(
+        (Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES), named_variables=True
+    ),
 }

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from dra_driver.model.config_kind import ConfigKind
+from dra_driver.model.names import DOMAIN
 
 
 class LabelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ class GpuConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sharing: GpuSharing = GpuSharing(strategy="TimeSlicing")
 
 
-LABEL = ConfigKind("gpu.dra-driver.dev/v1alpha1", "DeviceConfig", LabelConfig)
+LABEL = ConfigKind(f"{DOMAIN}/v1alpha1", "DeviceConfig", LabelConfig)
 GPU = ConfigKind("gpu.resource.example.com/v1alpha1", "GpuConfig", GpuConfig, default=GpuConfig())
 GPU_OF_LATER_RELEASES = ConfigKind(
     "gpu.resource.dra-example-driver.sigs.k8s.io/v1alpha1", "GpuConfig", GpuConfig

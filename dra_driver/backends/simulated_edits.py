@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a container get for a simulated device? Its device file, and variables.
 
-The names of variables contain the driver's own device names and share IDs, which the scheduler makes. Device names are DNS labels,
-so two of them stay different in upper case and with `_` for `-`. Text that the claim's author wrote is used only in values.
+The names of variables count the devices of a claim, so that equal claims give equal containers: GPU_DEVICE_0 is the UUID of the first
+device. If a container uses two claims, the runtime keeps the variables of one of them; it gets the device files of both. In the profile
+`example` the names contain the device's name and share ID, as the example driver's do. Text that the claim's author wrote is used only
+in values.
 """
 
 from dra_driver.backends.simulated_config import GpuConfig, LabelConfig
@@ -13,9 +15,13 @@ DEVICE_VARIABLE = "GPU_DEVICE_"
 LABEL_VARIABLE = "GPU_LABEL_"
 
 
-def container_edits(lease: Lease, uuid: str, *, major: int, minor: int) -> ContainerEdits:
-    """Return the device file with these numbers, the UUID of the device, and what the configuration asks for."""
-    suffix = _variable(lease.device) + (f"_{_variable(lease.share_id)}" if lease.share_id else "")
+def container_edits(
+    lease: Lease, uuid: str, *, major: int, minor: int, named: bool = False
+) -> ContainerEdits:
+    """Return the device file with these numbers, the UUID of the device, and what the configuration asks for. If `named`, the names of
+    variables contain the device's name.
+    """
+    suffix = _named(lease) if named else str(lease.index)
     env = {DEVICE_VARIABLE + suffix: uuid}
     match lease.config.value:
         case LabelConfig(label=label) if label:
@@ -31,6 +37,11 @@ def container_edits(lease: Lease, uuid: str, *, major: int, minor: int) -> Conta
             pass
     node = DeviceNode(f"/dev/dra-simulated/{lease.device}", major=major, minor=minor)
     return ContainerEdits(env=env, device_nodes=(node,))
+
+
+def _named(lease: Lease) -> str:
+    # Device names are DNS labels, so two of them stay different in upper case and with `_` for `-`.
+    return _variable(lease.device) + (f"_{_variable(lease.share_id)}" if lease.share_id else "")
 
 
 def _variable(text: str) -> str:

@@ -453,22 +453,24 @@ def test_a_container_gets_the_device_file_and_what_its_configuration_asks_for():
     made = backend()
     plain_lease = a_lease("gpu-5")
     node = DeviceNode("/dev/dra-simulated/gpu-5", major=120, minor=5)
-    assert made.configure(plain_lease) == ContainerEdits({"GPU_DEVICE_GPU_5": GPU_5}, (node,))
-    shared = a_lease(
-        "gpu-5",
-        share_id=ShareId("s-1"),
-        config=GPU.config(GpuConfig()),
+    assert made.configure(plain_lease) == ContainerEdits({"GPU_DEVICE_0": GPU_5}, (node,))
+    labelled = made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig(label="my label"))))
+    assert labelled.env == {"GPU_DEVICE_0": GPU_5, "GPU_LABEL_0": "my label"}
+    assert made.configure(a_lease("gpu-5", index=3)).env == {"GPU_DEVICE_3": GPU_5}
+    assert made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig()))) == ContainerEdits(
+        {"GPU_DEVICE_0": GPU_5}, (node,)
     )
+
+
+def test_a_container_of_the_example_profile_has_the_variables_of_the_example_driver():
+    made = backend(profile="example")
+    (uuid,) = (device.uuid for device in made.scan().devices if device.name == "gpu-5")
+    shared = a_lease("gpu-5", share_id=ShareId("s-1"), config=GPU.config(GpuConfig()))
     assert made.configure(shared).env == {
-        "GPU_DEVICE_GPU_5_S_1": GPU_5,
+        "GPU_DEVICE_GPU_5_S_1": uuid,
         "GPU_DEVICE_5_SHARING_STRATEGY": "TimeSlicing",
         "GPU_DEVICE_5_TIMESLICE_INTERVAL": "Default",
     }
-    labelled = made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig(label="my label"))))
-    assert labelled.env == {"GPU_DEVICE_GPU_5": GPU_5, "GPU_LABEL_GPU_5": "my label"}
-    assert made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig()))) == ContainerEdits(
-        {"GPU_DEVICE_GPU_5": GPU_5}, (node,)
-    )
 
 
 @pytest.mark.parametrize("told", [{"admin_access": True}, {"may_run": True}])
