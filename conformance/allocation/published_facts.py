@@ -164,7 +164,12 @@ def others() -> Iterator[tuple[str, Json]]:
     same = {"constraints": [{"requests": [], "matchAttribute": f"{DRIVER}/numbers"}]}
     yield "published lists that match", of(alike, claim(exactly("a", 2), **same), features=LISTS)
     skipped = Inventory((device("one"),), skip_node_operations=("*",))
-    yield "operations that are skipped", of(skipped, claim(exactly("a")), features=SKIPS)
+    yield "a kubelet that can skip nothing", of(skipped, claim(exactly("a")), features=SKIPS)
+    skips = {"metadata": {"name": NODE}, "status": {"declaredFeatures": SKIPS}}
+    yield (
+        "operations that are skipped",
+        of(skipped, claim(exactly("a")), features=SKIPS, node=skips),
+    )
 
 
 def facts() -> Iterator[Json]:

@@ -18,18 +18,19 @@ from typing import Annotated
 
 import msgspec
 import structlog
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.example import NAMESPACE, ExampleOptions, Machine, machine
+from dra_driver.backends.example import NAMESPACE, ExampleOptions, machine
 from dra_driver.backends.example_edits import ExampleVariables
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
+from dra_driver.backends.partitions import TYPE_ATTRIBUTE, Partitioning, divide
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL, NET
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.errors import Fatal, Permanent, Temporary
-from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
@@ -109,10 +110,10 @@ class SimulatedBackend:
         self._major = options.major
         self.config_kinds = self._profile.config_kinds
         self._variables: ExampleVariables | None = None
-        self._machine = Machine(_devices(self._profile, context.node_name))
+        self._devices, self._counter_sets = _devices(self._profile, context.node_name)
+        self._typed = bool(self._counter_sets)  # partitions say their kind in an attribute
         if options.profile == EXAMPLE_PROFILE:
             self._play(options.example or ExampleOptions(), context)
-        self._devices = self._machine.devices
         self._minors = {device.name: minor for minor, device in enumerate(self._devices)}
         self._faults_path = Path(options.faults) if options.faults else None
         self._faults: Mapping[str, Fault] = {}
@@ -129,7 +130,8 @@ class SimulatedBackend:
     def _play(self, options: ExampleOptions, context: BackendContext) -> None:
         node, driver = context.node_name, context.driver_name
         self.config_kinds = _EXAMPLE_KINDS[options.profile]
-        self._machine = machine(options, node, driver, WITHOUT_FAULT_FILE)
+        played = machine(options, node, driver, WITHOUT_FAULT_FILE)
+        self._devices, self._counter_sets = played.devices, played.counter_sets
         self._variables = ExampleVariables(options.profile, node, driver)
 
     def scan(self) -> Inventory:
@@ -143,7 +145,8 @@ class SimulatedBackend:
                 for device in self._devices
                 if not faults.get(device.name, SOUND).vanished
             ),
-            counter_sets=self._machine.counter_sets,
+            counter_sets=self._counter_sets,
+            partition_type_attribute=TYPE_ATTRIBUTE if self._typed else "",
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
@@ -171,18 +174,30 @@ class SimulatedBackend:
             raise kind(
                 f"simulated device {lease.device} cannot be set up: {fault.configure} (from the fault file {self._faults_path})"
             )
-        self._journal.configured(lease.device, lease.claim_uid, lease.share_id)
+        named = (lease.device, lease.claim_uid, lease.share_id)
+        if self._needs_mode(lease):
+            self._journal.mode_on(*named, first=lease.is_alone)
+        self._journal.configured(*named)
         return self._edits(lease)
 
     def reset(self, lease: Lease, /) -> None:
         """Only writes to the journal."""
-        self._journal.reset(lease.device, lease.claim_uid, lease.share_id)
+        named = (lease.device, lease.claim_uid, lease.share_id)
+        self._journal.reset(*named)
+        if self._needs_mode(lease) and lease.is_alone:
+            self._journal.mode_off(*named)
 
     def in_use(self, device: DeviceName, /) -> InUse:
         """What the fault file says; CANNOT_TELL without it."""
         if self._faults_path is None:
             return InUse.CANNOT_TELL
         return InUse.YES if self._fault(device).in_use else InUse.NO
+
+    def _needs_mode(self, lease: Lease) -> bool:
+        """Whether the lease needs a mode of its GPU, as all its partitions and shares do. A lease from a lost state has no parts."""
+        minor = self._minors.get(lease.device)
+        found = minor is not None and self._devices[minor].resource.parts
+        return bool(lease.share_id or lease.parts or found)
 
     def _edits(self, lease: Lease) -> ContainerEdits:
         minor = self._minors.get(lease.device)
@@ -240,12 +255,26 @@ class SimulatedBackend:
         return self._faults
 
 
-def _devices(profile: Profile, node_name: str) -> tuple[AllocatableDevice, ...]:
-    placed = [(group.model, slot) for group in profile.groups for slot in group.slots]
-    return tuple(
-        _device(model, slot, _Known(_name(profile, slot, index), index, f"{node_name}/{index}"))
-        for index, (model, slot) in enumerate(placed)
-    )
+def _devices(
+    profile: Profile, node_name: str
+) -> tuple[tuple[AllocatableDevice, ...], tuple[CounterSet, ...]]:
+    placed = [(group, slot) for group in profile.groups for slot in group.slots]
+    devices: list[AllocatableDevice] = []
+    sets: list[CounterSet] = []
+    for index, (group, slot) in enumerate(placed):
+        known = _Known(_name(profile, slot, index), index, f"{node_name}/{index}")
+        device = _device(group.model, slot, known)
+        api = structs.replace(device.api, **group.fields)
+        found, counters = _divided(replace(device, api=api), group.partitioning)
+        devices += found
+        sets += counters
+    return tuple(devices), tuple(sets)
+
+
+def _divided(
+    device: AllocatableDevice, how: Partitioning | None
+) -> tuple[tuple[AllocatableDevice, ...], tuple[CounterSet, ...]]:
+    return ((device,), ()) if how is None else divide([device], how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,9 @@ def published(request: pytest.FixtureRequest) -> Iterator[Published]:
         cluster.start()
         every = f'device.driver == "{DRIVER}"'
         cluster.create(fleet.node(NODE), fleet.device_class(expression=every), namespace="default")
+        # As a kubelet says that can skip calls; the scheduler asks for it where slices name such calls.
+        declared = sorted(on & {"DRAOptionalNodeOperations"})
+        cluster.write_status("node", NODE, {"declaredFeatures": declared}, namespace="")
         found = Published(cluster, on)
         found.publish()
         yield found

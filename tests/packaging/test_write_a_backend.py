@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from dra_driver.backends.base import BackendContext
+from dra_driver.backends.base import BackendContext, config_kinds_of
 from dra_driver.errors import Permanent
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.planning.config import config_for
 from dra_driver.planning.edits import wrong_edits
-from dra_driver.testing.builders import a_uid
+from dra_driver.testing.builders import a_config, a_uid
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
 BLOCK = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,7 +79,7 @@ def devices(installed: Path, sysfs: Path, tmp_path: Path) -> subprocess.Complete
 
 def test_the_page_shows_a_small_module_and_its_entry_point(files: dict[str, str]):
     assert sorted(files) == ["acme_dra.py", "pyproject.toml"]
-    assert len(files["acme_dra.py"].splitlines()) <= 70
+    assert len(files["acme_dra.py"].splitlines()) <= 75
 
 
 def test_the_pages_backend_is_found_and_its_devices_are_shown(
@@ -121,7 +123,8 @@ def test_the_pages_backend_gives_a_card_to_a_container_unless_it_is_ill(
 ):
     names: dict[str, Any] = {}
     exec(files["acme_dra.py"], names)
-    made = names["AcmeBackend"](BackendContext("node-1", {"sysfs": str(sysfs)}))
+    options = names["AcmeOptions"](sysfs=str(sysfs))
+    made = names["AcmeBackend"](BackendContext("node-1", options))
     good, ill = (Lease(a_uid("claim"), "card", DeviceName(f"acme-{number}")) for number in (0, 1))
     edits = ContainerEdits(device_nodes=(DeviceNode("/dev/acme0"),))
     assert made.configure(good) == edits
@@ -132,3 +135,17 @@ def test_the_pages_backend_gives_a_card_to_a_container_unless_it_is_ill(
         assert made.configure(replace(ill, **told)).device_nodes[0].path == "/dev/acme1"
     assert made.reset(good) is None
     assert made.in_use(good.device) is InUse.CANNOT_TELL
+
+
+def test_the_pages_kind_of_configuration_is_read_as_the_page_says():
+    section = PAGE.read_text().partition("## Configuration of its own\n")[2]
+    program, manifest = re.findall(
+        r"^```(?:python|yaml)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL
+    )[:2]
+    names: dict[str, Any] = {}
+    exec(program, names)
+    backend = names["AcmeBackend"]()
+    (kind,) = config_kinds_of(backend)
+    config = config_for("fpga", [a_config(yaml.safe_load(manifest))], (kind,))
+    assert config == kind.config(names["Bitstream"](image="sha256-of-the-image", slots=2))
+    backend.configure(Lease(a_uid("claim"), "fpga", DeviceName("acme-0"), config=config))
