@@ -55,6 +55,8 @@ class Machines:
             "image": {"tag": TAG},
             "driverName": f"{profile}.example.com",
             "deviceClasses": {"enabled": False},
+            # A demo asks for two CPUs, which may be all that the machine has.
+            "resources": {"requests": {"cpu": "0"}},
             "backends": {"simulated": simulated},
         }
         (release.upgrade if profile in self.played else release.install)(values)

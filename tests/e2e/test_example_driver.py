@@ -216,6 +216,7 @@ def test_binding_conditions(demo: Demo) -> None:
     gpu_demo(demo, "binding-conditions", bindingConditions=True)
     (claim,) = demo.claims()
     (given,), (status,) = results(claim), claim["status"]["devices"]
+    assert claim["status"]["allocation"]["allocationTimestamp"]
     assert given["bindingConditions"] == ["BindingConditions"]
     conditions = {one["type"]: one for one in status["conditions"]}
     condition = conditions["BindingConditions"]
