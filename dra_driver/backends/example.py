@@ -20,6 +20,7 @@ from dra_driver.model.api.resource_slice import (
     Counter,
     CounterSet,
     Device,
+    DeviceAttribute,
     DeviceCapacity,
     DeviceCounterConsumption,
     NodeAllocatableMapping,
@@ -135,7 +136,8 @@ def _gpu(index: int, node_name: str, health: Health, options: ExampleOptions) ->
             binds_to_node=True,
         )
     binds = options.binding_conditions and options.binding_controller
-    return AllocatableDevice(device, identity, health, binds=binds)
+    told = _told(device.attributes)
+    return AllocatableDevice(device, identity, health, binds=binds, status_data=told)
 
 
 def _divided(gpu: AllocatableDevice, options: ExampleOptions) -> Iterator[AllocatableDevice]:
@@ -152,8 +154,9 @@ def _divided(gpu: AllocatableDevice, options: ExampleOptions) -> Iterator[Alloca
         }
         api = _with(gpu.api, name, said, _consumed(gpu, memory, compute))
         api = structs.replace(api, capacity=_gpu_capacity(memory, compute, shared=shared))
+        told = _told(api.attributes)
         hardware = Hardware(gpu.uuid, (f"partition-{number}",), f"1/{count}")
-        yield replace(gpu, api=api, uuid=identity, hardware=hardware)
+        yield replace(gpu, api=api, uuid=identity, hardware=hardware, status_data=told)
     said = {"partitionable": True, "full": True}
     api = _with(gpu.api, f"{gpu.name}-full", said, _consumed(gpu, GPU_GIBIBYTES, GPU_COMPUTE))
     yield replace(gpu, api=api, hardware=Hardware(gpu.uuid))
@@ -235,6 +238,12 @@ def _numa_node(
 
 def _said(index: int, identity: str, model: str) -> dict[str, AttributeValue]:
     return {"index": index, "uuid": identity, "model": model, "driverVersion": _VERSION}
+
+
+def _told(said: Mapping[str, DeviceAttribute] | None) -> Mapping[str, object]:
+    """What a claim's status.devices says of a GPU: some attributes, as they are in the slice."""
+    names = ("uuid", "model", "driverVersion")
+    return {name: msgspec.to_builtins((said or {})[name]) for name in names}
 
 
 def _identity(kind: str, seed: str) -> str:

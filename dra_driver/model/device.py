@@ -42,7 +42,8 @@ class AllocatableDevice:
 
     `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
     `dra_driver.planning.edits` refuses otherwise. With `binds` the driver itself sets the device's binding conditions, as soon as a claim
-    waits for them; without it a controller of somebody else has to. `backend` is the name of the backend, and
+    waits for them; without it a controller of somebody else has to. `status_data` replaces what the driver writes about the device into
+    status.devices of its claims. `backend` is the name of the backend, and
     `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
@@ -52,6 +53,7 @@ class AllocatableDevice:
     hardware: Hardware | None = None
     declares: frozenset[str] = frozenset()
     binds: bool = False
+    status_data: Mapping[str, object] | None = None
     backend: str = ""
     config_kinds: tuple[ConfigKind, ...] = ()
 

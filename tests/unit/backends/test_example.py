@@ -140,6 +140,15 @@ def test_the_driver_binds_nothing_that_needs_no_binding():
     assert gpu.binds is False
 
 
+def test_the_status_of_a_claim_says_what_the_example_driver_says():
+    for gpu in scan(devices=1, partitions=2).devices:
+        assert gpu.status_data == {
+            "uuid": {"string": gpu.uuid},
+            "model": {"string": "LATEST-GPU-MODEL"},
+            "driverVersion": {"version": "1.0.0"},
+        }
+
+
 def test_network_cards_have_bandwidth_for_several_claims():
     found = scan(profile="net", devices=2)
     assert [device.name for device in found.devices] == ["nic-0", "nic-1"]
