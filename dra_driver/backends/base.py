@@ -31,7 +31,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a backend gets when it is made: the name of the node, and its options.
+    """What a backend gets when it is made: the name of the node, its options, and the name of the driver, if it needs that.
 
     `options` is the structure that the backend declares; its values have been checked. A backend that declares none gets a mapping
     of texts.
@@ -39,6 +39,7 @@ class BackendContext:
 
     node_name: str
     options: Any = field(default_factory=dict)
+    driver_name: str = ""
 
 
 class Backend(Protocol):

@@ -46,20 +46,24 @@ class Loaded:
     left_out: tuple[str, ...] = ()
 
 
-def load_backends(chosen: Mapping[str, Mapping[str, Any]], node_name: str) -> Loaded:
+def load_backends(
+    chosen: Mapping[str, Mapping[str, Any]], node_name: str, driver_name: str = ""
+) -> Loaded:
     """Make all chosen backends: their options by name, `auto` among them. Raises Fatal if a named one cannot be made."""
     backends: dict[str, Backend] = {}
     left_out: list[str] = []
     for name, options in chosen.items():
         if name != AUTO:
-            backends[name] = load_backend(name, BackendContext(node_name, options))
+            backends[name] = load_backend(name, BackendContext(node_name, options, driver_name))
             continue
         for found in installed():
             if found in chosen:
                 continue
             try:
                 if takes_part_in_auto(found):
-                    backends[found] = load_backend(found, BackendContext(node_name))
+                    backends[found] = load_backend(
+                        found, BackendContext(node_name, driver_name=driver_name)
+                    )
             except DriverError as error:
                 left_out.append(str(error))
     _check_kinds(backends)

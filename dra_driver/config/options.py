@@ -221,6 +221,20 @@ OPTIONS: tuple[Option, ...] = (
         "workloads may use one device.",
         ("cgroups", "unprepare"),
     ),
+    _choice(
+        "device_status",
+        "none",
+        "Whether the driver reports the devices of prepared claims in their status.devices. none: no. write: yes; the driver then needs "
+        "the right to patch resourceclaims/status, and on Kubernetes 1.36 and later associated-node:patch on resourceclaims/driver.",
+        ("none", "write"),
+    ),
+    _choice(
+        "device_metadata",
+        "none",
+        "Whether containers get files with the metadata of their devices (KEP-5304). none: no. files: one file for each request of a "
+        "claim, below /var/run/kubernetes.io/dra-device-attributes. It counts for claims that are prepared from then on.",
+        ("none", "files"),
+    ),
     Option(
         "http_address",
         ":9410",

@@ -51,7 +51,7 @@ FULL_BEFORE_THE_FILE = ("commit.prepared.after", "step.WriteCdiSpec.before")
 def test_one_write_that_fails_costs_one_answer_and_nothing_else(
     tmp_path: Path, point: str, trouble: dict[str, Callable[[], Exception]]
 ) -> None:
-    node = LocalNode(tmp_path, clock=ManualClock())
+    node = LocalNode(tmp_path, clock=ManualClock(), metadata=True)
     old, new = node.add(a_claim("old"), a_claim("new", results=[a_result("gpu-1")]))
     answer = node.prepare(old)[old.uid]
     error = trouble[point.partition(".")[0]]()
@@ -96,7 +96,7 @@ class FullAt:
             limit(0)
 
 def walked(directory, point):
-    node = LocalNode(directory, clock=ManualClock())
+    node = LocalNode(directory, clock=ManualClock(), metadata=True)
     old, new = node.add(a_claim("old"), a_claim("new", results=[a_result("gpu-1")]))
     node.prepare(old)
     full = FullAt(point)
@@ -114,7 +114,7 @@ def walked(directory, point):
     return told
 
 def started(directory):
-    node = LocalNode(directory, clock=ManualClock())
+    node = LocalNode(directory, clock=ManualClock(), metadata=True)
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     before = node.disk()

@@ -11,6 +11,7 @@ from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.metadata_dir import MetadataDirectory
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
@@ -50,7 +51,11 @@ def test_only_what_changed_is_read(new_node: NewNode) -> None:
             reads.append(uid)
             return super().read(uid)
 
-    cdi = Counted(node.directory / "cdi", node.parts.place.cdi_kind)
+    cdi = Counted(
+        node.directory / "cdi",
+        node.parts.place.cdi_kind,
+        MetadataDirectory(node.directory / "metadata"),
+    )
     files = RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries)
     for _ in range(3):
         files.once()
