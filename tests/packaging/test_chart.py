@@ -147,6 +147,8 @@ def test_the_values_defaults_are_the_drivers() -> None:
         "cdi_dir": VALUES["cdiDir"],
         "cgroup_root": VALUES["cgroupDir"],
         "release_proof": VALUES["releaseProof"],
+        "device_status": VALUES["deviceStatus"],
+        "device_metadata": VALUES["deviceMetadata"],
         "http_address": f":{VALUES['httpPort']}",
     }.items() <= DEFAULTS.items()
 
@@ -374,8 +376,8 @@ def test_the_page_names_the_rights_of_the_service_account_and_why() -> None:
         for name, verbs, _, why in rows(PAGE, "resource", "verbs", "where", "why")
         if why
     }
-    granted = re.findall(r"resources: \[(\w+)\]\n +verbs: \[(.*)\]", template("rbac.yaml"))
-    assert written == {name: verbs.split(", ") for name, verbs in granted}
+    granted = re.findall(r"resources: \[([\w/]+)\]\n +verbs: \[(.*)\]", template("rbac.yaml"))
+    assert written == {name: verbs.replace('"', "").split(", ") for name, verbs in granted}
 
 
 def test_the_page_names_values_that_exist() -> None:
@@ -391,8 +393,9 @@ def test_the_page_names_values_that_exist() -> None:
     assert named - free - set(leaves(VALUES)) == set()
 
 
-def test_the_admission_policy_covers_every_version_that_the_driver_speaks() -> None:
-    (listed,) = re.findall(r"apiVersions: \[(.*)\]", template("admission-policy.yaml"))
+@pytest.mark.parametrize("file", ["admission-policy.yaml", "device-status-policy.yaml"])
+def test_the_admission_policy_covers_every_version_that_the_driver_speaks(file: str) -> None:
+    (listed,) = re.findall(r"apiVersions: \[(.*)\]", template(file))
     assert listed.split(", ") == [wire.version for wire in WIRES]
 
 
