@@ -32,13 +32,17 @@ def plan_finish(
     or unprepares the claim, which undoes their set-up.
     """
     described = []
+    any_admin = any(device.admin_access for device in plan.devices)
     for device, answer in zip(plan.devices, edits, strict=True):
         if wrong := wrong_edits(answer, _declared(inventory, device.device)):
             return Refusal(
                 f"the backend's container edits for device {device.device} of claim {plan.claim} are refused: {wrong}; "
                 f"this is a defect of the backend, report it to its author"
             )
-        described.append(_described(device, cast("ContainerEdits", answer), driver))
+        accepted = cast("ContainerEdits", answer)
+        # A backend that tells each container about admin access must not say "false" for a claim with admin access.
+        admin = device.admin_access or (any_admin and ADMIN_VARIABLE in accepted.env)
+        described.append(_described(device, accepted, driver, admin=admin))
     kind = plan.devices[0].cdi_ids[0].partition("=")[0]
     text = CdiSpec(kind, tuple(described)).to_json()
     uid = plan.claim.uid
@@ -70,8 +74,10 @@ def variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
         return {}
 
 
-def _described(device: PreparedDevice, edits: ContainerEdits, driver: DriverName) -> CdiDevice:
-    own = {ADMIN_VARIABLE: "true"} if device.admin_access else {}
+def _described(
+    device: PreparedDevice, edits: ContainerEdits, driver: DriverName, *, admin: bool
+) -> CdiDevice:
+    own = {ADMIN_VARIABLE: "true"} if admin else {}
     if not own and not edits.as_dict():
         own = {DRIVER_VARIABLE: driver}  # CDI accepts no device without an edit
     name = device.cdi_ids[0].partition("=")[2]
