@@ -26,6 +26,7 @@ from dra_driver.node.rows import (
     dump_devices,
     dump_held,
     dump_leases,
+    dump_metadata,
     dump_users,
     load_claim,
 )
@@ -69,7 +70,7 @@ class StateTransaction:
                 ) from error
         # Name the columns: a newer driver may have added others.
         self._db.execute(
-            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
+            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             dump_claim(claim),
         )
 
@@ -77,15 +78,21 @@ class StateTransaction:
         """Change a claim's phase. An unknown claim is ignored."""
         self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
 
-    def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
-        """Mark the claim Prepared, with the text of its CDI file. An unknown claim is ignored."""
+    def set_prepared(self, uid: ClaimUid, cdi_spec: str, metadata: str = "") -> None:
+        """Mark the claim Prepared, with the texts of its CDI file and of its metadata files. An unknown claim is ignored."""
         row = self._claim(uid)
         if row is not None:
             prepared = replace(row, phase=Phase.PREPARED, cdi_spec=cdi_spec)
             # The digest in `devices` covers the text.
             self._db.execute(
-                "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ? WHERE uid = ?",
-                (prepared.phase.value, cdi_spec, dump_devices(prepared), uid),
+                "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ?, metadata = ? WHERE uid = ?",
+                (
+                    prepared.phase.value,
+                    cdi_spec,
+                    dump_devices(prepared),
+                    dump_metadata(uid, metadata),
+                    uid,
+                ),
             )
 
     def set_undone(self, lease: Lease) -> None:
