@@ -84,11 +84,8 @@ def load_backend(name: str, context: BackendContext) -> Backend:
         raise
     except Exception as error:
         raise _not_made(where, error) from error
-    missing = [method for method in _CALLS if not callable(getattr(backend, method, None))]
-    if missing:
-        raise Fatal(
-            f"{where} is no backend: it has no {', '.join(missing)}; install a fixed version"
-        )
+    if missing := _missing(backend):
+        raise Fatal(f"{where} is no backend: it has no {missing}; install a fixed version")
     if problem := _unlike(backend):
         raise Fatal(
             f"{where} is of another version: {problem} (docs/write-a-backend.md); install a version of it for this driver"
@@ -180,7 +177,17 @@ def _text(key: str, value: object, where: str) -> str:
     )
 
 
-def _unlike(backend: Backend) -> str:
+def misfit(backend: object) -> str:
+    """Which methods a backend lacks, or which one does not accept the driver's arguments; "" if it fits."""
+    missing = _missing(backend)
+    return f"it has no {missing}" if missing else _unlike(backend)
+
+
+def _missing(backend: object) -> str:
+    return ", ".join(method for method in _CALLS if not callable(getattr(backend, method, None)))
+
+
+def _unlike(backend: object) -> str:
     """Which method does not accept the driver's arguments; "" if all do.
 
     This is checked at the start. Otherwise each pod would fail, with a TypeError that nobody understands.

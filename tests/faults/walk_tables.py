@@ -4,6 +4,7 @@
 from dra_driver.model.state import PreparedClaim
 from dra_driver.testing.failpoints import FAILPOINTS
 from tests.faults.departures import DEPARTURES
+from tests.faults.newer import NEWER
 from tests.faults.restored import RESTORED
 
 GROUPS = {
@@ -67,7 +68,7 @@ ACTIONS = {
     "vanish": 1.5,
     "fill_disk": 4,
     "recreate_sockets": 0.1,
-    **{name: weight for name, (_, weight) in (DEPARTURES | RESTORED).items()},
+    **{name: weight for name, (_, weight) in (DEPARTURES | RESTORED | NEWER).items()},
 }
 
 

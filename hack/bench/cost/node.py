@@ -23,7 +23,7 @@ from dra_driver.testing.fake_cgroups import FakeCgroups
 from hack.bench.cost import installed
 from hack.bench.cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE, POD
 
-DAEMON = Path(__file__).with_name("bench_daemon.py")
+DAEMON = Path(__file__).with_name("bench_daemon.py").relative_to(installed.REPOSITORY)
 DRIVER = "gpu.dra-driver.dev"
 NODE = "node1"
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  a tmpfs is what is wanted
@@ -133,9 +133,18 @@ class Caller:
 
 
 class BenchNode:
-    """One daemon between `__enter__` and `__exit__`. `in_memory` puts the state on the tmpfs too."""
+    """One daemon between `__enter__` and `__exit__`. `in_memory` puts the state on the tmpfs too. `tree` has the driver, if it is not
+    the one of this tree.
+    """
 
-    def __init__(self, *, marks: bool = False, in_memory: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        marks: bool = False,
+        in_memory: bool = False,
+        tree: Path = installed.REPOSITORY,
+    ) -> None:
+        self._command = (installed.python(tree), str(tree / DAEMON))
         self.memory = Path(tempfile.mkdtemp(prefix="dra-bench-", dir=MEMORY_FOLDER))
         self.root = self.memory if in_memory else disk_folder()
         self.marks = self.root / "marks.json" if marks else None
@@ -162,7 +171,8 @@ class BenchNode:
         marks = ("--marks", str(self.marks)) if self.marks else ()
         with (self.root / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                [installed.python(), str(DAEMON), *marks, "--", *self.arguments()],
+                [*self._command, *marks, "--", *self.arguments()],
+                cwd=self.root,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
