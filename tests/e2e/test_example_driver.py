@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -218,15 +219,36 @@ def test_binding_conditions(demo: Demo) -> None:
     (given,), (status,) = results(claim), claim["status"]["devices"]
     assert claim["status"]["allocation"]["allocationTimestamp"]
     assert given["bindingConditions"] == ["BindingConditions"]
+    assert given["device"] == status["device"]
     conditions = {one["type"]: one for one in status["conditions"]}
     condition = conditions["BindingConditions"]
     assert (condition["status"], condition["reason"]) == ("True", "Ready")
 
 
+def test_the_status_of_a_claim_says_what_its_device_is(demo: Demo) -> None:
+    gpu_demo(demo, "basic-resourceclaimtemplate", bindingConditions=True)
+    wait_until(lambda: all(_data(claim) for claim in demo.claims()), "the data of the devices")
+    published = demo.machines.devices("gpu")
+    for claim in demo.claims():
+        (status,) = claim["status"]["devices"]
+        assert _data(claim) == {
+            "uuid": published[status["device"]]["attributes"]["uuid"],
+            "model": {"string": "LATEST-GPU-MODEL"},
+            "driverVersion": {"version": "1.0.0"},
+        }
+        # Two parts of the driver write into one entry.
+        assert {one["type"] for one in status["conditions"]} == {"BindingConditions", "Ready"}
+
+
+def _data(claim: dict[str, Any]) -> Any:
+    (status,) = claim["status"]["devices"]
+    return status.get("data")
+
+
 def test_a_taint_without_eviction_keeps_new_pods_away(demo: Demo) -> None:
     gpu_demo(demo, f"{TAINTS}/no-schedule-1")
     demo.apply(f"{TAINTS}/no-schedule-2")
-    assert "taint" in demo.why_pending("pod1")
+    assert "cannot allocate all claims" in demo.why_pending("pod1")
     time.sleep(SETTLED_SECONDS)
     demo.wait_running("pod0")
 
@@ -235,7 +257,7 @@ def test_a_taint_with_eviction_ends_pods(demo: Demo) -> None:
     gpu_demo(demo, f"{TAINTS}/no-execute-1")
     demo.apply(f"{TAINTS}/no-execute-2")
     wait_until(lambda: "pod0" not in demo.pods(), "the eviction of pod0")
-    assert "taint" in demo.why_pending("pod1")
+    assert "cannot allocate all claims" in demo.why_pending("pod1")
 
 
 def test_a_claim_can_tolerate_a_taint(demo: Demo) -> None:

@@ -147,7 +147,8 @@ class LocalNode:
 
         self.lock = lock
         self.workers = ThreadPoolExecutor(WORKERS)
-        hardware = LeasedHardware(_Backend(self), self.store, lambda: self.inventory, lock)
+        learn = HardwareRecord(self.store, A_PLACE.pool).learn
+        hardware = LeasedHardware(_Backend(self), self.store, lambda: self.inventory, lock, learn)
         presence = None if self.believes_unprepare else self._presence
         usage = Usage(self.store, presence, hardware.in_use)
         hands = Hands(
@@ -169,7 +170,7 @@ class LocalNode:
             lock=lock,
             ask=ClaimReader(self._fetch, self.workers, clock=clock),
             usage=usage,
-            learn=HardwareRecord(self.store, A_PLACE.pool).learn,
+            learn=learn,
             followed=lambda ref: ref.uid in self.followed,
             observe=self._observe,
             clock=clock,
@@ -260,7 +261,10 @@ class LocalNode:
             }
             owners = frozenset(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
         directory = self.directory / "cdi"
-        files = {path.name: path.read_text() for path in sorted(directory.iterdir())}
+        files = {
+            path.name: path.read_text().replace(str(self.directory), "")
+            for path in sorted(directory.iterdir())
+        }
         metadata = self.directory / "metadata"
         described = {
             str(path.relative_to(metadata)): path.read_text()
@@ -279,7 +283,7 @@ class LocalNode:
             f"claim {uid} is {rows[uid].phase.value} and has no right file"
             for name, uid in names.items()
             if disk.claims[uid] == ("Prepared", self.boot_id)
-            and disk.files.get(name) != rows[uid].cdi_spec
+            and disk.files.get(name) != rows[uid].cdi_spec.replace(str(self.directory), "")
         ]
         wrong += [
             f"metadata file {name} belongs to no claim"

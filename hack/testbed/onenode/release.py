@@ -81,7 +81,9 @@ class Release:
     def _apply(self, verb: str, values: Mapping[str, Any], *more: str) -> None:
         file = self._home / f"{self.name}.json"
         self._home.mkdir(exist_ok=True)
-        file.write_text(json.dumps({**_values(self.cluster), **values}))
+        own = _values(self.cluster)
+        variables = [*own["extraEnv"], *values.get("extraEnv", ())]
+        file.write_text(json.dumps({**own, **values, "extraEnv": variables}))
         waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
         self.helm(verb, self.name, str(helm.CHART), "--values", str(file), *waiting, *more)
 

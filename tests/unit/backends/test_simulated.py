@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
+from dra_driver.backends.example import ExampleOptions
 from dra_driver.backends.profiles import MIB, PROFILES
 from dra_driver.backends.simulated import (
     POLL_SECONDS,
@@ -188,8 +189,17 @@ def test_every_profile_publishes_only_names_of_the_vocabulary_with_its_types(pro
 
 def test_every_name_of_the_vocabulary_that_is_not_reserved_is_published_by_its_vendors():
     published: dict[str, set[str]] = {}
-    for profile in PROFILES:
-        for device in scan(profile=profile).devices:
+    machines = [scan(profile=profile) for profile in PROFILES]
+    for options in (
+        {"partitions": 2},
+        {"profile": "net"},
+        {"profile": "cpu"},
+    ):
+        example = msgspec.convert(options, ExampleOptions)
+        options_of = SimulatedOptions(profile="example", example=example)
+        machines.append(SimulatedBackend(BackendContext("node-1", options_of)).scan())
+    for machine in machines:
+        for device in machine.devices:
             vendor = str(said(device).get("vendor", "example"))
             for name in (*said(device), *sizes(device)):
                 published.setdefault(name, set()).add(vendor)

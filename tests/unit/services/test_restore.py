@@ -40,6 +40,19 @@ def test_a_file_that_somebody_touched_is_put_back(node: LocalNode, text: str | N
     assert node.events == [Recovered(rewritten=1, released=0, removed_files=0)]
 
 
+def test_a_metadata_file_that_somebody_touched_is_put_back(new_node: NewNode) -> None:
+    node = new_node(metadata=True)
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    files = watcher(node)
+    assert (files.once(), before.metadata.keys()) == ({}, {f"{ref.uid}/gpu.json"})
+    (node.directory / "metadata" / ref.uid / "gpu.json").write_text("{}")
+    assert files.once() == {}
+    assert node.disk() == before
+    assert node.events[-1] == Recovered(rewritten=1, released=0, removed_files=0)
+
+
 def test_only_what_changed_is_read(new_node: NewNode) -> None:
     node = new_node()
     refs = node.add(a_claim(), a_claim("two", results=[a_result("gpu-1")]))
@@ -95,7 +108,8 @@ def test_a_claim_that_was_released_meanwhile_gets_no_file(node: LocalNode) -> No
                 node.unprepare(ref)
             return super().read(uid)
 
-    cdi = Slow(node.directory / "cdi", node.parts.place.cdi_kind)
+    metadata = MetadataDirectory(node.directory / "metadata")
+    cdi = Slow(node.directory / "cdi", node.parts.place.cdi_kind, metadata)
     assert RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries).once() == {}
     assert node.disk().files == {}
 
