@@ -2,6 +2,8 @@
 """Does the contract notice a backend that breaks a promise? One deliberately bad backend, or more, for each promise."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -557,3 +559,8 @@ def test_what_cannot_be_tested_is_said(tmp_path: Path) -> None:
 
 def test_without_settings_only_answers_are_compared(tmp_path: Path) -> None:
     BY_SENTENCE[UNDONE].check(bench(ForgetsOnRestart, tmp_path, settings=None))
+
+
+def test_the_contract_can_be_imported_where_no_pytest_is() -> None:
+    program = "import sys; sys.modules['pytest'] = None; import dra_driver.testing.contract"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
