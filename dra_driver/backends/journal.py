@@ -28,6 +28,18 @@ class HardwareJournal:
         """Record that the configuration for the claim was undone."""
         self.write("reset", device, claim_uid, share_id)
 
+    def mode_on(
+        self, device: DeviceName, claim_uid: ClaimUid, share_id: ShareId, *, first: bool
+    ) -> None:
+        """Record that the GPU of this partition or share got the mode that all of them need. `first`: it was switched on anew, else only
+        if it was off.
+        """
+        self.write("mode_on", device, claim_uid, share_id, first=first)
+
+    def mode_off(self, device: DeviceName, claim_uid: ClaimUid, share_id: ShareId) -> None:
+        """Record that the GPU of this partition or share lost the mode again."""
+        self.write("mode_off", device, claim_uid, share_id)
+
     def write(
         self,
         event: str,

@@ -18,6 +18,7 @@ from dra_driver.model.api.resource_slice import (
     DeviceCounterConsumption,
 )
 from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities, plain
+from dra_driver.model.lease import Hardware
 from dra_driver.model.quantity import Quantity
 
 MIB = 1024 * 1024
@@ -68,7 +69,7 @@ def divide(
 ) -> tuple[tuple[AllocatableDevice, ...], tuple[CounterSet, ...]]:
     """Return each device as a whole and as all its partitions, and the counter sets that they consume.
 
-    A partition has the edits and the health of its GPU, and its own name, UUID and amounts.
+    A partition has the health of its GPU, and its own name, UUID and amounts. Its hardware is its memory slices of the GPU.
     """
     found: list[AllocatableDevice] = []
     sets: list[CounterSet] = []
@@ -121,7 +122,9 @@ def _part(device: AllocatableDevice, kind: Kind, start: int, slice_mib: int) -> 
             DeviceCounterConsumption(counter_set=f"{device.name}-counter-set", counters=counters)
         ],
     )
-    return replace(device, api=api, uuid=uuid)
+    parts = tuple(f"memory-slice-{number}" for number in taken)
+    hardware = Hardware(device.resource.parent, parts, kind.name)
+    return replace(device, api=api, uuid=uuid, hardware=hardware)
 
 
 def _of_the_gpu(device: AllocatableDevice) -> Mapping[str, object]:

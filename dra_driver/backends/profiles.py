@@ -9,6 +9,7 @@ of its own; its `driverVersion` is the kernel's.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dra_driver.backends.partitions import Partitioning
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AttributeValue, Version
@@ -44,10 +45,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Devices of one model, one for each slot. A device that is no PCI device has the slot None."""
+    """Devices of one model, one for each slot. A device that is no PCI device has the slot None.
+
+    With `partitioning` each device is published as a whole and as all its partitions. `fields` are fields of the API that each device
+    has instead of those of its model.
+    """
 
     model: Model
     slots: tuple[Slot | None, ...]
+    partitioning: Partitioning | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ class PreparedClaim:
     A row with `held` is Started. No prepare call is answered from it. It owns its devices until they are proven to be unused.
 
     `leases` are the set-ups that may have begun and are not undone. None: they are not known, because an older driver wrote the row, or
-    because it was made from a CDI file or from the kubelet's list. `cdi_spec` is "" until the devices are configured.
+    because it was made from a CDI file or from the kubelet's list. `cdi_spec` is "" until the devices are configured. `metadata` has the
+    texts of the metadata files (`dra_driver.model.metadata`); "" if there are none, or if the row was made from a CDI file.
     """
 
     ref: ClaimRef
@@ -108,6 +109,7 @@ class PreparedClaim:
     users: Users = NOBODY_KNOWN
     held: Held | None = None
     leases: tuple[Lease, ...] | None = None
+    metadata: str = ""
 
     @property
     def owned(self) -> tuple[DeviceKey, ...]:

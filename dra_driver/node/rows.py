@@ -5,7 +5,7 @@ SQLite notices a damaged page, but not a changed byte in a text. A flipped bit i
 device. So each row has a digest of all columns that never change. The digest is stored with each device, where older drivers
 ignore it. Rows of older drivers have no digest and are not checked.
 
-The columns `phase`, `users`, `held` and `leases` do change. The phase has no digest: it must be one of two words. The other texts each
+The columns `phase`, `users`, `held`, `leases` and `metadata` do change. The phase has no digest: it must be one of two words. The other texts each
 have their own digest. Drivers that do not know these columns leave them NULL.
 """
 
@@ -22,9 +22,9 @@ from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
 from dra_driver.model.lease import Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, PreparedDevice, Users
 
-Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None]
+Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None, str | None]
 _FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
-COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases"
+COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases, metadata"
 _SCHEMA_OF_USERS, _SCHEMA_OF_LEASES = 3, 4
 _DIGEST_BYTES = 16
 _sorted = json.JSONEncoder(sort_keys=True).encode  # json.dumps would make an encoder each time
@@ -35,7 +35,7 @@ def columns_of(schema: int) -> str:
     if schema >= _SCHEMA_OF_LEASES:
         return COLUMNS
     users = "users, held" if schema >= _SCHEMA_OF_USERS else "NULL, NULL"
-    return f"{_FIRST_COLUMNS}, {users}, NULL"
+    return f"{_FIRST_COLUMNS}, {users}, NULL, NULL"
 
 
 def dump_claim(claim: PreparedClaim) -> Row:
@@ -52,6 +52,7 @@ def dump_claim(claim: PreparedClaim) -> Row:
         dump_users(ref.uid, claim.users),
         dump_held(ref.uid, claim.held),
         dump_leases(ref.uid, claim.leases),
+        dump_metadata(ref.uid, claim.metadata),
     )
 
 
@@ -100,9 +101,14 @@ def dump_leases(uid: ClaimUid, leases: tuple[Lease, ...] | None) -> str | None:
     return _sealed(uid, {"leases": [_lease_entry(lease) for lease in leases]})
 
 
+def dump_metadata(uid: ClaimUid, metadata: str) -> str | None:
+    """Return the text of the column `metadata`; NULL if the claim has no metadata files."""
+    return _sealed(uid, {"files": metadata}) if metadata else None
+
+
 def load_claim(row: Row) -> PreparedClaim:
     """Return the claim of a row. Raises DamagedRow if the row is not as it was written."""
-    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases = row
+    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases, metadata = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
         entries, digests = _entries(devices)
@@ -116,6 +122,7 @@ def load_claim(row: Row) -> PreparedClaim:
             NOBODY_KNOWN if users is None else _users(_opened(ref.uid, users)),
             None if held is None else _held(_opened(ref.uid, held)),
             None if leases is None else _leases(ref.uid, _opened(ref.uid, leases)),
+            "" if metadata is None else str(_opened(ref.uid, metadata)["files"]),
         )
         # The digest covers the entries as they are stored: a newer driver may have written more fields.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()

@@ -28,6 +28,7 @@ from dra_driver.node.rows import (
     dump_claim,
     dump_held,
     dump_leases,
+    dump_metadata,
     dump_users,
     load_claim,
     sealed_again,
@@ -75,7 +76,7 @@ class StateTransaction:
                 ) from error
         # Name the columns: a newer driver may have added others.
         self._db.execute(
-            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
+            f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             dump_claim(claim),
         )
         write_consumption(self._db, claim)
@@ -84,8 +85,8 @@ class StateTransaction:
         """Change a claim's phase. An unknown claim is ignored."""
         self._db.execute("UPDATE claims SET phase = ? WHERE uid = ?", (phase.value, uid))
 
-    def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
-        """Mark the claim Prepared, with the text of its CDI file. An unknown claim is ignored."""
+    def set_prepared(self, uid: ClaimUid, cdi_spec: str, metadata: str = "") -> None:
+        """Mark the claim Prepared, with the texts of its CDI file and of its metadata files. An unknown claim is ignored."""
         # Only these columns: each preparation waits for it.
         row = self._db.execute(
             "SELECT namespace, name, boot_id, devices, cdi_spec FROM claims WHERE uid = ?", (uid,)
@@ -97,8 +98,8 @@ class StateTransaction:
                 ClaimRef(namespace, name, uid), boot_id, devices, before, cdi_spec
             )
             self._db.execute(
-                "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ? WHERE uid = ?",
-                (Phase.PREPARED.value, cdi_spec, sealed, uid),
+                "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ?, metadata = ? WHERE uid = ?",
+                (Phase.PREPARED.value, cdi_spec, sealed, dump_metadata(uid, metadata), uid),
             )
 
     def set_undone(self, lease: Lease) -> None:

@@ -34,6 +34,7 @@ from dra_driver.model.plan import (
     OwnerConflict,
     Plan,
     Refusal,
+    Step,
 )
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.allocation import (
@@ -51,10 +52,11 @@ _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The driver's name and this node's pool."""
+    """The driver's name and this node's pool. `metadata_root` is the directory of the metadata files; "" if claims get none."""
 
     driver: DriverName
     pool: PoolName
+    metadata_root: str = ""
 
     @property
     def cdi_kind(self) -> str:
@@ -246,7 +248,8 @@ def _steps(
     started = PreparedClaim(
         ref, Phase.STARTED, state.boot_id, answers, cdi_spec="", users=users, leases=leases
     )
-    return Plan(ref, (MarkStarted(started), *map(ConfigureDevice, leases)), answers)
+    steps: tuple[Step, ...] = (MarkStarted(started), *map(ConfigureDevice, leases))
+    return Plan(ref, steps, answers, claim.pod_claim_name)
 
 
 def _lease(

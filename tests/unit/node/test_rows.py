@@ -67,6 +67,9 @@ CLAIM = PreparedClaim(
 )
 
 
+WITH_METADATA = replace(CLAIM, metadata='{"gpu": "GPU-1"}')
+
+
 def a_claim_of(name: str) -> PreparedClaim:
     return replace(CLAIM, ref=a_ref(name))
 
@@ -79,6 +82,8 @@ def row(**change: Any) -> Row:
 
 def test_what_was_written_is_read() -> None:
     assert load_claim(dump_claim(CLAIM)) == CLAIM
+    assert load_claim(dump_claim(WITH_METADATA)) == WITH_METADATA
+    assert dump_claim(CLAIM)[10] is None
 
 
 def test_the_phase_may_change() -> None:
@@ -120,6 +125,8 @@ def test_a_changed_row_is_damage(change: dict[str, str]) -> None:
         {"leases": dump_claim(CLAIM)[9].replace("2g.20gb", "1g.20gb")},
         {"leases": dump_claim(a_claim_of("other"))[9]},
         {"leases": '{"leases": []}'},
+        {"metadata": dump_claim(WITH_METADATA)[10].replace("GPU", "XPU")},
+        {"metadata": dump_claim(replace(WITH_METADATA, ref=a_ref("other")))[10]},
     ],
 )
 def test_a_row_that_makes_no_sense_is_damage(change: dict[str, Any]) -> None:
@@ -147,9 +154,9 @@ def test_what_is_told_for_one_call_only_is_not_stored() -> None:
 
 def test_a_column_that_an_older_file_does_not_have_is_read_as_null() -> None:
     assert columns_of(4) == columns_of(5) == COLUMNS
-    assert columns_of(3).endswith("cdi_spec, users, held, NULL")
+    assert columns_of(3).endswith("cdi_spec, users, held, NULL, NULL")
     assert columns_of(1) == columns_of(2)
-    assert columns_of(2).endswith("cdi_spec, NULL, NULL, NULL")
+    assert columns_of(2).endswith("cdi_spec, NULL, NULL, NULL, NULL")
 
 
 def test_users_without_pods_are_read() -> None:
