@@ -240,7 +240,7 @@ def shorten(walk: Walk, *, short: bool = False) -> None:
     """Let the next call be a short one if it may meet a device that nobody frees meanwhile."""
     # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
     lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
-    if short or lost or walk.unsettled & {"restored", "state"}:
+    if short or lost or walk.unsettled & {"restored", "state", "disk"}:
         walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS
     else:
         walk.bed.kubelet.call_seconds = walk.call_seconds
