@@ -126,7 +126,7 @@ class Promises:
             found = [one for one in found if not one.subject.startswith("socket")]
         if "half" in unsettled:
             # One of two processes was killed; what it was writing stays until the next start.
-            found = [one for one in found if not one.subject.endswith(".tmp")]
+            found = [one for one in found if not one.subject.endswith((".tmp", ".lock"))]
         return found
 
     def _running(self) -> dict[ClaimUid, Running]:
