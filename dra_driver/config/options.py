@@ -16,6 +16,8 @@ from dra_driver.model.names import DOMAIN
 
 DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
+CONFIG_VARIABLE = "DRA_DRIVER_CONFIG"
+"""The environment variable with the path of the config document. Commands that run in the driver's pod need no flag then."""
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
@@ -220,6 +222,20 @@ OPTIONS: tuple[Option, ...] = (
         "(cgroupsPerQOS: false). For a force-deleted pod the kubelet makes this call while containers still run, so with unprepare two "
         "workloads may use one device.",
         ("cgroups", "unprepare"),
+    ),
+    _choice(
+        "device_status",
+        "none",
+        "Whether the driver reports the devices of prepared claims in their status.devices. none: no. write: yes; the driver then needs "
+        "the right to patch resourceclaims/status, and on Kubernetes 1.36 and later associated-node:patch on resourceclaims/driver.",
+        ("none", "write"),
+    ),
+    _choice(
+        "device_metadata",
+        "none",
+        "Whether containers get files with the metadata of their devices (KEP-5304). none: no. files: one file for each request of a "
+        "claim, below /var/run/kubernetes.io/dra-device-attributes. It counts for claims that are prepared from then on.",
+        ("none", "files"),
     ),
     Option(
         "http_address",

@@ -109,6 +109,8 @@ class Settings:
     cgroup_root: Path
     release_proof: str
     http_address: tuple[str, int] | None
+    device_status: str = "none"
+    device_metadata: str = "none"
     notes: tuple[str, ...] = ()
 
 
@@ -199,6 +201,8 @@ def _settings(
         state_dir=values["state_dir"] or kubelet.plugin_dir(driver),
         cgroup_root=values["cgroup_root"],
         release_proof=values["release_proof"],
+        device_status=values["device_status"],
+        device_metadata=values["device_metadata"],
         http_address=values["http_address"],
         notes=notes,
     )

@@ -47,6 +47,7 @@ from dra_driver.model.plan import Refusal
 from dra_driver.node.peers import Peers
 from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.adopt import take_up_pod_claims
+from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
@@ -124,7 +125,8 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         checks=checks,
         log=log,
     )
-    loops = leader_loops(deps, parts, publisher, membership, (held_devices, follower))
+    loops = dict(leader_loops(deps, parts, publisher, membership, (held_devices, follower)))
+    loops |= _claim_statuses(deps, parts, observers)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
@@ -166,6 +168,18 @@ def _follower(deps: Dependencies, changed: Callable[[ClaimRef], None]) -> ClaimF
         observe=deps.observe,
         log=deps.log,
     )
+
+
+def _claim_statuses(
+    deps: Dependencies, parts: NodeParts, observers: list[Observer]
+) -> Mapping[str, Loop]:
+    """Return the loop that writes status.devices; nothing if the admin did not choose it."""
+    if deps.settings.device_status == "none":
+        return {}
+    door = (deps.kube.get_claim, deps.kube.report_devices)
+    statuses = ClaimStatuses(parts, deps.store, door, log=deps.log)
+    observers.append(statuses)
+    return {"claim-statuses": statuses.run}
 
 
 def _adopt_claims(deps: Dependencies, parts: NodeParts) -> None:

@@ -6,6 +6,7 @@ The class has the name of `kubelet.Dependencies`, which has the same purpose in 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
@@ -21,6 +22,7 @@ from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.cgroups import PodCgroups
 from dra_driver.node.lock import Locks
 from dra_driver.node.memory import PublishedMemory
+from dra_driver.node.metadata_dir import MetadataDirectory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.services.inventory import InventoryFeed
@@ -30,6 +32,7 @@ from dra_driver.services.watch_health import HealthFeed
 STATE_FILE = "state.db"
 LOCK_DIRECTORY = "locks"
 PEER_DIRECTORY = "peers"
+METADATA_DIRECTORY = "metadata"
 
 Point = Callable[[str], None]
 
@@ -37,7 +40,12 @@ Point = Callable[[str], None]
 def make_backends(settings: Settings) -> Loaded:
     """Make the backends that the settings name, with this node's name and their options. Raises Fatal."""
     chosen = {backend.name: backend.options for backend in settings.backends}
-    return load_backends(chosen, settings.node.name)
+    return load_backends(chosen, settings.node.name, settings.node.driver)
+
+
+def metadata_directory(settings: Settings) -> Path:
+    """Return the directory of the metadata files. The container runtime mounts them from there, so it is a path of the node."""
+    return settings.kubelet.plugin_dir(settings.node.driver) / METADATA_DIRECTORY
 
 
 def pod_cgroups(settings: Settings) -> PodCgroups:
@@ -95,7 +103,8 @@ def make_dependencies(
     inventory, memory = _inventory(loaded.backends, store, place, log)
     health = HealthFeed(inventory.current, place.pool, age=inventory.age)
     inventory.subscribe(health.wake)
-    cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, point=point)
+    metadata = MetadataDirectory(metadata_directory(settings), point=point)
+    cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, metadata, point=point)
     locks = Locks(settings.state_dir / LOCK_DIRECTORY)
     return Dependencies(
         settings=settings,
@@ -138,4 +147,6 @@ def _open_state(settings: Settings, point: Point) -> StateStore:
 
 def _place(settings: Settings) -> NodePlace:
     # One pool per node, named after the node, as in dra-example-driver and NVIDIA's driver.
-    return NodePlace(settings.node.driver, PoolName(settings.node.name))
+    wanted = settings.device_metadata == "files"
+    root = str(metadata_directory(settings)) if wanted else ""
+    return NodePlace(settings.node.driver, PoolName(settings.node.name), root)

@@ -19,6 +19,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DevicesFreed,
     DevicesHeld,
+    DeviceStatusForbidden,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
@@ -117,6 +118,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "second_owner_refused"
         case CgroupsNotFound():
             return logging.ERROR, "cgroups_not_found"
+        case DeviceStatusForbidden():
+            return logging.WARNING, "device_status_forbidden"
         case SliceWritten():
             return logging.INFO, "slice_written"
         case SliceLost():

@@ -11,6 +11,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DevicesFreed,
     DevicesHeld,
+    DeviceStatusForbidden,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
@@ -124,7 +125,7 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case StillHeld() | CgroupsNotFound():
+            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden():
                 pass
             case DevicesFreed():
                 self._freed.inc()

@@ -18,6 +18,7 @@ from dra_driver.daemon.dependencies import (
     PEER_DIRECTORY,
     STATE_FILE,
     make_backends,
+    metadata_directory,
     pod_cgroups,
 )
 from dra_driver.errors import DriverError, Permanent, Refused
@@ -194,6 +195,7 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
         lock_dir=settings.state_dir / LOCK_DIRECTORY,
         peer_dir=settings.state_dir / PEER_DIRECTORY,
         cdi_dir=settings.cdi_dir,
+        metadata_dir=metadata_directory(settings),
         plugin_dir=settings.kubelet.plugin_dir(place.driver),
         registry_dir=settings.kubelet.registry_dir,
     )

@@ -92,6 +92,8 @@ def as_claim(wire: Wire, content: Mapping[str, Any]) -> Claim:
         unnamed_users=not all(pods),
         allocation_timestamp=(allocation and allocation.allocation_timestamp) or "",
         resource_version=found.metadata.resource_version,
+        pod_claim_name=(found.metadata.annotations or {}).get(POD_CLAIM_NAME, ""),
+        statuses=tuple(found.status.devices or ()),
     )
 
 

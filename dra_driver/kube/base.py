@@ -5,12 +5,13 @@
 `dra_driver.testing.fake_api`. The rest of the driver sees no API version, no HTTP status code and no JSON.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol
 
 from dra_driver.errors import Permanent, Temporary
+from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
@@ -23,6 +24,10 @@ class NotFound(Permanent):
 
 class Invalid(Permanent):
     """The API server refused the object's content (400, 422) or the action (403)."""
+
+
+class Forbidden(Invalid):
+    """A right is missing, or an admission policy forbids the action (403)."""
 
 
 class Conflict(Temporary):
@@ -121,6 +126,17 @@ class KubeApi(Protocol):
         """Changes of the claim of this namespace and name, until the server ends the watch or `stop` is set. Raises Expired.
 
         The server ends the watch after `seconds`; by default after some minutes.
+        """
+
+    def report_devices(
+        self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus], *, part: str = ""
+    ) -> None:
+        """Make `devices` the entries of this driver in the claim's status.devices. Each `part` of the driver has entries of its own; the
+        API server joins those of the same device.
+
+        An entry that this driver wrote before and that is not among them is removed. Entries of others stay as they are. A server
+        without this field ignores them. Raises NotFound, Conflict if the claim has another UID, Forbidden, and Invalid, for example if
+        a device is not allocated to the claim.
         """
 
     def list_slices(self) -> SliceList:

@@ -15,6 +15,7 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import (
     Conflict,
     Expired,
+    Forbidden,
     Invalid,
     Malformed,
     NameTaken,
@@ -86,7 +87,7 @@ def refused(call: ApiCall, answer: Answer) -> DriverError:
     if answer.code == HTTPStatus.NOT_FOUND and answer.kind:
         return NotFound(f"{said}; it does not exist or was deleted")
     if answer.code == HTTPStatus.FORBIDDEN:
-        return Invalid(
+        return Forbidden(
             f"{said}; allow verb {call.verb!r} on resource {call.resource!r} in the ClusterRole that is bound to the user "
             "named there, and look for admission policies"
         )

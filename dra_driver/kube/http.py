@@ -11,7 +11,7 @@ It keeps three facts between calls, and reads everything else each time:
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from threading import Event, Lock
@@ -38,6 +38,7 @@ from dra_driver.kube.base import (
 from dra_driver.kube.claims import ClaimDoor
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, identity
+from dra_driver.kube.device_statuses import apply_of, missing_right
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import ApiCall
@@ -54,6 +55,7 @@ from dra_driver.kube.slices import (
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.unreadable import UnreadableReporter
 from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
+from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer, ignore
@@ -135,6 +137,15 @@ class HttpKubeApi:
         except NotServed:
             self._served.forget()
             raise
+
+    def report_devices(
+        self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus], *, part: str = ""
+    ) -> None:
+        def apply(wire: Wire) -> None:
+            self._transport.request(apply_of(wire, self._driver, ref, devices, part))
+
+        with missing_right(self._driver):
+            self._served.call(apply)
 
     def list_slices(self) -> SliceList:
         return self._again_if_expired(self._list_slices)

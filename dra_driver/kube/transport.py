@@ -49,6 +49,8 @@ LARGEST_BODY_BYTES = 16 * 1024 * 1024
 ANY_JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Requests a list of objects with their metadata only. The version must be "v1": a server refuses "1" (406)."""
+APPLY = "application/apply-patch+yaml"
+"""Content of a server-side apply. JSON is YAML, so the body is JSON like any other."""
 AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 """Requests a list as kubectl shows it: rows that begin with the name, without labels, annotations and owners."""
 
@@ -72,6 +74,7 @@ class Exchange:
     query: Mapping[str, str] | None = None
     body: Mapping[str, Any] | None = None
     accept: str = ANY_JSON
+    content_type: str = ANY_JSON
     largest_bytes: int = LARGEST_BODY_BYTES
 
     @property
@@ -176,7 +179,7 @@ class Transport:
         headers |= self._connection.credentials.headers()
         body = None
         if exchange.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = exchange.content_type
             body = msgspec.json.encode(exchange.body)
         if exchange.query is None or "watch" not in exchange.query:
             headers["Accept-Encoding"] = "gzip"

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.api.resource_claim import (
+    AllocatedDeviceStatus,
+    DeviceRequestAllocationResult,
+)
 from dra_driver.model.ids import (
     NO_SHARE,
     ClaimUid,
@@ -80,6 +83,8 @@ class Claim:
     `reserved_for` are the pods of `status.reservedFor`. `unnamed_users`: it also has an entry that is no pod, so some pods are not
     known. `sole_pod` is set for a claim that was created from a template: only this pod may use it. `unusable` says why this
     driver's configuration cannot be read; "" if it can, or if nobody tried. `resource_version` is the version of the object.
+    `pod_claim_name` is the name that a claim from a template has in its pod's spec. `statuses` are the entries of `status.devices`, of
+    all drivers.
     """
 
     ref: ClaimRef
@@ -91,6 +96,8 @@ class Claim:
     allocation_timestamp: str = ""
     unusable: str = ""
     resource_version: str = field(default="", compare=False)
+    pod_claim_name: str = field(default="", compare=False)
+    statuses: tuple[AllocatedDeviceStatus, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

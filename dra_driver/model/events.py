@@ -88,6 +88,14 @@ class CgroupsNotFound:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceStatusForbidden:
+    """The API server does not let the driver write status.devices of a claim. Reported once, until a write succeeds."""
+
+    claim: ClaimRef
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SliceWritten:
     """The API server accepted one write of a ResourceSlice."""
 
@@ -196,6 +204,7 @@ DriverEvent = (
     | HeldCounted
     | SecondOwnerRefused
     | CgroupsNotFound
+    | DeviceStatusForbidden
     | SliceWritten
     | SliceLost
     | PublishFailed

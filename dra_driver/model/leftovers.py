@@ -15,6 +15,7 @@ class LeftoverKind(Enum):
     SOCKET = "socket"
     SLICE = "ResourceSlice"
     CDI_FILE = "CDI file"
+    METADATA = "metadata file"
     STATE = "state file"
     LOCK = "lock file"
     DIRECTORY = "directory"

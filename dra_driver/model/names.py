@@ -28,8 +28,12 @@ OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
 
+READY_CONDITION = "Ready"
+"""The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
+
 CGROUPS_NOT_FOUND = "CgroupsNotFound"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
+DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
@@ -66,7 +70,13 @@ TAINTS = (
 )
 LABELS: tuple[FixedName, ...] = ()
 ANNOTATIONS: tuple[FixedName, ...] = ()
-CONDITIONS: tuple[FixedName, ...] = ()
+CONDITIONS = (
+    FixedName(
+        READY_CONDITION,
+        "in `status.devices` of a claim: True (reason `Prepared`): the device is set up for the claim; False (`Unhealthy`, "
+        "`Vanished`): it was set up, and is ill or not found now",
+    ),
+)
 EVENT_REASONS = (
     FixedName(
         CGROUPS_NOT_FOUND,
@@ -75,6 +85,10 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_ATTRIBUTE_DROPPED,
         "the API would refuse a part of a device, so that part or the device was left out of the slices",
+    ),
+    FixedName(
+        DEVICE_STATUS_FORBIDDEN,
+        "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
     ),
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"

@@ -31,10 +31,11 @@ class ConfigureDevice:
 
 @dataclass(frozen=True, slots=True)
 class WriteCdiSpec:
-    """Write the CDI file of the claim."""
+    """Write the CDI file of the claim, and before it the metadata files that it mounts (`dra_driver.model.metadata`)."""
 
     claim_uid: ClaimUid
     text: str
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,12 @@ class MarkPrepared:
 
     claim_uid: ClaimUid
     cdi_spec: str = ""
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveCdiSpec:
-    """Remove the CDI file of the claim. A missing file is no error."""
+    """Remove the CDI file of the claim, then its metadata files. A missing file is no error."""
 
     claim_uid: ClaimUid
 
@@ -111,11 +113,15 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps for one claim, in order. `devices` is the answer to the kubelet after the last step."""
+    """The steps for one claim, in order. `devices` is the answer to the kubelet after the last step.
+
+    `pod_claim_name` is the name that a claim from a template has in its pod's spec.
+    """
 
     claim: ClaimRef
     steps: tuple[Step, ...]
     devices: tuple[PreparedDevice, ...] = ()
+    pod_claim_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dra_driver.model.ids import (
     ShareId,
 )
 from dra_driver.model.lease import Lease
+from dra_driver.model.quantity import Quantity
 
 
 class Phase(Enum):
@@ -96,7 +97,8 @@ class PreparedClaim:
     A row with `held` is Started. No prepare call is answered from it. It owns its devices until they are proven to be unused.
 
     `leases` are the set-ups that may have begun and are not undone. None: they are not known, because an older driver wrote the row, or
-    because it was made from a CDI file or from the kubelet's list. `cdi_spec` is "" until the devices are configured.
+    because it was made from a CDI file or from the kubelet's list. `cdi_spec` is "" until the devices are configured. `metadata` has the
+    texts of the metadata files (`dra_driver.model.metadata`); "" if there are none, or if the row was made from a CDI file.
     """
 
     ref: ClaimRef
@@ -107,6 +109,7 @@ class PreparedClaim:
     users: Users = NOBODY_KNOWN
     held: Held | None = None
     leases: tuple[Lease, ...] | None = None
+    metadata: str = ""
 
     @property
     def owned(self) -> tuple[DeviceKey, ...]:
@@ -115,16 +118,31 @@ class PreparedClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumption:
+    """What the shares of one device consume of its capacity: amounts by the name of the capacity.
+
+    `shares` is their number, and `claims` are some of the claims that have them, for messages.
+    """
+
+    amounts: Mapping[str, Quantity]
+    shares: int = 0
+    claims: tuple[ClaimRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
     """The part of the state that a decision needs: some claims, and the owners that conflict with some keys.
 
     A whole device conflicts with each owner of one of its shares, and a share with the owner of the whole device. If there are
     several owners, the one that is named is not among `claims`, if possible.
+
+    `consumed` has what the shares of other claims than `claims` consume, by device (with no share in the key).
     """
 
     boot_id: str
     claims: Mapping[ClaimUid, PreparedClaim] = field(default_factory=dict)
     owners: Mapping[DeviceKey, ClaimRef] = field(default_factory=dict)
+    consumed: Mapping[DeviceKey, Consumption] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

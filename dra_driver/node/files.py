@@ -40,8 +40,13 @@ def never(_point: str) -> None:
     """A failpoint that does nothing."""
 
 
-def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never) -> None:
-    """Write `text` to `path` in one step. After an error the file still has its old content, and no temporary file is left."""
+def write_atomic(
+    path: Path, text: str, *, point: Callable[[str], None] = never, name: str = "file"
+) -> None:
+    """Write `text` to `path` in one step. After an error the file still has its old content, and no temporary file is left.
+
+    `name` is the middle word of the failpoints.
+    """
     temporary: Path | None = None
     try:
         beside = path.with_name(f".{path.name}.{_OURS}-{next(_numbers)}{TEMPORARY_SUFFIX}")
@@ -50,10 +55,10 @@ def write_atomic(path: Path, text: str, *, point: Callable[[str], None] = never)
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), 0o644)
-        point("rename.file.before")
+        point(f"rename.{name}.before")
         _rename(temporary, path)
         temporary = None
-        point("rename.file.after")
+        point(f"rename.{name}.after")
     except OSError as error:
         raise translated(error, f"cannot write {path}") from error
     finally:

@@ -41,6 +41,7 @@ class NodeFiles:
     peer_dir: Path
     cdi_dir: Path
     plugin_dir: Path
+    metadata_dir: Path
     registry_dir: Path
 
     def claims(self) -> tuple[PreparedClaim, ...]:
@@ -52,6 +53,7 @@ class NodeFiles:
         found = [
             *(Leftover(LeftoverKind.SOCKET, str(path)) for path in self._sockets()),
             *(Leftover(LeftoverKind.CDI_FILE, str(path)) for path in self._cdi_files()),
+            *(Leftover(LeftoverKind.METADATA, str(path)) for path in self._metadata_files()),
             *(Leftover(LeftoverKind.STATE, str(path)) for path in self._state_files()),
             *(Leftover(LeftoverKind.LOCK, str(path)) for path in self._lock_files()),
         ]
@@ -142,6 +144,9 @@ class NodeFiles:
         half_written = rf"\.{prefix}_.*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(self.cdi_dir, rf"{prefix}_.+\.json|{half_written}")
 
+    def _metadata_files(self) -> list[Path]:
+        return [file for claim in _entries(self.metadata_dir) for file in _entries(claim)]
+
     def _state_files(self) -> list[Path]:
         # Remove the file before its -wal. The -wal may have commits that the file lacks, so the file alone would be an older state.
         name = re.escape(self.state_file.name)
@@ -161,7 +166,9 @@ class NodeFiles:
     def _emptied(self, ours: set[Path]) -> Iterator[Path]:
         """Yield the directories of this driver that are empty after the removal of `ours`."""
         gone = set(ours)
-        for directory in (self.lock_dir, self.peer_dir, self.plugin_dir):
+        claims = _entries(self.metadata_dir)
+        own = (self.lock_dir, self.peer_dir, *claims, self.metadata_dir, self.plugin_dir)
+        for directory in own:
             if directory.is_dir() and gone.issuperset(_entries(directory)):
                 gone.add(directory)
                 yield directory

@@ -18,8 +18,8 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = 0o077
 _COMPANIONS = ("-wal", "-shm", "-journal")
-# What a driver puts into the directory of its state: sockets, and the directories of locks and peers.
-_OURS = re.compile(r"dra(-.+)?\.sock|\.[0-9a-f]{4}|locks|peers")
+# What a driver puts into the directory of its state: sockets, and the directories of locks, peers and metadata.
+_OURS = re.compile(r"dra(-.+)?\.sock|\.[0-9a-f]{4}|locks|peers|metadata")
 
 
 def close_directory(directory: Path, state_name: str = "") -> None:

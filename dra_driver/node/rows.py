@@ -5,7 +5,7 @@ SQLite notices a damaged page, but not a changed byte in a text. A flipped bit i
 device. So each row has a digest of all columns that never change. The digest is stored with each device, where older drivers
 ignore it. Rows of older drivers have no digest and are not checked.
 
-The columns `phase`, `users`, `held` and `leases` do change. The phase has no digest: it must be one of two words. The other texts each
+The columns `phase`, `users`, `held`, `leases` and `metadata` do change. The phase has no digest: it must be one of two words. The other texts each
 have their own digest. Drivers that do not know these columns leave them NULL.
 """
 
@@ -22,11 +22,12 @@ from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
 from dra_driver.model.lease import Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, PreparedDevice, Users
 
-Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None]
+Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None, str | None]
 _FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
-COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases"
+COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases, metadata"
 _SCHEMA_OF_USERS, _SCHEMA_OF_LEASES = 3, 4
 _DIGEST_BYTES = 16
+_sorted = json.JSONEncoder(sort_keys=True).encode  # json.dumps would make an encoder each time
 
 
 def columns_of(schema: int) -> str:
@@ -34,7 +35,7 @@ def columns_of(schema: int) -> str:
     if schema >= _SCHEMA_OF_LEASES:
         return COLUMNS
     users = "users, held" if schema >= _SCHEMA_OF_USERS else "NULL, NULL"
-    return f"{_FIRST_COLUMNS}, {users}, NULL"
+    return f"{_FIRST_COLUMNS}, {users}, NULL, NULL"
 
 
 def dump_claim(claim: PreparedClaim) -> Row:
@@ -46,18 +47,35 @@ def dump_claim(claim: PreparedClaim) -> Row:
         ref.name,
         claim.phase.value,
         claim.boot_id,
-        dump_devices(claim),
+        _devices_text(claim),
         claim.cdi_spec,
         dump_users(ref.uid, claim.users),
         dump_held(ref.uid, claim.held),
         dump_leases(ref.uid, claim.leases),
+        dump_metadata(ref.uid, claim.metadata),
     )
 
 
-def dump_devices(claim: PreparedClaim) -> str:
+def _devices_text(claim: PreparedClaim) -> str:
     """Return the text of the column `devices`, with the row's digest."""
     entries = [_entry(device) for device in claim.devices]
     digest = _digest(claim.ref, claim.boot_id, entries, claim.cdi_spec)
+    return json.dumps([entry | {"digest": digest} for entry in entries])
+
+
+def sealed_again(ref: ClaimRef, boot_id: str, devices: str, before: str, cdi_spec: str) -> str:
+    """Return the text of the column `devices` for a row that gets another CDI text; `devices` and `before` are the texts that it has.
+
+    A row without digests gets one. Raises DamagedRow if the row is not as it was written.
+    """
+    try:
+        entries, digests = _entries(devices)
+        expected = {_digest(ref, boot_id, entries, before)} if digests else set()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedRow(f"the row of claim {ref} cannot be read: {error}") from error
+    if digests != expected:
+        raise DamagedRow(f"the row of claim {ref} is not as it was written")
+    digest = _digest(ref, boot_id, entries, cdi_spec)
     return json.dumps([entry | {"digest": digest} for entry in entries])
 
 
@@ -83,13 +101,17 @@ def dump_leases(uid: ClaimUid, leases: tuple[Lease, ...] | None) -> str | None:
     return _sealed(uid, {"leases": [_lease_entry(lease) for lease in leases]})
 
 
+def dump_metadata(uid: ClaimUid, metadata: str) -> str | None:
+    """Return the text of the column `metadata`; NULL if the claim has no metadata files."""
+    return _sealed(uid, {"files": metadata}) if metadata else None
+
+
 def load_claim(row: Row) -> PreparedClaim:
     """Return the claim of a row. Raises DamagedRow if the row is not as it was written."""
-    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases = row
+    uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases, metadata = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
-        entries = json.loads(devices)
-        digests = {entry.pop("digest", "") for entry in entries} - {""}
+        entries, digests = _entries(devices)
         loaded = tuple(map(_device, entries))
         claim = PreparedClaim(
             ref,
@@ -100,6 +122,7 @@ def load_claim(row: Row) -> PreparedClaim:
             NOBODY_KNOWN if users is None else _users(_opened(ref.uid, users)),
             None if held is None else _held(_opened(ref.uid, held)),
             None if leases is None else _leases(ref.uid, _opened(ref.uid, leases)),
+            "" if metadata is None else str(_opened(ref.uid, metadata)["files"]),
         )
         # The digest covers the entries as they are stored: a newer driver may have written more fields.
         expected = {_digest(ref, boot_id, entries, cdi_spec)} if digests else set()
@@ -123,10 +146,14 @@ def damaged(what: str) -> sqlite3.DatabaseError:
     return error
 
 
+def _entries(devices: str) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return the entries of the column `devices`, and the digests that they had."""
+    entries = json.loads(devices)
+    return entries, {entry.pop("digest", "") for entry in entries} - {""}
+
+
 def _digest(ref: ClaimRef, boot_id: str, entries: Sequence[object], cdi_spec: str) -> str:
-    text = json.dumps(
-        [ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec], sort_keys=True
-    )
+    text = _sorted([ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec])
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -142,7 +169,7 @@ def _opened(uid: ClaimUid, text: str) -> Mapping[str, Any]:
 
 
 def _seal(uid: ClaimUid, entry: Mapping[str, object]) -> str:
-    text = json.dumps([uid, entry], sort_keys=True)
+    text = _sorted([uid, entry])
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

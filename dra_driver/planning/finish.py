@@ -11,38 +11,53 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
+from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, Mount
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.metadata import joined
 from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal, WriteCdiSpec
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.planning.edits import wrong_edits
+from dra_driver.planning.metadata import metadata_of, mounts_of
 
 ADMIN_VARIABLE = "DRA_ADMIN_ACCESS"
 DRIVER_VARIABLE = "DRA_DRIVER_NAME"
 
 
 def plan_finish(
-    plan: Plan, edits: Sequence[object], *, driver: DriverName, inventory: Inventory
+    plan: Plan,
+    edits: Sequence[object],
+    *,
+    driver: DriverName,
+    inventory: Inventory,
+    metadata_root: str = "",
 ) -> Plan | Refusal:
     """Plan the end of a preparation: mark the claim Prepared, then write its CDI file. `plan` is the first half, of `plan_prepare`;
-    `edits` are the answers of the backends, one for each of its devices in their order.
+    `edits` are the answers of the backends, one for each of its devices in their order. With a `metadata_root` the claim gets metadata
+    files below it.
 
     Returns a Refusal if the driver does not accept the edits of a backend. The claim's devices stay reserved; the kubelet tries again
     or unprepares the claim, which undoes their set-up.
     """
     described = []
-    for device, answer in zip(plan.devices, edits, strict=True):
+    any_admin = any(device.admin_access for device in plan.devices)
+    files, mounts = _metadata(plan, driver, inventory, metadata_root)
+    for device, answer, own in zip(plan.devices, edits, mounts, strict=True):
         if wrong := wrong_edits(answer, _declared(inventory, device.device)):
             return Refusal(
                 f"the backend's container edits for device {device.device} of claim {plan.claim} are refused: {wrong}; "
                 f"this is a defect of the backend, report it to its author"
             )
-        described.append(_described(device, cast("ContainerEdits", answer), driver))
+        accepted = cast("ContainerEdits", answer)
+        if any_admin and ADMIN_VARIABLE in accepted.env:
+            # A backend that tells about admin access knows only the device; the container has the claim.
+            accepted = accepted.merged(ContainerEdits(env={ADMIN_VARIABLE: "true"}))
+        described.append(_described(device, accepted, own, driver))
     kind = plan.devices[0].cdi_ids[0].partition("=")[0]
     text = CdiSpec(kind, tuple(described)).to_json()
     uid = plan.claim.uid
-    return Plan(plan.claim, (MarkPrepared(uid, text), WriteCdiSpec(uid, text)), plan.devices)
+    steps = (MarkPrepared(uid, text, files), WriteCdiSpec(uid, text, files))
+    return Plan(plan.claim, steps, plan.devices)
 
 
 def started_row(plan: Plan) -> PreparedClaim:
@@ -70,12 +85,24 @@ def variables_by_device(text: str) -> Mapping[str, Mapping[str, str]]:
         return {}
 
 
-def _described(device: PreparedDevice, edits: ContainerEdits, driver: DriverName) -> CdiDevice:
+def _described(
+    device: PreparedDevice, edits: ContainerEdits, mounts: tuple[Mount, ...], driver: DriverName
+) -> CdiDevice:
     own = {ADMIN_VARIABLE: "true"} if device.admin_access else {}
-    if not own and not edits.as_dict():
+    if not own and not mounts and not edits.as_dict():
         own = {DRIVER_VARIABLE: driver}  # CDI accepts no device without an edit
     name = device.cdi_ids[0].partition("=")[2]
-    return CdiDevice(name, edits.merged(ContainerEdits(env=own)))
+    return CdiDevice(name, edits.merged(ContainerEdits(env=own, mounts=mounts)))
+
+
+def _metadata(
+    plan: Plan, driver: DriverName, inventory: Inventory, root: str
+) -> tuple[str, Sequence[tuple[Mount, ...]]]:
+    """Return the text of the claim's metadata files, and the mounts for each device."""
+    if not root:
+        return "", [()] * len(plan.devices)
+    files = metadata_of(plan, driver=driver, inventory=inventory)
+    return joined(files), mounts_of(plan, driver=driver, root=root)
 
 
 def _declared(inventory: Inventory, name: DeviceName) -> frozenset[str]:

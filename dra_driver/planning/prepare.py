@@ -34,6 +34,7 @@ from dra_driver.model.plan import (
     OwnerConflict,
     Plan,
     Refusal,
+    Step,
 )
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.allocation import (
@@ -43,6 +44,7 @@ from dra_driver.planning.allocation import (
     own_results,
 )
 from dra_driver.planning.config import BadConfig, config_for
+from dra_driver.planning.shares import too_much
 
 # The UID becomes part of a file's name and of CDI device names; the API server makes UUIDs.
 _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
@@ -50,10 +52,11 @@ _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """The driver's name and this node's pool."""
+    """The driver's name and this node's pool. `metadata_root` is the directory of the metadata files; "" if claims get none."""
 
     driver: DriverName
     pool: PoolName
+    metadata_root: str = ""
 
     @property
     def cdi_kind(self) -> str:
@@ -97,7 +100,7 @@ def plan_prepare(
     """Return a plan for `claim`, a refusal that the pod's events will show, or a conflict with the device's owner.
 
     `requested` is the claim that the kubelet named, `claim` is the claim that the API server has under that name. `state` has the
-    claim's row, if it exists, and the owners of `own_keys`. The caller itself answers claims that are Prepared in this boot.
+    claim's row, if it exists, the owners of `own_keys`, and what others consume of them. The caller itself answers claims that are Prepared in this boot.
     """
     found = _own_results(requested, claim, place) or _missing_device(claim, place, inventory)
     if isinstance(found, Refusal):
@@ -115,7 +118,8 @@ def plan_prepare(
         owner = state.owners.get(key_of(result))
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
             return OwnerConflict(requested, owner, DeviceName(result.device))
-    return _steps(claim, configured, place=place, inventory=inventory, state=state)
+    refusal = too_much(claim, results, inventory=inventory, state=state)
+    return refusal or _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
 def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal | None:
@@ -244,7 +248,8 @@ def _steps(
     started = PreparedClaim(
         ref, Phase.STARTED, state.boot_id, answers, cdi_spec="", users=users, leases=leases
     )
-    return Plan(ref, (MarkStarted(started), *map(ConfigureDevice, leases)), answers)
+    steps: tuple[Step, ...] = (MarkStarted(started), *map(ConfigureDevice, leases))
+    return Plan(ref, steps, answers, claim.pod_claim_name)
 
 
 def _lease(

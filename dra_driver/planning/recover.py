@@ -13,12 +13,14 @@ These things may have happened while the driver was down:
   wrote the file before the commit, and its row has the text; that is the same case.
 * An unpreparation began (held): the CDI file is removed. The devices stay held until it is proved that no process uses them
   (`dra_driver.services.held`).
-* Another program changed or removed the CDI file of a Prepared claim: the driver writes the same text again, from the state.
+* Another program changed or removed the CDI file or a metadata file of a Prepared claim: the driver writes the same texts again, from
+  the state.
 
 For a CDI file without a row this module makes no plan: `dra_driver.services.adopt` finds out about its claim.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import (
@@ -37,17 +39,27 @@ from dra_driver.planning.unprepare import resets
 
 
 def plan_recovery(
-    claims: Iterable[PreparedClaim], files: Mapping[ClaimUid, str], *, boot_id: str
+    claims: Iterable[PreparedClaim],
+    files: Mapping[ClaimUid, str],
+    metadata: Mapping[ClaimUid, str] = MappingProxyType({}),
+    *,
+    boot_id: str,
 ) -> tuple[Plan, ...]:
-    """Return one plan for each claim that needs one, in the given order. `files` has the text of the CDI files by claim UID."""
+    """Return one plan for each claim that needs one, in the given order. `files` has the text of the CDI files by claim UID, `metadata`
+    that of the metadata files.
+    """
     plans = [
-        Plan(claim.ref, _steps(claim, files.get(claim.ref.uid), boot_id), claim.devices)
+        Plan(
+            claim.ref,
+            _steps(claim, files.get(claim.ref.uid), metadata.get(claim.ref.uid, ""), boot_id),
+            claim.devices,
+        )
         for claim in claims
     ]
     return tuple(plan for plan in plans if plan.steps)
 
 
-def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, ...]:
+def _steps(claim: PreparedClaim, file: str | None, metadata: str, boot_id: str) -> tuple[Step, ...]:
     uid = claim.ref.uid
     if claim.held is not None:
         return (RemoveCdiSpec(uid),) if file is not None else ()
@@ -57,9 +69,11 @@ def _steps(claim: PreparedClaim, file: str | None, boot_id: str) -> tuple[Step, 
         return ()  # only reserved (dra_driver.planning.adopt): its devices may be in use
     if claim.phase is Phase.STARTED:
         if file is not None and _vouches(file, claim):
-            return (MarkPrepared(uid, file),)
+            return (MarkPrepared(uid, file, metadata),)
         return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))
-    return () if file == claim.cdi_spec else (WriteCdiSpec(uid, claim.cdi_spec),)
+    # A row that was made from a CDI file does not know its metadata files; they stay as they are.
+    agree = file == claim.cdi_spec and claim.metadata in ("", metadata)
+    return () if agree else (WriteCdiSpec(uid, claim.cdi_spec, claim.metadata),)
 
 
 def _vouches(file: str, claim: PreparedClaim) -> bool:

@@ -131,12 +131,13 @@ def _probe(**fields: object) -> SliceContent:
 _ONE = {"one": Counter(value="1")}
 _USES = DeviceCounterConsumption(counter_set="probe", counters=_ONE)
 _TYPE = "example.com/type"
+_PROBE = "example.com/probe"
 
 FEATURES: Mapping[Gate, Feature] = {
     "DRADeviceTaints": Feature(
         "taints",
         _without_taints,
-        _probe(taints=[DeviceTaint(key="example.com/probe", effect="NoSchedule")]),
+        _probe(taints=[DeviceTaint(key=_PROBE, effect="NoSchedule")]),
     ),
     "DRAPartitionableDevices": Feature(
         "sharedCounters and consumesCounters",

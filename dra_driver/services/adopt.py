@@ -314,7 +314,7 @@ def _file_again(
         else step
         for step in decision.steps
     )
-    return Plan(decision.claim, steps, decision.devices)
+    return replace(decision, steps=steps)
 
 
 def not_taken_up(ref: ClaimRef, reason: str) -> str:

@@ -15,7 +15,7 @@ Every step has a failpoint before and after it.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
@@ -83,8 +83,8 @@ class Marks(Protocol):
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Change the phase of the row."""
 
-    def set_prepared(self, uid: ClaimUid, cdi_spec: str) -> None:
-        """Mark the row Prepared, with the text of the claim's CDI file."""
+    def set_prepared(self, uid: ClaimUid, cdi_spec: str, metadata: str = "") -> None:
+        """Mark the row Prepared, with the texts of the claim's CDI file and metadata files."""
 
     def hold(self, uid: ClaimUid, held: Held, users: Users) -> None:
         """Mark the row as held: the driver answers no call from the row, and the row keeps its devices."""
@@ -94,16 +94,22 @@ class Marks(Protocol):
 
 
 class CdiFiles(Protocol):
-    """The methods of the CDI directory that steps call."""
+    """The methods of the CDI directory that services call."""
 
-    def write(self, uid: ClaimUid, text: str) -> None:
-        """Write the claim's CDI file."""
+    def write(self, uid: ClaimUid, text: str, metadata: str = "") -> None:
+        """Write the claim's CDI file, and before it its metadata files."""
 
     def remove(self, uid: ClaimUid) -> None:
-        """Remove the claim's CDI file."""
+        """Remove the claim's CDI file, then its metadata files."""
 
     def read(self, uid: ClaimUid) -> str | None:
         """Return the text of the claim's CDI file; None if the file does not exist."""
+
+    def read_metadata(self, uid: ClaimUid) -> str:
+        """Return the text of the claim's metadata files; empty if there are none."""
+
+    def with_metadata(self) -> Collection[ClaimUid]:
+        """Return the claims that have metadata files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +237,8 @@ class Executor:
                     raise StillUsed(reason)
             case ResetDevice(lease):
                 hands.reset(lease, until)
-            case WriteCdiSpec(uid, text):
-                hands.cdi.write(uid, text)
+            case WriteCdiSpec(uid, text, metadata):
+                hands.cdi.write(uid, text, metadata)
             case RemoveCdiSpec(uid):
                 hands.cdi.remove(uid)
             case _:
@@ -314,8 +320,8 @@ def _apply(step: Mark, marks: Marks) -> None:
             marks.start(claim)
         case MarkPrepared(uid, ""):
             marks.set_phase(uid, Phase.PREPARED)
-        case MarkPrepared(uid, text):
-            marks.set_prepared(uid, text)
+        case MarkPrepared(uid, text, metadata):
+            marks.set_prepared(uid, text, metadata)
         case MarkStartedAgain(uid):
             marks.set_phase(uid, Phase.STARTED)
         case MarkHeld(uid, held, users):

@@ -62,5 +62,11 @@ def finish_late(
 def _ended(parts: NodeParts, plan: Plan, result: Result) -> Plan | DriverError:
     if result.error is not None:
         return result.error
-    ended = plan_finish(plan, result.edits, driver=parts.place.driver, inventory=parts.inventory())
+    ended = plan_finish(
+        plan,
+        result.edits,
+        driver=parts.place.driver,
+        inventory=parts.inventory(),
+        metadata_root=parts.place.metadata_root,
+    )
     return Permanent(ended.reason) if isinstance(ended, Refusal) else ended

@@ -202,7 +202,7 @@ class PrepareClaims:
                     f"see `dra-driver devices`; delete the pod and the claim, so that the scheduler chooses another device"
                 )
         try:
-            self._parts.cdi.write(claim.ref.uid, claim.cdi_spec)
+            self._parts.cdi.write(claim.ref.uid, claim.cdi_spec, claim.metadata)
         except DriverError as error:
             return Refusal(f"cannot prepare claim {claim.ref}: {error}")
         return claim.devices

@@ -51,7 +51,8 @@ def recover(
     failures: dict[ClaimUid, DriverError] = {}
     done: list[Plan] = []
     until = parts.clock() + CALL_SECONDS
-    for suspect in plan_recovery(claims, documents(), boot_id=boot_id):
+    metadata = {uid: parts.cdi.read_metadata(uid) for uid in parts.cdi.with_metadata()}
+    for suspect in plan_recovery(claims, documents(), metadata, boot_id=boot_id):
         try:
             done += _bring_to_agree(parts, suspect.claim, boot_id, until)
         except DriverError as error:
@@ -75,7 +76,8 @@ def _bring_to_agree(
         row = parts.row(ref.uid)
         text = parts.cdi.read(ref.uid)
         files = {} if text is None else {ref.uid: text}
-        plans = plan_recovery([] if row is None else [row], files, boot_id=boot_id)
+        metadata = {ref.uid: parts.cdi.read_metadata(ref.uid)}
+        plans = plan_recovery([] if row is None else [row], files, metadata, boot_id=boot_id)
         for plan in plans:
             # If the work takes longer than `until`, its thread writes the result into the state: it removes the row if the plan ends
             # with Forget, and otherwise marks the row as Prepared.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While the driver runs, write CDI files again that somebody else changed or removed.
+"""While the driver runs, write CDI files and their metadata files again that somebody else changed or removed.
 
 The kubelet calls the driver once for a claim and remembers the answer. When a container starts later (again, or in a second pod),
 the container runtime reads the claim's CDI file; if the runtime cannot read the file, the container does not start. So the driver
@@ -86,7 +86,12 @@ class RestoreFiles:
 
     def _differs(self, claim: PreparedClaim) -> bool:
         prepared = (claim.phase, claim.boot_id) == (Phase.PREPARED, self._store.boot_id)
-        return prepared and self._parts.cdi.read(claim.ref.uid) != claim.cdi_spec
+        if not prepared:
+            return False
+        uid, cdi = claim.ref.uid, self._parts.cdi
+        if cdi.read(uid) != claim.cdi_spec:
+            return True
+        return bool(claim.metadata) and cdi.read_metadata(uid) != claim.metadata
 
     def _restore(self, ref: ClaimRef) -> bool:
         parts = self._parts
@@ -97,5 +102,5 @@ class RestoreFiles:
             if claim is None or not self._differs(claim):
                 return False
             self._log.warning("cdi_file_changed_by_somebody_else", claim=str(ref))
-            parts.cdi.write(ref.uid, claim.cdi_spec)
+            parts.cdi.write(ref.uid, claim.cdi_spec, claim.metadata)
         return True

@@ -6,6 +6,7 @@
   adopts a claim of a pod from its CDI file and the kubelet's answer.
 * If a CDI file has no row, its claim is gone and no pod has the claim, the driver removes the file. It holds the devices, because
   the kubelet and the API server forget a pod whose containers still run.
+* If metadata files have neither a row nor a CDI file, the driver removes them: no container can mount them.
 * If a row has no pods (another version of the driver wrote it), the driver adds the pods in the claim's status.reservedFor.
 * If a claim with a row is not needed any more (`dra_driver.services.release`), the driver releases the devices that no process
   uses, and holds the others.
@@ -66,14 +67,25 @@ class Sweep:
         )
         # List files before rows: a row is committed before its file is written, so a new file is never without a row here.
         files = self._documents()
+        described = self._parts.cdi.with_metadata()
         with self._store.reading() as state:
             claims = {claim.ref.uid: claim for claim in state.all_claims()}
         orphans = files.keys() - claims.keys()
+        self._remove_metadata(set(described) - files.keys() - claims.keys())
         unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
         kept, released = self._forgotten_claims(claims.values(), pod_devices)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
         return (*unresolved, *kept)
+
+    def _remove_metadata(self, uids: AbstractSet[ClaimUid]) -> None:
+        """Remove metadata files that no CDI file mounts and no row names."""
+        parts = self._parts
+        for uid in uids:
+            until = parts.clock() + CALL_SECONDS
+            with parts.lock([f"claim-{uid}"], until, "removing its metadata files"):
+                if parts.row(uid) is None and parts.cdi.read(uid) is None:
+                    parts.cdi.remove(uid)
 
     def _unknown_claims(
         self,

@@ -11,8 +11,19 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
-from dra_driver.model.events import CgroupsNotFound, DriverEvent, SecondOwnerRefused, StillHeld
-from dra_driver.model.names import CGROUPS_NOT_FOUND, DEVICES_HELD, SECOND_OWNER_REFUSED
+from dra_driver.model.events import (
+    CgroupsNotFound,
+    DeviceStatusForbidden,
+    DriverEvent,
+    SecondOwnerRefused,
+    StillHeld,
+)
+from dra_driver.model.names import (
+    CGROUPS_NOT_FOUND,
+    DEVICE_STATUS_FORBIDDEN,
+    DEVICES_HELD,
+    SECOND_OWNER_REFUSED,
+)
 
 LOOK_SECONDS = 1.0
 REMEMBERED = 100  # older messages are in the log only
@@ -72,6 +83,12 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 "Warning",
                 CGROUPS_NOT_FOUND,
                 f"devices stay held after their claims are released, because nothing proves that pods have ended: {reason}",
+            )
+        case DeviceStatusForbidden(_, reason):
+            return NodeEvent(
+                "Warning",
+                DEVICE_STATUS_FORBIDDEN,
+                f"the status of devices is missing in claims of this node: {reason}; or set device_status to none",
             )
         case _:
             return None

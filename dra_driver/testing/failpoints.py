@@ -12,10 +12,15 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dra_driver.node import files, state
+from dra_driver.node import files, metadata_dir, state
 from dra_driver.services import execute
 
-FAILPOINTS: tuple[str, ...] = (*execute.FAILPOINTS, *state.FAILPOINTS, *files.FAILPOINTS)
+FAILPOINTS: tuple[str, ...] = (
+    *execute.FAILPOINTS,
+    *state.FAILPOINTS,
+    *files.FAILPOINTS,
+    *metadata_dir.FAILPOINTS,
+)
 
 Action = Callable[[], None]
 

@@ -19,6 +19,7 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, Stage, wait_for
 from tests.support.invariants import read_state
 
+REMOVING = "remove.metadata.before"
 RECOVERING = ("MarkStartedAgain", "recovered")
 UNPREPARING = (
     "MarkHeld",
@@ -43,7 +44,7 @@ def story_of(failpoint: str) -> str:
         return "vanish"
     if subject in RECOVERING:
         return "reboot"
-    return "unprepare" if subject in UNPREPARING else "prepare"
+    return "unprepare" if subject in UNPREPARING or failpoint == REMOVING else "prepare"
 
 
 def died(node: Stage, failpoint: str, report: Path) -> None:
@@ -51,6 +52,12 @@ def died(node: Stage, failpoint: str, report: Path) -> None:
     assert node.process is not None
     assert node.process.wait(DEADLINE_SECONDS) == -signal.SIGKILL, node.log()
     assert report.read_text() == failpoint
+
+
+def described(node: Stage) -> dict[str, str]:
+    """The texts of the metadata files, by their path: claim UID and request."""
+    root = node.kubelet.plugins_dir / DRIVER / "metadata"
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("*/*"))}
 
 
 def expected_file(node: Stage, uid: str) -> str:
@@ -67,7 +74,8 @@ def test_a_crash_in_prepare_leaves_nothing_half_done(
     other = node.claim("two", ["gpu-1"])
     node.start_registered()
     kept = node.kubelet.prepare(DRIVER, [other], pod="default/other")
-    other_file = node.cdi_files()
+    other_file, other_described = node.cdi_files(), described(node)
+    assert other_described
     node.kill()
 
     node.start_registered(die_at=failpoint, report=tmp_path / "report")
@@ -88,6 +96,7 @@ def test_a_crash_in_prepare_leaves_nothing_half_done(
     # Nobody else's claim was touched, whatever is there of this one belongs to a row, and nothing is half written.
     assert other_file.items() <= node.cdi_files().items()
     assert set(node.cdi_files()) <= {expected_file(node, uid) for uid in node.rows()}
+    assert {path.partition("/")[0] for path in described(node)} <= set(node.rows())
     node.kubelet.restart()
     devices = node.kubelet.prepare(DRIVER, [claim])[claim.uid]
     assert [device.device_name for device in devices] == ["gpu-0", "gpu-3"]
@@ -98,8 +107,10 @@ def test_a_crash_in_prepare_leaves_nothing_half_done(
     }
     assert node.owners() == {"gpu-0": claim.uid, "gpu-3": claim.uid, "gpu-1": other.uid}
     assert set(node.cdi_files()) == {expected_file(node, claim.uid), expected_file(node, other.uid)}
+    assert {path.partition("/")[0] for path in described(node)} == {claim.uid, other.uid}
     node.kubelet.unprepare(DRIVER, [claim])
     assert node.cdi_files() == other_file
+    assert described(node) == other_described
     assert node.owners() == {"gpu-1": other.uid}
 
 
@@ -128,6 +139,7 @@ def test_a_crash_in_unprepare_is_finished_by_the_next_try(
     assert node.owners() == {"gpu-1": other.uid}
     assert set(node.rows()) == {other.uid}
     assert claim.uid not in node.kubelet.claims
+    assert {path.partition("/")[0] for path in described(node)} == {other.uid}
 
 
 @pytest.mark.parametrize(

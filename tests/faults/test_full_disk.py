@@ -43,7 +43,13 @@ WRITES = [
 # The file comes after the commit that makes its row Prepared. If it cannot be written, the call is refused, so no container starts
 # without it, and the next call or start writes it from the row.
 NO_FILE_YET = ["claim uid-new is Prepared and has no right file"]
-FULL_BEFORE_THE_FILE = ("commit.prepared.after", "step.WriteCdiSpec.before")
+NO_FILES_YET = [*NO_FILE_YET, "claim uid-new has no right metadata files"]
+FULL_BEFORE = {
+    "commit.prepared.after": NO_FILES_YET,
+    "step.WriteCdiSpec.before": NO_FILES_YET,
+    "rename.metadata.before": NO_FILE_YET,
+    "rename.metadata.after": NO_FILE_YET,
+}
 
 
 @pytest.mark.parametrize("point", WRITES)
@@ -51,7 +57,7 @@ FULL_BEFORE_THE_FILE = ("commit.prepared.after", "step.WriteCdiSpec.before")
 def test_one_write_that_fails_costs_one_answer_and_nothing_else(
     tmp_path: Path, point: str, trouble: dict[str, Callable[[], Exception]]
 ) -> None:
-    node = LocalNode(tmp_path, clock=ManualClock())
+    node = LocalNode(tmp_path, clock=ManualClock(), metadata=True)
     old, new = node.add(a_claim("old"), a_claim("new", results=[a_result("gpu-1")]))
     answer = node.prepare(old)[old.uid]
     error = trouble[point.partition(".")[0]]()
@@ -63,7 +69,8 @@ def test_one_write_that_fails_costs_one_answer_and_nothing_else(
     next_step = "free space" if trouble is FULL else "writable"
     assert next_step in refused.reason
     # Whoever was refused is as before, or half done and said so.
-    assert node.violations() == (NO_FILE_YET if point == "rename.file.before" else [])
+    expected = {"rename.file.before": NO_FILE_YET, "rename.metadata.before": NO_FILES_YET}
+    assert node.violations() == expected.get(point, [])
     points.disarm()
     assert node.unprepare(old) == {old.uid: None}
     assert not isinstance(node.prepare(new)[new.uid], Refusal)
@@ -96,7 +103,7 @@ class FullAt:
             limit(0)
 
 def walked(directory, point):
-    node = LocalNode(directory, clock=ManualClock())
+    node = LocalNode(directory, clock=ManualClock(), metadata=True)
     old, new = node.add(a_claim("old"), a_claim("new", results=[a_result("gpu-1")]))
     node.prepare(old)
     full = FullAt(point)
@@ -114,7 +121,7 @@ def walked(directory, point):
     return told
 
 def started(directory):
-    node = LocalNode(directory, clock=ManualClock())
+    node = LocalNode(directory, clock=ManualClock(), metadata=True)
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     before = node.disk()
@@ -159,7 +166,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
 def test_a_disk_that_fills_up_at_any_moment_breaks_no_promise(told: dict, point: str) -> None:
     reached, wrong_while_full, wrong_after, rows = told["points"][point]
     assert reached
-    assert wrong_while_full == (NO_FILE_YET if point in FULL_BEFORE_THE_FILE else [])
+    assert wrong_while_full == FULL_BEFORE.get(point, [])
     assert (wrong_after, rows) == ([], {"uid-new": "Prepared"})
 
 

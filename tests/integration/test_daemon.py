@@ -235,7 +235,7 @@ def test_another_drivers_device_is_not_looked_at(node: Stage) -> None:
 @pytest.mark.parametrize(
     ("parameters", "path"),
     [
-        ({"label": "a\nGPU_DEVICE_GPU_0=stolen"}, "label"),
+        ({"label": "a\nGPU_DEVICE_0=stolen"}, "label"),
         ({"label": "x" * 64}, "label"),
         ({"label": "ünicode"}, "label"),
         ({"label": 7}, "label"),
@@ -270,8 +270,8 @@ def test_a_label_reaches_the_container_as_a_value_only(node: Stage) -> None:
     node.kubelet.prepare(DRIVER, [node.claim("one", ["gpu-0"], config=config)])
     (text,) = node.cdi_files().values()
     env = yaml.safe_load(text)["devices"][0]["containerEdits"]["env"]
-    assert f"GPU_LABEL_GPU_0={hostile}" in env
-    assert [entry.partition("=")[0] for entry in env] == ["GPU_DEVICE_GPU_0", "GPU_LABEL_GPU_0"]
+    assert f"GPU_LABEL_0={hostile}" in env
+    assert [entry.partition("=")[0] for entry in env] == ["GPU_DEVICE_0", "GPU_LABEL_0"]
 
 
 def test_a_second_owner_is_refused_by_name_until_the_first_is_gone(node: Stage) -> None:

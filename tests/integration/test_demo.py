@@ -86,7 +86,7 @@ def test_what_the_demo_shows_agrees_with_itself_and_nothing_is_left() -> None:
     pods = {pod["pod"]: pod for pod in steps["scheduled"]["pods"]}
     (given,) = pods["wants-much"]["devices"]
     uuid = devices[given]["attributes"]["uuid"]["string"]
-    variable = f"GPU_DEVICE_{given.upper().replace('-', '_')}={uuid}"
+    variable = f"GPU_DEVICE_0={uuid}"
 
     assert steps["container"]["config"]["process"]["env"] == [variable]
     assert pods["wants-less"]["devices"] != [given]
@@ -156,7 +156,7 @@ def test_a_driver_that_does_not_start_is_shown_with_the_end_of_its_log(
         with pytest.raises(Permanent) as raised:
             stage.wait_for(stage.published, "it is there")
     assert "the driver ended with 1" in str(raised.value)
-    assert "no simulated profile 'none-such'" in str(raised.value)
+    assert "'none-such' must be one of h100x8" in str(raised.value)
 
 
 def test_a_profile_that_there_is_none_of_is_refused_before_anything_starts() -> None:

@@ -20,9 +20,6 @@ from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.stage import DRIVER, Stage
 from tests.support.stages import Starter
 
-NAMES_OF_DEVICES = pytest.mark.xfail(
-    strict=True, reason="the names of variables have the names of devices: GPU_DEVICE_GPU_0"
-)
 LABEL = {"apiVersion": f"{DOMAIN}/v1alpha1", "kind": "DeviceConfig", "label": "mine"}
 CONFIGURED = {
     "config": [{"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": LABEL}}]
@@ -73,9 +70,7 @@ def alike(found: Object) -> Object:
 
 
 @pytest.mark.parametrize("config", [{}, CONFIGURED], ids=["bare", "configured"])
-@pytest.mark.parametrize(
-    "profile", [pytest.param(name, marks=NAMES_OF_DEVICES) for name in ("b580x2", "h200x8")]
-)
+@pytest.mark.parametrize("profile", ["b580x2", "h200x8"])
 def test_two_equal_claims_on_different_devices_give_equal_containers(
     profile: str, config: Object
 ) -> None:

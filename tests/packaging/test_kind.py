@@ -30,7 +30,7 @@ case $called in
     *" apply --filename "*)
         for manifest; do :; done
         while read -r line; do case $line in image:*) echo "${line#image: }" >> "$CALLS.images" ;; esac; done < "$manifest" ;;
-    *"logs uses-gpu") echo "GPU_DEVICE_GPU_0=GPU-12"; echo "GPU_COUNT=1" ;;
+    *"logs uses-gpu") echo "GPU_DEVICE_0=GPU-12"; echo "GPU_COUNT=1" ;;
     *"get resourceclaims --output=json") echo "$CLAIMS" ;;
 esac
 """
@@ -158,7 +158,7 @@ def test_the_example_pods_run_the_image_that_was_loaded(play: Play, tmp_path: Pa
 def test_at_the_end_each_pods_devices_are_shown_and_how_to_remove_the_cluster(play: Play) -> None:
     _commands, _, story = play().output.partition("\n\n")
     assert story.splitlines() == [
-        "uses-gpu sees GPU_COUNT=1, GPU_DEVICE_GPU_0=GPU-12",
+        "uses-gpu sees GPU_COUNT=1, GPU_DEVICE_0=GPU-12",
         "needs-60gi sees nothing",
         "shares-first sees nothing",
         "shares-second sees nothing",

@@ -107,7 +107,9 @@ class ClockOfThreads(ManualClock):
 
 
 def a_node(directory: Path, point: Callable[[str], None] = never) -> LocalNode:
-    node = LocalNode(directory, point=point, clock=ClockOfThreads(), inventory=INVENTORY)
+    node = LocalNode(
+        directory, point=point, clock=ClockOfThreads(), inventory=INVENTORY, metadata=True
+    )
     node.add(*CLAIMS)
     node.set_up = set()
     return node

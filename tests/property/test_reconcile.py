@@ -5,12 +5,22 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from dra_driver.model.api.resource_slice import Device, ResourcePool, ResourceSliceSpec
+from dra_driver.model.api.resource_slice import ResourcePool, ResourceSliceSpec
 from dra_driver.model.ids import DeviceName, DriverName, NodeName, PoolName
-from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, StoredSlice, UpdateSlice
+from dra_driver.model.slices import (
+    CreateSlice,
+    DeleteSlice,
+    SliceChange,
+    SliceContent,
+    StoredSlice,
+    UpdateSlice,
+    content_of,
+)
 from dra_driver.planning.reconcile import plan_changes, slice_name
-from tests.support.api_values import published, slice_spec
+from tests.support.api_values import content, published, slice_spec
+from tests.support.counters import counter_set
 
 POOL = PoolName("node-1")
 NAMES = tuple(
@@ -27,12 +37,17 @@ contents = st.lists(
     ),
     max_size=2,
 ).map(tuple)
-specs = st.builds(
+specs_of_devices = st.builds(
     slice_spec,
     st.sampled_from([POOL, PoolName("other")]),
     st.integers(0, 3),
     st.integers(1, 4),
     contents,
+)
+specs = st.builds(
+    lambda spec, operations: replace(spec, skip_node_operations=operations),
+    specs_of_devices,
+    st.sampled_from([None, ["*"]]),
 )
 foreign = st.dictionaries(st.sampled_from(["metadata.finalizers", "spec.odd"]), st.just("1"))
 present_slices = st.dictionaries(
@@ -43,7 +58,19 @@ present_slices = st.dictionaries(
         for name, (spec, unlike) in found.items()
     }
 )
-wishes = st.lists(contents, min_size=1, max_size=4)
+counters = st.lists(
+    st.builds(counter_set, st.sampled_from(["gpu-0", "gpu-1"]), memory=st.sampled_from("12")),
+    min_size=1,
+    max_size=2,
+)
+wishes = st.lists(
+    st.one_of(
+        st.builds(lambda devices: content(*devices), contents),
+        st.builds(SliceContent, shared_counters=counters),
+    ),
+    min_size=1,
+    max_size=4,
+)
 
 
 def apply(change: SliceChange, slices: Slices) -> None:
@@ -58,11 +85,11 @@ def apply(change: SliceChange, slices: Slices) -> None:
             assert slices.pop(present.name) is present
 
 
-def changes(wanted: Sequence[tuple[Device, ...]], slices: Slices) -> tuple[SliceChange, ...]:
+def changes(wanted: Sequence[SliceContent], slices: Slices) -> tuple[SliceChange, ...]:
     return plan_changes(wanted, tuple(slices.values()), head=HEAD, names=NAMES)
 
 
-def visible(slices: Slices) -> list[tuple[Device, ...]] | None:
+def visible(slices: Slices) -> list[SliceContent] | None:
     """What a consumer sees of the pool: None while it is incomplete."""
     ours = [stored for _, stored in sorted(slices.items()) if stored.spec.pool.name == POOL]
     newest = [
@@ -72,12 +99,12 @@ def visible(slices: Slices) -> list[tuple[Device, ...]] | None:
     ]
     if not newest or any(spec.pool.resource_slice_count != len(newest) for spec in newest):
         return None
-    return [tuple(spec.devices or ()) for spec in newest]
+    return [content_of(spec) for spec in newest]
 
 
 @given(wishes, present_slices)
 def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothing(
-    wanted: list[tuple[Device, ...]], present: Slices
+    wanted: list[SliceContent], present: Slices
 ):
     slices = dict(present)
     for change in changes(wanted, slices):
@@ -90,7 +117,7 @@ def test_the_changes_reach_exactly_the_wanted_pool_and_a_second_look_finds_nothi
 
 @given(wishes, present_slices)
 def test_deletions_come_first_then_updates_then_creations(
-    wanted: list[tuple[Device, ...]], present: Slices
+    wanted: list[SliceContent], present: Slices
 ):
     kinds = [type(change) for change in changes(wanted, present)]
     assert kinds == sorted(kinds, key=[DeleteSlice, UpdateSlice, CreateSlice].index)
@@ -98,7 +125,7 @@ def test_deletions_come_first_then_updates_then_creations(
 
 @given(wishes, wishes)
 def test_from_one_complete_pool_to_another_nobody_ever_sees_a_mixture(
-    before: list[tuple[Device, ...]], after: list[tuple[Device, ...]]
+    before: list[SliceContent], after: list[SliceContent]
 ):
     slices: Slices = {}
     for change in changes(before, slices):
@@ -112,7 +139,7 @@ def test_from_one_complete_pool_to_another_nobody_ever_sees_a_mixture(
 
 @given(wishes, present_slices)
 def test_a_generation_is_kept_only_for_at_most_one_written_slice(
-    wanted: list[tuple[Device, ...]], present: Slices
+    wanted: list[SliceContent], present: Slices
 ):
     newest = max((stored.spec.pool.generation for stored in present.values()), default=0)
     writes = [

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
@@ -30,6 +30,7 @@ from dra_driver.model.state import Phase, PodDevice, Unknown
 from dra_driver.node.cdi_dir import CdiDirectory
 from dra_driver.node.files import never
 from dra_driver.node.lock import Locks
+from dra_driver.node.metadata_dir import MetadataDirectory
 from dra_driver.node.state import StateStore
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
@@ -88,11 +89,12 @@ class _Backend:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What a killed process leaves: rows by UID (phase, boot id), owners, names and texts of CDI files."""
+    """What a killed process leaves: rows by UID (phase, boot id), owners, names and texts of CDI files and of metadata files."""
 
     claims: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     owners: frozenset[tuple[str, str, str, str]] = frozenset()
     files: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalNode:
@@ -105,8 +107,11 @@ class LocalNode:
         point: Callable[[str], None] = never,
         clock: ManualClock | None = None,
         inventory: Inventory | None = None,
+        metadata: bool = False,
     ) -> None:
         self.directory = directory
+        root = str(directory / "metadata") if metadata else ""
+        self.place = replace(A_PLACE, metadata_root=root)
         self.clock = clock
         self.point = point
         self.inventory = an_inventory(4) if inventory is None else inventory
@@ -130,7 +135,10 @@ class LocalNode:
         clock = self.clock or time.monotonic
         sleep = self.clock.sleep if self.clock else time.sleep
         self.store = StateStore(self.directory / "state.db", boot_id=self.boot_id, point=self.point)
-        self.cdi = CdiDirectory(self.directory / "cdi", A_PLACE.cdi_kind, point=self.point)
+        metadata = MetadataDirectory(self.directory / "metadata", point=self.point)
+        self.cdi = CdiDirectory(
+            self.directory / "cdi", A_PLACE.cdi_kind, metadata, point=self.point
+        )
         self.cdi.prepare()
         locks = Locks(self.directory / "locks", clock=clock, sleep=sleep)
 
@@ -153,7 +161,7 @@ class LocalNode:
             point=self.point,
         )
         self.parts = NodeParts(
-            place=A_PLACE,
+            place=self.place,
             inventory=lambda: self.inventory,
             store=self.store,
             cdi=self.cdi,
@@ -253,8 +261,16 @@ class LocalNode:
             }
             owners = frozenset(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
         directory = self.directory / "cdi"
-        files = {path.name: path.read_text() for path in sorted(directory.iterdir())}
-        return Disk(claims, owners, files)
+        files = {
+            path.name: path.read_text().replace(str(self.directory), "")
+            for path in sorted(directory.iterdir())
+        }
+        metadata = self.directory / "metadata"
+        described = {
+            str(path.relative_to(metadata)): path.read_text()
+            for path in sorted(metadata.glob("*/*"))
+        }
+        return Disk(claims, owners, files, described)
 
     def violations(self) -> list[str]:
         """Broken invariants, one sentence each."""
@@ -267,7 +283,19 @@ class LocalNode:
             f"claim {uid} is {rows[uid].phase.value} and has no right file"
             for name, uid in names.items()
             if disk.claims[uid] == ("Prepared", self.boot_id)
-            and disk.files.get(name) != rows[uid].cdi_spec
+            and disk.files.get(name) != rows[uid].cdi_spec.replace(str(self.directory), "")
+        ]
+        wrong += [
+            f"metadata file {name} belongs to no claim"
+            for name in disk.metadata
+            if name.partition("/")[0] not in rows
+        ]
+        wrong += [
+            f"claim {uid} has no right metadata files"
+            for uid, row in rows.items()
+            if disk.claims[uid] == ("Prepared", self.boot_id)
+            and row.metadata
+            and self.cdi.read_metadata(uid) != row.metadata
         ]
         owned = Counter(key for claim in rows.values() for key in claim.owned)
         wrong += [f"device {key} has {count} owners" for key, count in owned.items() if count > 1]

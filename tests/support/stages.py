@@ -29,6 +29,6 @@ class Starter:
         )
 
 
-def a_stage(root: Path, api: FakeApi, *, program: bool = False) -> Stage:
+def a_stage(root: Path, api: FakeApi, *flags: str, program: bool = False) -> Stage:
     """A stage below `root`, without a running driver."""
-    return Stage(root, api, "--log-level", "debug", start_child=Starter(program))
+    return Stage(root, api, "--log-level", "debug", *flags, start_child=Starter(program))

@@ -37,6 +37,7 @@ class Query:
     timeout_seconds: float
     bookmarks: bool
     dry_run: bool
+    field_manager: str
 
 
 def page_not_found() -> Refused:
@@ -83,6 +84,7 @@ def parse_query(path: str) -> Query:
         timeout_seconds=float(given.get("timeoutSeconds", "1800")),
         bookmarks=given.get("allowWatchBookmarks", "") in ("1", "true"),
         dry_run=given.get("dryRun", "") == "All",
+        field_manager=given.get("fieldManager", ""),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.testing.fake_api.apply import CONTENT_TYPE, applied_devices
 from dra_driver.testing.fake_api.kinds import Object, convert
 from dra_driver.testing.fake_api.raw import loads
 from dra_driver.testing.fake_api.routes import Route, matcher, page_not_found, parse_query
@@ -126,14 +127,28 @@ def _update(ask: Ask) -> Result:
 
 
 def _patch(ask: Ask) -> Result:
-    if ask.content_type not in MERGE_PATCHES:
-        raise Refused(415, "UnsupportedMediaType", "the fake takes merge patches only")
     patch, route = ask.json(), ask.route
+    if ask.content_type == CONTENT_TYPE and _is_claim_status(route):
+        manager = parse_query(ask.path).field_manager
+        stored = ask.store.update(
+            route.kind,
+            route.name,
+            lambda present: applied_devices(present, patch, manager),
+            namespace=route.namespace,
+        )
+        return 200, served_form(route, stored)
+    if ask.content_type not in MERGE_PATCHES:
+        why = "the fake takes merge patches, and an apply of the status of a ResourceClaim"
+        raise Refused(415, "UnsupportedMediaType", why)
 
     def patched(present: Object) -> Object:
         return stored_form(route, merge_patch(served_form(route, present), patch))
 
     return _replace(ask, patched)
+
+
+def _is_claim_status(route: Route) -> bool:
+    return (route.kind.plural, route.subresource) == ("resourceclaims", "status")
 
 
 def _replace(ask: Ask, change: Callable[[Object], Object]) -> Result:

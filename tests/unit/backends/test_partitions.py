@@ -5,7 +5,7 @@ import pytest
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.partitions import MEMORY_SLICES, MIG_80GB, TYPE_ATTRIBUTE, divide, places
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.model.api.resource_slice import Counter
 from dra_driver.model.device import plain
 from dra_driver.model.inventory import Inventory
@@ -18,7 +18,7 @@ DRIVER = "gpu.dra-driver.dev"
 
 @pytest.fixture(scope="module")
 def inventory() -> Inventory:
-    gpus = SimulatedBackend(BackendContext("node-1", {"profile": "h100x8"})).scan()
+    gpus = SimulatedBackend(BackendContext("node-1", SimulatedOptions(profile="h100x8"))).scan()
     devices, sets = divide(gpus.devices[:2], MIG_80GB)
     return Inventory(devices, counter_sets=sets, partition_type_attribute=TYPE_ATTRIBUTE)
 
@@ -84,7 +84,7 @@ def test_a_partition_names_its_kind_its_gpu_and_what_it_takes(inventory: Invento
 
 
 def test_a_device_without_a_size_has_partitions_without_memory():
-    gpus = SimulatedBackend(BackendContext("node-1", {"profile": "example"})).scan()
+    gpus = SimulatedBackend(BackendContext("node-1", SimulatedOptions(profile="example"))).scan()
     devices, _ = divide(gpus.devices[:1], MIG_80GB)
     assert {str((part.api.capacity or {})["memory"].value) for part in devices[1:]} == {"0"}
 

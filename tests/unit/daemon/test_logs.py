@@ -14,6 +14,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DevicesFreed,
     DevicesHeld,
+    DeviceStatusForbidden,
     DeviceVanished,
     DriverEvent,
     FieldsDropped,
@@ -90,6 +91,15 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "error",
         "cgroups_not_found",
         {"reason": "no kubepods below /sys/fs/cgroup"},
+    ),
+    (
+        DeviceStatusForbidden(a_ref(), "no right"),
+        "warning",
+        "device_status_forbidden",
+        {
+            **CLAIM,
+            "reason": "no right",
+        },
     ),
     (SliceWritten("s", "create"), "info", "slice_written", {"name": "s", "action": "create"}),
     (

@@ -32,7 +32,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ""
     choice: Literal["a", "b"] = "a"
     number: int | None = None
-    at_least: Annotated[int, Meta(ge=1)] = 1
+    minimal: Annotated[int, Meta(ge=1)] = 1
     size: int | str = 0
     colour: Colour = Colour.RED
     listed: Annotated[str, Meta(extra_json_schema={"enum": ["x", "y"]})] = "x"
@@ -103,7 +103,7 @@ def test_a_right_value_becomes_the_structure() -> None:
         ({"choice": "c"}, "doc.choice: 'c' must be one of a, b"),
         ({"number": "1"}, "doc.number: '1' must be a whole number"),
         ({"number": True}, "doc.number: True must be a whole number"),
-        ({"atLeast": 0}, "doc.atLeast: 0 must be a whole number from 1"),
+        ({"minimal": 0}, "doc.minimal: 0 must be a whole number from 1"),
         ({"size": 1.5}, "doc.size: 1.5 must be a whole number or a text"),
         ({"colour": "green"}, "doc.colour: 'green' must be one of red, blue"),
         ({"listed": "z"}, "doc.listed: 'z' must be one of x, y"),
@@ -167,3 +167,14 @@ def test_a_text_that_looks_like_null_stays_a_text() -> None:
 def test_a_strangers_value_is_escaped_and_cut() -> None:
     assert shown("a\x1b\n") == r"'a\x1b\n'"
     assert len(shown("x" * 500)) == 80
+
+
+def test_one_of_several_types_or_nothing() -> None:
+    class Loose(msgspec.Struct):
+        size: int | str | None = None
+
+    assert decode({"size": None}, Loose)[0] == Loose(None)
+    assert decode({"size": "5"}, Loose)[0] == Loose("5")
+    assert decode({"size": 1.5}, Loose)[1] == (
+        Mistake("size", "1.5 must be a whole number or a text or null"),
+    )

@@ -8,7 +8,9 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import ClaimUid
+from dra_driver.model.metadata import joined
 from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.metadata_dir import MetadataDirectory
 
 KIND = "k8s.gpu.dra-driver.dev/claim"
 PREFIX = "k8s.gpu.dra-driver.dev-claim_"
@@ -17,7 +19,9 @@ UID = ClaimUid("u1")
 
 @pytest.fixture
 def cdi(tmp_path: Path) -> CdiDirectory:
-    directory = CdiDirectory(tmp_path / "run" / "cdi", KIND)
+    directory = CdiDirectory(
+        tmp_path / "run" / "cdi", KIND, MetadataDirectory(tmp_path / "metadata")
+    )
     directory.prepare()
     return directory
 
@@ -95,4 +99,35 @@ def test_a_directory_that_is_none_is_named(tmp_path: Path, act: str, tried: str)
     path = tmp_path / "cdi"
     path.write_text("")
     with pytest.raises(Permanent, match=re.escape(f"{tried} CDI directory {path}: ")):
-        getattr(CdiDirectory(path, KIND), act)()
+        getattr(CdiDirectory(path, KIND, MetadataDirectory(path / "metadata")), act)()
+
+
+def test_metadata_files_are_there_before_the_document_and_gone_after_it(tmp_path: Path) -> None:
+    seen: list[tuple[str, bool, str | None]] = []
+
+    def point(name: str) -> None:
+        seen.append((name, cdi.file(UID).exists(), metadata.read(UID)))
+
+    metadata = MetadataDirectory(tmp_path / "metadata", point=point)
+    cdi = CdiDirectory(tmp_path / "cdi", KIND, metadata, point=point)
+    cdi.prepare()
+    text = joined({"gpu": "one"})
+    cdi.write(UID, "{}", text)
+    assert (cdi.read_metadata(UID), cdi.with_metadata()) == (text, [UID])
+    cdi.remove(UID)
+    assert (cdi.read_metadata(UID), cdi.with_metadata()) == ("", [])
+    assert [one for one in seen if one[0] in ("rename.file.before", "remove.metadata.before")] == [
+        ("rename.file.before", False, text),
+        ("remove.metadata.before", False, text),
+    ]
+
+
+def test_an_entry_changes_with_a_metadata_file(tmp_path: Path) -> None:
+    metadata = MetadataDirectory(tmp_path / "metadata")
+    cdi = CdiDirectory(tmp_path / "cdi", KIND, metadata)
+    cdi.prepare()
+    cdi.write(UID, "{}", joined({"gpu": "one"}))
+    before = cdi.entries()
+    assert cdi.entries() == before
+    (tmp_path / "metadata" / UID / "gpu.json").unlink()
+    assert cdi.entries() != before

@@ -42,6 +42,10 @@ OURS = {
         f"cdi/.k8s.{DRIVER}-claim_1.json.x7.tmp",
         f"cdi/k8s.{DRIVER}-claim_1.json",
     ),
+    LeftoverKind.METADATA: (
+        "plugin/metadata/uid-1/gpu.json",
+        "plugin/metadata/uid-2/.gpu.json.x7.tmp",
+    ),
     LeftoverKind.STATE: (
         "plugin/state.db",
         "plugin/state.db-journal",
@@ -57,7 +61,14 @@ OURS = {
         "plugin/peers/dra.sock.peer",
         "plugin/state.db.guard",
     ),
-    LeftoverKind.DIRECTORY: ("plugin/locks", "plugin/peers", "plugin"),
+    LeftoverKind.DIRECTORY: (
+        "plugin/locks",
+        "plugin/peers",
+        "plugin/metadata/uid-1",
+        "plugin/metadata/uid-2",
+        "plugin/metadata",
+        "plugin",
+    ),
 }
 THEIRS = (
     f"cdi/k8s.{DRIVER}.example.com-claim_1.json",
@@ -92,6 +103,7 @@ def files(root: Path) -> NodeFiles:
         lock_dir=root / "plugin" / "locks",
         peer_dir=root / "plugin" / "peers",
         cdi_dir=root / "cdi",
+        metadata_dir=root / "plugin" / "metadata",
         plugin_dir=root / "plugin",
         registry_dir=root / "registry",
     )
@@ -99,7 +111,7 @@ def files(root: Path) -> NodeFiles:
 
 def put(root: Path, *names: str) -> None:
     for name in names:
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
 
 

@@ -20,7 +20,15 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.node.rows import COLUMNS, Row, columns_of, dump_claim, load_claim
+from dra_driver.node.rows import (
+    COLUMNS,
+    DamagedRow,
+    Row,
+    columns_of,
+    dump_claim,
+    load_claim,
+    sealed_again,
+)
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 
 CLAIM = PreparedClaim(
@@ -59,6 +67,9 @@ CLAIM = PreparedClaim(
 )
 
 
+WITH_METADATA = replace(CLAIM, metadata='{"gpu": "GPU-1"}')
+
+
 def a_claim_of(name: str) -> PreparedClaim:
     return replace(CLAIM, ref=a_ref(name))
 
@@ -71,6 +82,8 @@ def row(**change: Any) -> Row:
 
 def test_what_was_written_is_read() -> None:
     assert load_claim(dump_claim(CLAIM)) == CLAIM
+    assert load_claim(dump_claim(WITH_METADATA)) == WITH_METADATA
+    assert dump_claim(CLAIM)[10] is None
 
 
 def test_the_phase_may_change() -> None:
@@ -112,6 +125,8 @@ def test_a_changed_row_is_damage(change: dict[str, str]) -> None:
         {"leases": dump_claim(CLAIM)[9].replace("2g.20gb", "1g.20gb")},
         {"leases": dump_claim(a_claim_of("other"))[9]},
         {"leases": '{"leases": []}'},
+        {"metadata": dump_claim(WITH_METADATA)[10].replace("GPU", "XPU")},
+        {"metadata": dump_claim(replace(WITH_METADATA, ref=a_ref("other")))[10]},
     ],
 )
 def test_a_row_that_makes_no_sense_is_damage(change: dict[str, Any]) -> None:
@@ -139,9 +154,9 @@ def test_what_is_told_for_one_call_only_is_not_stored() -> None:
 
 def test_a_column_that_an_older_file_does_not_have_is_read_as_null() -> None:
     assert columns_of(4) == columns_of(5) == COLUMNS
-    assert columns_of(3).endswith("cdi_spec, users, held, NULL")
+    assert columns_of(3).endswith("cdi_spec, users, held, NULL, NULL")
     assert columns_of(1) == columns_of(2)
-    assert columns_of(2).endswith("cdi_spec, NULL, NULL, NULL")
+    assert columns_of(2).endswith("cdi_spec, NULL, NULL, NULL, NULL")
 
 
 def test_users_without_pods_are_read() -> None:
@@ -168,3 +183,37 @@ def test_what_a_newer_driver_adds_is_covered_and_passed_over() -> None:
     assert load_claim(row(devices=json.dumps(newer))) == CLAIM
     with pytest.raises(sqlite3.DatabaseError):
         load_claim(row(devices=json.dumps(newer).replace("1g", "2g")))
+
+
+def _again(devices: str, *, before: str = CLAIM.cdi_spec, text: str = "new") -> str:
+    return sealed_again(CLAIM.ref, CLAIM.boot_id, devices, before, text)
+
+
+def test_a_row_with_another_text_is_as_if_it_had_been_written_with_it() -> None:
+    at = COLUMNS.split(", ").index("devices")
+    devices = str(dump_claim(CLAIM)[at])
+    assert _again(devices) == dump_claim(replace(CLAIM, cdi_spec="new"))[at]
+    # Rows of older drivers have no digest, and those of newer ones may have more.
+    entries = [{**entry, "more": 1} for entry in json.loads(devices)]
+    bare = [{key: one for key, one in entry.items() if key != "digest"} for entry in entries]
+    sealed = json.loads(_again(json.dumps(bare)))
+    assert [entry["more"] for entry in sealed] == [1, 1]
+    assert load_claim(
+        (*dump_claim(CLAIM)[:at], json.dumps(sealed), "new", *dump_claim(CLAIM)[at + 2 :])
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: text.replace("gpu-0", "gpu-1"), "is not as it was written"),
+        (lambda text: text[:-1], "cannot be read"),
+        (lambda _text: "[1]", "cannot be read"),
+    ],
+)
+def test_a_row_that_is_not_as_it_was_written_gets_no_new_digest(change: Any, why: str) -> None:
+    devices = str(dump_claim(CLAIM)[COLUMNS.split(", ").index("devices")])
+    with pytest.raises(DamagedRow, match=why):
+        _again(change(devices))
+    with pytest.raises(DamagedRow, match="is not as it was written"):
+        _again(devices, before="another text")

@@ -63,6 +63,24 @@ def test_each_row_is_made_to_agree_with_its_file(
     assert plan_recovery([claim], files, boot_id="now") == expected
 
 
+@pytest.mark.parametrize(
+    ("phase", "row", "found", "steps"),
+    [
+        (Phase.PREPARED, "text", "text", ()),
+        (Phase.PREPARED, "text", "other", (WriteCdiSpec(REF.uid, "good", "text"),)),
+        (Phase.PREPARED, "text", "", (WriteCdiSpec(REF.uid, "good", "text"),)),
+        (Phase.PREPARED, "", "text", ()),  # made from a CDI file
+        (Phase.STARTED, "", "text", (MarkPrepared(REF.uid, "good", "text"),)),
+    ],
+)
+def test_metadata_files_are_made_to_agree_with_their_row(
+    phase: Phase, row: str, found: str, steps: tuple[Step, ...]
+) -> None:
+    claim = PreparedClaim(REF, phase, "now", DEVICES, "good", metadata=row)
+    plans = plan_recovery([claim], {REF.uid: "good"}, {REF.uid: found}, boot_id="now")
+    assert plans == ((Plan(REF, steps, DEVICES),) if steps else ())
+
+
 @pytest.mark.parametrize("boot", ["now", "before"])
 @pytest.mark.parametrize("file", ["good", "bad", None])
 def test_what_is_held_loses_its_file_and_nothing_else(boot: str, file: str | None) -> None:

@@ -20,8 +20,11 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., LocalNode]]:
         point: Callable[[str], None] = never,
         clock: ManualClock | None = None,
         inventory: Inventory | None = None,
+        metadata: bool = False,
     ) -> LocalNode:
-        made.append(LocalNode(tmp_path, point=point, clock=clock, inventory=inventory))
+        made.append(
+            LocalNode(tmp_path, point=point, clock=clock, inventory=inventory, metadata=metadata)
+        )
         return made[-1]
 
     yield make

@@ -76,7 +76,7 @@ def test_a_prepared_claim_has_an_answer_a_row_and_a_file(node: LocalNode) -> Non
             {
                 "name": "uid-wine-bb30b431-gpu-0",
                 "containerEdits": {
-                    "env": ["GPU_DEVICE_GPU_0=uuid-gpu-0", "GPU_LABEL_GPU_0=red"],
+                    "env": ["GPU_DEVICE_0=uuid-gpu-0", "GPU_LABEL_0=red"],
                     "deviceNodes": [
                         {
                             "path": "/dev/dra-simulated/gpu-0",
@@ -446,7 +446,7 @@ def test_two_shares_of_one_device_go_to_two_claims(node: LocalNode) -> None:
         (A_POOL, "gpu-0", "share-1", "uid-one"),
         (A_POOL, "gpu-0", "share-2", "uid-two"),
     }
-    assert '"GPU_DEVICE_GPU_0_SHARE_1=uuid-gpu-0"' in (node.cdi.read(one.uid) or "")
+    assert '"GPU_DEVICE_0=uuid-gpu-0"' in (node.cdi.read(one.uid) or "")
 
 
 def test_claims_of_one_call_are_fetched_in_parallel(node: LocalNode) -> None:

@@ -11,6 +11,7 @@ from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.events import Recovered
 from dra_driver.model.ids import ClaimUid
 from dra_driver.node.cdi_dir import CdiDirectory
+from dra_driver.node.metadata_dir import MetadataDirectory
 from dra_driver.services.restore import RestoreFiles
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints, raising
@@ -39,6 +40,19 @@ def test_a_file_that_somebody_touched_is_put_back(node: LocalNode, text: str | N
     assert node.events == [Recovered(rewritten=1, released=0, removed_files=0)]
 
 
+def test_a_metadata_file_that_somebody_touched_is_put_back(new_node: NewNode) -> None:
+    node = new_node(metadata=True)
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    before = node.disk()
+    files = watcher(node)
+    assert (files.once(), before.metadata.keys()) == ({}, {f"{ref.uid}/gpu.json"})
+    (node.directory / "metadata" / ref.uid / "gpu.json").write_text("{}")
+    assert files.once() == {}
+    assert node.disk() == before
+    assert node.events[-1] == Recovered(rewritten=1, released=0, removed_files=0)
+
+
 def test_only_what_changed_is_read(new_node: NewNode) -> None:
     node = new_node()
     refs = node.add(a_claim(), a_claim("two", results=[a_result("gpu-1")]))
@@ -50,7 +64,11 @@ def test_only_what_changed_is_read(new_node: NewNode) -> None:
             reads.append(uid)
             return super().read(uid)
 
-    cdi = Counted(node.directory / "cdi", node.parts.place.cdi_kind)
+    cdi = Counted(
+        node.directory / "cdi",
+        node.parts.place.cdi_kind,
+        MetadataDirectory(node.directory / "metadata"),
+    )
     files = RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries)
     for _ in range(3):
         files.once()
@@ -90,7 +108,8 @@ def test_a_claim_that_was_released_meanwhile_gets_no_file(node: LocalNode) -> No
                 node.unprepare(ref)
             return super().read(uid)
 
-    cdi = Slow(node.directory / "cdi", node.parts.place.cdi_kind)
+    metadata = MetadataDirectory(node.directory / "metadata")
+    cdi = Slow(node.directory / "cdi", node.parts.place.cdi_kind, metadata)
     assert RestoreFiles(replace(node.parts, cdi=cdi), node.store, cdi.entries).once() == {}
     assert node.disk().files == {}
 
