@@ -23,7 +23,7 @@ from conformance.allocation.build import (
 from conformance.allocation.counter_facts import GROUPS, PARTS
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.partitions import MIG_80GB, TYPE_ATTRIBUTE, divide
-from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.model.api.resource_slice import (
     CapacityRequestPolicy,
     Counter,
@@ -68,7 +68,7 @@ def published(inventory: Inventory) -> list[Json]:
 
 def halved() -> Inventory:
     """A GPU as a whole and as its large partitions."""
-    found = SimulatedBackend(BackendContext(NODE, {"profile": "h100x8"})).scan()
+    found = SimulatedBackend(BackendContext(NODE, SimulatedOptions(profile="h100x8"))).scan()
     large = replace(MIG_80GB, kinds=MIG_80GB.kinds[3:])
     devices, sets = divide(found.devices[:1], large)
     return Inventory(devices, counter_sets=sets)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 70 lines.
+"""The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 100 lines, and
+`dra_driver.testing.contract` tests what a backend promises.
 
 The driver finds a backend by its name among the Python entry points of the group `dra_driver.backends`; the entry is a
 `BackendFactory`, usually the class of the backend. Every method may block or fail: the driver calls it in threads for this purpose,
@@ -30,7 +31,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class BackendContext:
-    """What a backend gets when it is made: the name of the node, and its options.
+    """What a backend gets when it is made: the name of the node, its options, and the name of the driver, if it needs that.
 
     `options` is the structure that the backend declares; its values have been checked. A backend that declares none gets a mapping
     of texts.
@@ -38,6 +39,7 @@ class BackendContext:
 
     node_name: str
     options: Any = field(default_factory=dict)
+    driver_name: str = ""
 
 
 class Backend(Protocol):

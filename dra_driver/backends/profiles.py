@@ -62,14 +62,12 @@ class Profile:
     """A machine. `config_kinds` are the kinds of configuration that its devices read.
 
     With `named_by_address` the devices have the names of their PCI addresses, as new profiles shall have. The devices of the other
-    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name. With
-    `named_variables` the variables of a container have the names of its devices.
+    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name.
     """
 
     groups: tuple[Group, ...]
     config_kinds: tuple[ConfigKind, ...] = (LABEL,)
     named_by_address: bool = False
-    named_variables: bool = False
 
 
 def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -> Model:
@@ -165,7 +163,5 @@ PROFILES: Mapping[str, Profile] = {
             Group(B580, _DESKTOP[:1]),
         )
     ),
-    "example": Profile(
-        (Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES), named_variables=True
-    ),
+    "example": Profile((Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES)),
 }

@@ -46,20 +46,24 @@ class Loaded:
     left_out: tuple[str, ...] = ()
 
 
-def load_backends(chosen: Mapping[str, Mapping[str, Any]], node_name: str) -> Loaded:
+def load_backends(
+    chosen: Mapping[str, Mapping[str, Any]], node_name: str, driver_name: str = ""
+) -> Loaded:
     """Make all chosen backends: their options by name, `auto` among them. Raises Fatal if a named one cannot be made."""
     backends: dict[str, Backend] = {}
     left_out: list[str] = []
     for name, options in chosen.items():
         if name != AUTO:
-            backends[name] = load_backend(name, BackendContext(node_name, options))
+            backends[name] = load_backend(name, BackendContext(node_name, options, driver_name))
             continue
         for found in installed():
             if found in chosen:
                 continue
             try:
                 if takes_part_in_auto(found):
-                    backends[found] = load_backend(found, BackendContext(node_name))
+                    backends[found] = load_backend(
+                        found, BackendContext(node_name, driver_name=driver_name)
+                    )
             except DriverError as error:
                 left_out.append(str(error))
     _check_kinds(backends)
@@ -80,11 +84,8 @@ def load_backend(name: str, context: BackendContext) -> Backend:
         raise
     except Exception as error:
         raise _not_made(where, error) from error
-    missing = [method for method in _CALLS if not callable(getattr(backend, method, None))]
-    if missing:
-        raise Fatal(
-            f"{where} is no backend: it has no {', '.join(missing)}; install a fixed version"
-        )
+    if missing := _missing(backend):
+        raise Fatal(f"{where} is no backend: it has no {missing}; install a fixed version")
     if problem := _unlike(backend):
         raise Fatal(
             f"{where} is of another version: {problem} (docs/write-a-backend.md); install a version of it for this driver"
@@ -176,7 +177,17 @@ def _text(key: str, value: object, where: str) -> str:
     )
 
 
-def _unlike(backend: Backend) -> str:
+def misfit(backend: object) -> str:
+    """Which methods a backend lacks, or which one does not accept the driver's arguments; "" if it fits."""
+    missing = _missing(backend)
+    return f"it has no {missing}" if missing else _unlike(backend)
+
+
+def _missing(backend: object) -> str:
+    return ", ".join(method for method in _CALLS if not callable(getattr(backend, method, None)))
+
+
+def _unlike(backend: object) -> str:
     """Which method does not accept the driver's arguments; "" if all do.
 
     This is checked at the start. Otherwise each pod would fail, with a TypeError that nobody understands.

@@ -21,11 +21,13 @@ import structlog
 from msgspec import Meta, structs
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.backends.example import NAMESPACE, ExampleOptions, machine
+from dra_driver.backends.example_edits import ExampleVariables
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.backends.partitions import TYPE_ATTRIBUTE, Partitioning, divide
 from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
-from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
+from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL, NET
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.api.resource_slice import CounterSet, Device
@@ -47,9 +49,14 @@ WITHOUT_FAULT_FILE = Health(
     HealthStatus.UNKNOWN,
     "simulated device: nothing checks its health; start with --simulated-faults FILE",
 )
-_NAMESPACE = uuid.UUID("6f1c0c1e-7d0b-4c55-9f7e-0d4a3a6f2b11")
 SOUND = Fault()
 _NEVER = Event()
+EXAMPLE_PROFILE = "example"
+_EXAMPLE_KINDS: Mapping[str, tuple[ConfigKind, ...]] = {
+    "gpu": (LABEL, GPU, GPU_OF_LATER_RELEASES),
+    "net": (NET,),
+    "cpu": (),
+}
 
 
 class SimulatedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,13 +82,23 @@ class SimulatedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     journal: Annotated[
         str, Meta(description="A file to which each set-up and reset is written, for tests.")
     ] = os.devnull
+    example: Annotated[
+        ExampleOptions | None,
+        Meta(description="What the profile `example` plays: the options of the example driver."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.example is not None and self.profile != EXAMPLE_PROFILE:
+            raise ValueError(
+                f"example has options for profile {EXAMPLE_PROFILE}; remove them from profile {self.profile}"
+            )
 
 
 class SimulatedBackend:
     """Simulates one machine; safe to call from several threads. `wait` is `Event.wait`; tests inject another."""
 
     options = SimulatedOptions
-    config_kinds: tuple[ConfigKind, ...] = (LABEL, GPU, GPU_OF_LATER_RELEASES)
+    config_kinds: tuple[ConfigKind, ...] = (LABEL, GPU, GPU_OF_LATER_RELEASES, NET)
     auto = False
 
     def __init__(
@@ -92,7 +109,11 @@ class SimulatedBackend:
         self._profile_name = options.profile
         self._major = options.major
         self.config_kinds = self._profile.config_kinds
+        self._variables: ExampleVariables | None = None
         self._devices, self._counter_sets = _devices(self._profile, context.node_name)
+        self._typed = bool(self._counter_sets)  # partitions say their kind in an attribute
+        if options.profile == EXAMPLE_PROFILE:
+            self._play(options.example or ExampleOptions(), context)
         self._minors = {device.name: minor for minor, device in enumerate(self._devices)}
         self._faults_path = Path(options.faults) if options.faults else None
         self._faults: Mapping[str, Fault] = {}
@@ -106,6 +127,13 @@ class SimulatedBackend:
         if self._faults_path is not None:
             self._read, self._faults = self._first(self._faults_path)
 
+    def _play(self, options: ExampleOptions, context: BackendContext) -> None:
+        node, driver = context.node_name, context.driver_name
+        self.config_kinds = _EXAMPLE_KINDS[options.profile]
+        played = machine(options, node, driver, WITHOUT_FAULT_FILE)
+        self._devices, self._counter_sets = played.devices, played.counter_sets
+        self._variables = ExampleVariables(options.profile, node, driver)
+
     def scan(self) -> Inventory:
         """The devices of the profile, without those that the fault file lets vanish."""
         with self._mutex:
@@ -118,7 +146,7 @@ class SimulatedBackend:
                 if not faults.get(device.name, SOUND).vanished
             ),
             counter_sets=self._counter_sets,
-            partition_type_attribute=TYPE_ATTRIBUTE if self._counter_sets else "",
+            partition_type_attribute=TYPE_ATTRIBUTE if self._typed else "",
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
@@ -177,13 +205,9 @@ class SimulatedBackend:
             raise Permanent(
                 f"simulated device {lease.device} is not in profile {self._profile_name} of this node"
             )
-        return container_edits(
-            lease,
-            self._devices[minor].uuid,
-            major=self._major,
-            minor=minor,
-            named=self._profile.named_variables,
-        )
+        if self._variables is not None:
+            return self._variables.edits(lease, major=self._major, minor=minor)
+        return container_edits(lease, self._devices[minor].uuid, major=self._major, minor=minor)
 
     def _fault(self, name: DeviceName) -> Fault:
         with self._mutex:
@@ -270,7 +294,7 @@ def _name(profile: Profile, slot: Slot | None, index: int) -> DeviceName:
 
 def _device(model: Model, slot: Slot | None, known: _Known) -> AllocatableDevice:
     name, index = known.name, known.index
-    identity = model.uuid_format.format(uuid.uuid5(_NAMESPACE, known.seed))
+    identity = model.uuid_format.format(uuid.uuid5(NAMESPACE, known.seed))
     said: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
     if model.vendor:
         said |= {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which configuration can a claim have for simulated devices?
 
-All of them read a label, which the container gets. Devices of the profile `example` also read the GpuConfig of the Kubernetes
-project's example driver, under both of its apiVersions.
+All of them read a label, which the container gets. Devices of the profile `example` also read the configuration of the Kubernetes
+project's example driver: GPUs the GpuConfig, under both of its apiVersions, and network cards the NetConfig. Its CPUs read none.
 """
 
 from typing import Annotated, Literal
@@ -83,9 +83,36 @@ class GpuConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sharing: GpuSharing = GpuSharing(strategy="TimeSlicing")
 
 
+class BandwidthBurst(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """How much a network card may send or receive at once, above its rate."""
+
+    ingress_burst: Annotated[int, Meta(ge=0, description="Into the card; 0: no burst.")] = 0
+    egress_burst: Annotated[int, Meta(ge=0, description="Out of the card; 0: no burst.")] = 0
+
+
+class NetConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """The configuration of the example driver for network cards."""
+
+    bandwidth_burst: BandwidthBurst = BandwidthBurst()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the container learns of the bursts, by the ends of the variables' names."""
+        bursts = {
+            "INGRESS_BURST": self.bandwidth_burst.ingress_burst,
+            "EGRESS_BURST": self.bandwidth_burst.egress_burst,
+        }
+        return {name: str(amount) for name, amount in bursts.items() if amount}
+
+
 LABEL = ConfigKind(f"{DOMAIN}/v1alpha1", "DeviceConfig", LabelConfig)
 GPU = ConfigKind("gpu.resource.example.com/v1alpha1", "GpuConfig", GpuConfig, default=GpuConfig())
 GPU_OF_LATER_RELEASES = ConfigKind(
     "gpu.resource.dra-example-driver.sigs.k8s.io/v1alpha1", "GpuConfig", GpuConfig
 )
 """Later releases of the example driver have another group."""
+NET = ConfigKind("net.resource.example.com/v1alpha1", "NetConfig", NetConfig, default=NetConfig())

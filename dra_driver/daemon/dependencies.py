@@ -40,7 +40,7 @@ Point = Callable[[str], None]
 def make_backends(settings: Settings) -> Loaded:
     """Make the backends that the settings name, with this node's name and their options. Raises Fatal."""
     chosen = {backend.name: backend.options for backend in settings.backends}
-    return load_backends(chosen, settings.node.name)
+    return load_backends(chosen, settings.node.name, settings.node.driver)
 
 
 def metadata_directory(settings: Settings) -> Path:

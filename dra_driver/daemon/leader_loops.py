@@ -11,6 +11,7 @@ from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.services.binding import BindingController
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.neighbours import NeighbourWatch
@@ -56,6 +57,7 @@ def leader_loops(
         "follow-claims": follower.run,
         "sweep": lambda stop: _sweep(sweep, stop, log),
         "cdi-files": files.run,
+        "binding": BindingController(parts, deps.kube, log=log).run,
         "neighbours": neighbours.run,
         "strangers": lambda stop: membership.watch(stop, deps.kube.emit_event),
     }

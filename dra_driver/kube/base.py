@@ -128,8 +128,11 @@ class KubeApi(Protocol):
         The server ends the watch after `seconds`; by default after some minutes.
         """
 
-    def report_devices(self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus]) -> None:
-        """Make `devices` the entries of this driver in the claim's status.devices.
+    def report_devices(
+        self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus], *, part: str = ""
+    ) -> None:
+        """Make `devices` the entries of this driver in the claim's status.devices. Each `part` of the driver has entries of its own; the
+        API server joins those of the same device.
 
         An entry that this driver wrote before and that is not among them is removed. Entries of others stay as they are. A server
         without this field ignores them. Raises NotFound, Conflict if the claim has another UID, Forbidden, and Invalid, for example if

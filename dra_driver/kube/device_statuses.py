@@ -22,9 +22,15 @@ from dra_driver.model.ids import DriverName
 
 
 def apply_of(
-    wire: Wire, driver: DriverName, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus]
+    wire: Wire,
+    driver: DriverName,
+    ref: ClaimRef,
+    devices: Sequence[AllocatedDeviceStatus],
+    part: str = "",
 ) -> Exchange:
-    """The request that makes `devices` the entries of this driver. Its field manager is the driver's name."""
+    """The request that makes `devices` the entries of this driver. Its field manager is the driver's name, with the part of the driver
+    that writes them.
+    """
     name = f"{ref.namespace}/{ref.name}"
     path = f"{wire.path}/namespaces/{quote(ref.namespace, safe='')}/resourceclaims/{quote(ref.name, safe='')}/status"
     return Exchange(
@@ -32,7 +38,7 @@ def apply_of(
         "PATCH",
         path,
         # `force`: if somebody else wrote into an entry of this driver, the driver's values count.
-        {"fieldManager": driver, "force": "true"},
+        {"fieldManager": f"{driver}/{part}" if part else driver, "force": "true"},
         body={
             "apiVersion": f"{GROUP}/{wire.version}",
             "kind": "ResourceClaim",

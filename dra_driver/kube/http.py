@@ -138,9 +138,11 @@ class HttpKubeApi:
             self._served.forget()
             raise
 
-    def report_devices(self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus]) -> None:
+    def report_devices(
+        self, ref: ClaimRef, devices: Sequence[AllocatedDeviceStatus], *, part: str = ""
+    ) -> None:
         def apply(wire: Wire) -> None:
-            self._transport.request(apply_of(wire, self._driver, ref, devices))
+            self._transport.request(apply_of(wire, self._driver, ref, devices, part))
 
         with missing_right(self._driver):
             self._served.call(apply)

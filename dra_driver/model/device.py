@@ -41,7 +41,9 @@ class AllocatableDevice:
     without it is a resource of its own. What a container needs to use the device is the answer of `Backend.configure`.
 
     `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
-    `dra_driver.planning.edits` refuses otherwise. `backend` is the name of the backend, and
+    `dra_driver.planning.edits` refuses otherwise. With `binds` the driver itself sets the device's binding conditions, as soon as a claim
+    waits for them; without it a controller of somebody else has to. `status_data` replaces what the driver writes about the device into
+    status.devices of its claims. `backend` is the name of the backend, and
     `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
@@ -50,6 +52,8 @@ class AllocatableDevice:
     health: Health = UNCHECKED
     hardware: Hardware | None = None
     declares: frozenset[str] = frozenset()
+    binds: bool = False
+    status_data: Mapping[str, object] | None = None
     backend: str = ""
     config_kinds: tuple[ConfigKind, ...] = ()
 

@@ -17,6 +17,7 @@ from dra_driver.model.ids import (
     ShareId,
 )
 from dra_driver.model.lease import Lease
+from dra_driver.model.quantity import Quantity
 
 
 class Phase(Enum):
@@ -117,16 +118,31 @@ class PreparedClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumption:
+    """What the shares of one device consume of its capacity: amounts by the name of the capacity.
+
+    `shares` is their number, and `claims` are some of the claims that have them, for messages.
+    """
+
+    amounts: Mapping[str, Quantity]
+    shares: int = 0
+    claims: tuple[ClaimRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
     """The part of the state that a decision needs: some claims, and the owners that conflict with some keys.
 
     A whole device conflicts with each owner of one of its shares, and a share with the owner of the whole device. If there are
     several owners, the one that is named is not among `claims`, if possible.
+
+    `consumed` has what the shares of other claims than `claims` consume, by device (with no share in the key).
     """
 
     boot_id: str
     claims: Mapping[ClaimUid, PreparedClaim] = field(default_factory=dict)
     owners: Mapping[DeviceKey, ClaimRef] = field(default_factory=dict)
+    consumed: Mapping[DeviceKey, Consumption] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

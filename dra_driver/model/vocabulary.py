@@ -23,7 +23,7 @@ INTEL = ("intel",)
 GPUS = ("nvidia", "amd", "intel")
 LINKED = ("nvidia", "amd", "habana")
 EXAMPLE = ("example",)
-"""Names of the Kubernetes project's example driver, which only the profile `example` publishes."""
+"""Names of the Kubernetes project's example driver, which only the profile `example` publishes, some of them only with an option."""
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -90,7 +90,7 @@ ATTRIBUTES = (
         NVIDIA,
     ),
     _later("family", "string", "the vendor's name of a group of products", INTEL),
-    _later("full", "bool", "whether it is the whole of a device with partitions", EXAMPLE),
+    Term("full", "bool", "whether it is the whole of a device with partitions", EXAMPLE),
     _later("gfxTarget", "string", "instruction set, `gfx942`", AMD),
     _later("gpuModuleID", "int", "place of the GPU on its board", NVIDIA),
     _later("iommuFDEnabled", "bool", "whether the device can be given to a VM by iommufd"),
@@ -101,7 +101,7 @@ ATTRIBUTES = (
         LINKED,
     ),
     _later("memoryPartition", "string", "mode of the memory: `NPS1`, `NPS4`", AMD),
-    _later("numaNodeID", "int", "NUMA node of CPUs", EXAMPLE),
+    Term("numaNodeID", "int", "NUMA node of CPUs", EXAMPLE),
     _later("pairedNicPciBusID", "string", "PCI address of the network card next to the device"),
     _later(
         "pairedNicPciBusIDs",
@@ -109,8 +109,8 @@ ATTRIBUTES = (
         "the same for several cards; needs the gate DRAListTypeAttributes",
     ),
     _later("parentUUID", "string", "`uuid` of the device that this one is a partition of", GPUS),
-    _later("partition", "int", "number of a partition", EXAMPLE),
-    _later("partitionable", "bool", "whether the device has partitions", EXAMPLE),
+    Term("partition", "int", "number of a partition", EXAMPLE),
+    Term("partitionable", "bool", "whether the device has partitions", EXAMPLE),
     _later("pcieSwitch", "string", "PCI address of the switch above; finer than the root complex"),
     _later("profile", "string", "kind of partition in the vendor's words: `1g.10gb`", GPUS),
     _later("serial", "string", "serial number of the board"),
@@ -124,14 +124,14 @@ CAPACITIES = (
     _later("computeUnits", "quantity", "compute units", AMD),
     _later("copyEngines", "quantity", "engines that copy memory", NVIDIA),
     _later("cores", "quantity", "percent of the device's compute that a share gets"),
-    _later("cpu", "quantity", "CPUs of a NUMA node", EXAMPLE),
+    Term("cpu", "quantity", "CPUs of a NUMA node", EXAMPLE),
     _later("decoders", "quantity", "video decoders", NVIDIA),
-    _later("egressBandwidth", "quantity", "bits per second out of a network card", EXAMPLE),
+    Term("egressBandwidth", "quantity", "bits per second out of a network card", EXAMPLE),
     _later("encoders", "quantity", "video encoders", NVIDIA),
-    _later("ingressBandwidth", "quantity", "bits per second into a network card", EXAMPLE),
+    Term("ingressBandwidth", "quantity", "bits per second into a network card", EXAMPLE),
     _later("jpegEngines", "quantity", "JPEG decoders", NVIDIA),
     _later("multiprocessors", "quantity", "streaming multiprocessors", NVIDIA),
     _later("ofaEngines", "quantity", "optical flow engines", NVIDIA),
     _later("simdUnits", "quantity", "SIMD units", AMD),
-    _later("vfs", "quantity", "virtual functions", EXAMPLE),
+    Term("vfs", "quantity", "virtual functions", EXAMPLE),
 )

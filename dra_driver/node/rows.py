@@ -27,6 +27,7 @@ _FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
 COLUMNS = f"{_FIRST_COLUMNS}, users, held, leases, metadata"
 _SCHEMA_OF_USERS, _SCHEMA_OF_LEASES = 3, 4
 _DIGEST_BYTES = 16
+_sorted = json.JSONEncoder(sort_keys=True).encode  # json.dumps would make an encoder each time
 
 
 def columns_of(schema: int) -> str:
@@ -46,7 +47,7 @@ def dump_claim(claim: PreparedClaim) -> Row:
         ref.name,
         claim.phase.value,
         claim.boot_id,
-        dump_devices(claim),
+        _devices_text(claim),
         claim.cdi_spec,
         dump_users(ref.uid, claim.users),
         dump_held(ref.uid, claim.held),
@@ -55,10 +56,26 @@ def dump_claim(claim: PreparedClaim) -> Row:
     )
 
 
-def dump_devices(claim: PreparedClaim) -> str:
+def _devices_text(claim: PreparedClaim) -> str:
     """Return the text of the column `devices`, with the row's digest."""
     entries = [_entry(device) for device in claim.devices]
     digest = _digest(claim.ref, claim.boot_id, entries, claim.cdi_spec)
+    return json.dumps([entry | {"digest": digest} for entry in entries])
+
+
+def sealed_again(ref: ClaimRef, boot_id: str, devices: str, before: str, cdi_spec: str) -> str:
+    """Return the text of the column `devices` for a row that gets another CDI text; `devices` and `before` are the texts that it has.
+
+    A row without digests gets one. Raises DamagedRow if the row is not as it was written.
+    """
+    try:
+        entries, digests = _entries(devices)
+        expected = {_digest(ref, boot_id, entries, before)} if digests else set()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedRow(f"the row of claim {ref} cannot be read: {error}") from error
+    if digests != expected:
+        raise DamagedRow(f"the row of claim {ref} is not as it was written")
+    digest = _digest(ref, boot_id, entries, cdi_spec)
     return json.dumps([entry | {"digest": digest} for entry in entries])
 
 
@@ -94,8 +111,7 @@ def load_claim(row: Row) -> PreparedClaim:
     uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases, metadata = row
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
-        entries = json.loads(devices)
-        digests = {entry.pop("digest", "") for entry in entries} - {""}
+        entries, digests = _entries(devices)
         loaded = tuple(map(_device, entries))
         claim = PreparedClaim(
             ref,
@@ -130,10 +146,14 @@ def damaged(what: str) -> sqlite3.DatabaseError:
     return error
 
 
+def _entries(devices: str) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return the entries of the column `devices`, and the digests that they had."""
+    entries = json.loads(devices)
+    return entries, {entry.pop("digest", "") for entry in entries} - {""}
+
+
 def _digest(ref: ClaimRef, boot_id: str, entries: Sequence[object], cdi_spec: str) -> str:
-    text = json.dumps(
-        [ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec], sort_keys=True
-    )
+    text = _sorted([ref.uid, ref.namespace, ref.name, boot_id, entries, cdi_spec])
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -149,7 +169,7 @@ def _opened(uid: ClaimUid, text: str) -> Mapping[str, Any]:
 
 
 def _seal(uid: ClaimUid, entry: Mapping[str, object]) -> str:
-    text = json.dumps([uid, entry], sort_keys=True)
+    text = _sorted([uid, entry])
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

@@ -87,7 +87,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             )
             BEGIN SELECT RAISE(ABORT, 'a whole device and its shares exclude each other'); END""",
     ),
-    # The leases of a claim, the physical resource behind each device, and what each owner occupies of it.
+    # The leases of a claim, the physical resource behind each device, what each owner occupies of it, and what shares consume.
     (
         "ALTER TABLE claims ADD COLUMN leases TEXT",
         "ALTER TABLE claims ADD COLUMN metadata TEXT",
@@ -114,6 +114,14 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TRIGGER owner_leaves AFTER DELETE ON owners
             BEGIN DELETE FROM occupied WHERE claim_uid = OLD.claim_uid AND pool = OLD.pool AND device = OLD.device
                 AND share = OLD.share;
+            END""",
+        """CREATE TABLE consumed (
+            pool TEXT NOT NULL, device TEXT NOT NULL, share TEXT NOT NULL, capacity TEXT NOT NULL, claim_uid TEXT NOT NULL,
+            large INTEGER NOT NULL, small INTEGER NOT NULL, PRIMARY KEY (pool, device, share, capacity)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX consumed_by_capacity ON consumed (pool, device, capacity, claim_uid, large, small)",
+        """CREATE TRIGGER owner_consumes_no_more AFTER DELETE ON owners
+            BEGIN DELETE FROM consumed WHERE pool = OLD.pool AND device = OLD.device AND share = OLD.share;
             END""",
     ),
 )

@@ -5,6 +5,8 @@ A claim owns devices, or shares of devices (table `owners`). Different devices c
 partitions that overlap. The table `hardware` says which physical resource is behind each device, as the last scan found it. With it
 triggers write for each owner the resources that it occupies (table `occupied`), and refuse a row that overlaps with one of another
 device. So SQLite itself excludes two owners of one piece of hardware, also for an older driver that knows only `owners`.
+
+What shares consume of a device's capacity is in the table `consumed` (`dra_driver.node.consumed`).
 """
 
 import sqlite3
@@ -19,16 +21,17 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
+from dra_driver.node.consumed import consumption, write_consumption
 from dra_driver.node.published import dump_published, load_backend_name, load_published
 from dra_driver.node.rows import (
     COLUMNS,
     dump_claim,
-    dump_devices,
     dump_held,
     dump_leases,
     dump_metadata,
     dump_users,
     load_claim,
+    sealed_again,
 )
 
 
@@ -43,10 +46,13 @@ class StateTransaction:
         self._columns = columns
 
     def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
-        """Return the rows of these claims, and the owners of these devices or shares."""
+        """Return the rows of these claims, the owners of these devices or shares, and for shares what others consume of the devices."""
         claims = {uid: claim for uid in uids if (claim := self._claim(uid)) is not None}
-        owners = {key: owner for key in keys if (owner := self._owner(key, claims)) is not None}
-        return NodeState(self._boot_id, claims, owners)
+        asked = tuple(keys)
+        owners = {key: owner for key in asked if (owner := self._owner(key, claims)) is not None}
+        shared = dict.fromkeys(DeviceKey(key.pool, key.device) for key in asked if key.share)
+        consumed = {key: found for key in shared if (found := consumption(self._db, key, claims))}
+        return NodeState(self._boot_id, claims, owners, consumed)
 
     def start(self, claim: PreparedClaim) -> None:
         """Reserve the claim's devices and write its row. Raises Permanent if another claim owns one of them.
@@ -73,6 +79,7 @@ class StateTransaction:
             f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             dump_claim(claim),
         )
+        write_consumption(self._db, claim)
 
     def set_phase(self, uid: ClaimUid, phase: Phase) -> None:
         """Change a claim's phase. An unknown claim is ignored."""
@@ -80,19 +87,19 @@ class StateTransaction:
 
     def set_prepared(self, uid: ClaimUid, cdi_spec: str, metadata: str = "") -> None:
         """Mark the claim Prepared, with the texts of its CDI file and of its metadata files. An unknown claim is ignored."""
-        row = self._claim(uid)
+        # Only these columns: each preparation waits for it.
+        row = self._db.execute(
+            "SELECT namespace, name, boot_id, devices, cdi_spec FROM claims WHERE uid = ?", (uid,)
+        ).fetchone()
         if row is not None:
-            prepared = replace(row, phase=Phase.PREPARED, cdi_spec=cdi_spec)
+            namespace, name, boot_id, devices, before = row
             # The digest in `devices` covers the text.
+            sealed = sealed_again(
+                ClaimRef(namespace, name, uid), boot_id, devices, before, cdi_spec
+            )
             self._db.execute(
                 "UPDATE claims SET phase = ?, cdi_spec = ?, devices = ?, metadata = ? WHERE uid = ?",
-                (
-                    prepared.phase.value,
-                    cdi_spec,
-                    dump_devices(prepared),
-                    dump_metadata(uid, metadata),
-                    uid,
-                ),
+                (Phase.PREPARED.value, cdi_spec, sealed, dump_metadata(uid, metadata), uid),
             )
 
     def set_undone(self, lease: Lease) -> None:
@@ -149,8 +156,9 @@ class StateTransaction:
 
     def has_other_lease(self, lease: Lease) -> bool:
         """Whether another lease of the same parent may be set up. A row without leases may have one."""
+        # CROSS JOIN keeps this order, so the first other claim of a thousand ends the search.
         rows = self._db.execute(
-            f"SELECT {COLUMNS} FROM claims WHERE uid IN (SELECT claim_uid FROM occupied WHERE parent = ?)",  # noqa: S608  a constant
+            f"SELECT {COLUMNS} FROM occupied CROSS JOIN claims ON uid = claim_uid WHERE parent = ?",  # noqa: S608  a constant
             (lease.parent,),
         )
         return any(_has_other(load_claim(row), lease) for row in rows)
@@ -255,7 +263,9 @@ class StateTransaction:
 _OWNERS_OF = """
     SELECT namespace, name, uid FROM (
         SELECT claim_uid, share, 0 AS far FROM owners
-            WHERE pool = :pool AND device = :device AND (share = :share OR share = '' OR :share = '')
+            WHERE pool = :pool AND device = :device AND share IN (:share, '')
+        UNION ALL
+        SELECT claim_uid, share, 0 FROM owners WHERE :share = '' AND pool = :pool AND device = :device AND share <> ''
         UNION ALL
         SELECT o.claim_uid, o.share, 1 FROM hardware h JOIN occupied o ON o.parent = h.parent
             WHERE h.pool = :pool AND h.device = :device AND o.device <> h.device AND (o.part = h.part OR o.part = '' OR h.part = '')

@@ -62,9 +62,9 @@ def _unknown(device: Device, sets: Sets) -> Iterator[str]:
         there = sets.get(one.counter_set)
         if there is None:
             yield f"[{one.counter_set}]: there is no good counter set of this name"
-            continue
-        for name in sorted((one.counters or {}).keys() - (there.counters or {}).keys()):
-            yield f"[{one.counter_set}]: the set has no counter {name!a}"
+        else:
+            for name in sorted((one.counters or {}).keys() - (there.counters or {}).keys()):
+                yield f"[{one.counter_set}]: the set has no counter {name!a}"
 
 
 def _beyond(device: Device, sets: Sets) -> Iterator[str]:

@@ -85,6 +85,9 @@ def _data(
     lease: Lease | None,
     driver: DriverName,
 ) -> Iterator[tuple[str, object]]:
+    if found is not None and found.status_data is not None:
+        yield from found.status_data.items()
+        return
     if uuid := device.uuid or (found.uuid if found is not None else ""):
         yield "uuid", uuid
     values = {} if found is None else _short_names(found, driver)

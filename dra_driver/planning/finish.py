@@ -40,6 +40,7 @@ def plan_finish(
     or unprepares the claim, which undoes their set-up.
     """
     described = []
+    any_admin = any(device.admin_access for device in plan.devices)
     files, mounts = _metadata(plan, driver, inventory, metadata_root)
     for device, answer, own in zip(plan.devices, edits, mounts, strict=True):
         if wrong := wrong_edits(answer, _declared(inventory, device.device)):
@@ -47,7 +48,11 @@ def plan_finish(
                 f"the backend's container edits for device {device.device} of claim {plan.claim} are refused: {wrong}; "
                 f"this is a defect of the backend, report it to its author"
             )
-        described.append(_described(device, cast("ContainerEdits", answer), own, driver))
+        accepted = cast("ContainerEdits", answer)
+        if any_admin and ADMIN_VARIABLE in accepted.env:
+            # A backend that tells about admin access knows only the device; the container has the claim.
+            accepted = accepted.merged(ContainerEdits(env={ADMIN_VARIABLE: "true"}))
+        described.append(_described(device, accepted, own, driver))
     kind = plan.devices[0].cdi_ids[0].partition("=")[0]
     text = CdiSpec(kind, tuple(described)).to_json()
     uid = plan.claim.uid

@@ -44,6 +44,7 @@ from dra_driver.planning.allocation import (
     own_results,
 )
 from dra_driver.planning.config import BadConfig, config_for
+from dra_driver.planning.shares import too_much
 
 # The UID becomes part of a file's name and of CDI device names; the API server makes UUIDs.
 _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
@@ -99,7 +100,7 @@ def plan_prepare(
     """Return a plan for `claim`, a refusal that the pod's events will show, or a conflict with the device's owner.
 
     `requested` is the claim that the kubelet named, `claim` is the claim that the API server has under that name. `state` has the
-    claim's row, if it exists, and the owners of `own_keys`. The caller itself answers claims that are Prepared in this boot.
+    claim's row, if it exists, the owners of `own_keys`, and what others consume of them. The caller itself answers claims that are Prepared in this boot.
     """
     found = _own_results(requested, claim, place) or _missing_device(claim, place, inventory)
     if isinstance(found, Refusal):
@@ -117,7 +118,8 @@ def plan_prepare(
         owner = state.owners.get(key_of(result))
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
             return OwnerConflict(requested, owner, DeviceName(result.device))
-    return _steps(claim, configured, place=place, inventory=inventory, state=state)
+    refusal = too_much(claim, results, inventory=inventory, state=state)
+    return refusal or _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
 def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal | None:

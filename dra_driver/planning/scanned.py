@@ -45,6 +45,8 @@ def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
         yield from _named(field, getattr(device.api, field) or {})
     yield from _unlike("health", device.health, Health)
     yield from _unlike("health.status", device.health.status, HealthStatus)
+    yield from _unlike("binds", device.binds, bool)
+    yield from _unlike("status_data", device.status_data, (Mapping, type(None)))
     yield from _unlike("hardware", device.hardware, (Hardware, type(None)))
     resource = device.resource
     for field in ("parent", "profile"):

@@ -30,7 +30,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.names import DOMAIN
 from dra_driver.model.quantity import Quantity
-from dra_driver.model.state import NodeState, PreparedClaim
+from dra_driver.model.state import Consumption, NodeState, PreparedClaim
 from dra_driver.planning.allocation import allocation_digest, cdi_name
 from dra_driver.planning.prepare import NodePlace
 
@@ -164,6 +164,8 @@ def a_state(
     claims: Iterable[PreparedClaim] = (),
     owners: Mapping[DeviceKey, ClaimRef] | None = None,
     boot_id: str = A_BOOT,
+    consumed: Mapping[DeviceKey, Consumption] | None = None,
 ) -> NodeState:
     """Return the state that a decision reads; without arguments no device is owned."""
-    return NodeState(boot_id, {claim.ref.uid: claim for claim in claims}, owners or {})
+    rows = {claim.ref.uid: claim for claim in claims}
+    return NodeState(boot_id, rows, owners or {}, consumed or {})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does the driver cost? Measures, compares with the targets, and writes docs/performance.md.
 
-python hack/bench/run.py [--only NAME]… [--quick] [--write]
+python hack/bench/run.py [--only NAME]… [--quick] [--write] [--against TREE]
 
 What measures runs, as the driver does, in an environment with the locked libraries of the daemon only: see `installed`.
 """
@@ -22,6 +22,7 @@ PAGE = ROOT / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
 QUESTIONS = {
     "prepare": False,
+    "shares": False,
     "memory": False,
     "start": False,
     "explain": False,
@@ -38,18 +39,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", action="append", choices=QUESTIONS, metavar="NAME", default=[])
+    parser.add_argument(
+        "--only", action="append", choices=[*QUESTIONS, "against"], metavar="NAME", default=[]
+    )
     parser.add_argument(
         "--quick", action="store_true", help="few repeats, and nothing that needs a cluster"
     )
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="TREE",
+        help="compare `prepare` with the driver of this tree",
+    )
     chosen = parser.parse_args()
+    against = None if chosen.against is None else chosen.against.resolve()
     if not installed.is_this():
+        if against is not None:
+            installed.python(against)
         return _again_with(installed.python())
     names = chosen.only or [
         name for name, needs_cluster in QUESTIONS.items() if not (chosen.quick and needs_cluster)
     ]
-    context = Context(chosen.quick)
+    if against is not None:
+        names = chosen.only or ["against"]
+    context = Context(chosen.quick, against)
     try:
         for name in names:
             _answer(name, context, write=chosen.write)

@@ -19,6 +19,7 @@ from pathlib import Path
 from dra_driver.cli import main as command_line
 from dra_driver.cli import run as run_command
 from dra_driver.errors import DriverError
+from tests.faults.machines import offer
 
 
 class Control:
@@ -60,6 +61,7 @@ def empty_disks(process: int) -> None:
 def main() -> int:
     """Run the daemon until it is told to stop."""
     control, arguments = Path(sys.argv[1]), sys.argv[3:]
+    offer()
     settings = command_line.parser("run").parse_args(["run", *arguments])
     try:
         return run_command.run(settings, point=Control(control))

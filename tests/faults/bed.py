@@ -18,7 +18,15 @@ import yaml
 
 from dra_driver.cli.main import main
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, DriverName, PodUid, PoolName
+from dra_driver.model.ids import (
+    ClaimUid,
+    DeviceKey,
+    DeviceName,
+    DriverName,
+    PodUid,
+    PoolName,
+    ShareId,
+)
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.fake_api import FakeApi
@@ -28,6 +36,7 @@ from dra_driver.testing.kubelet_calls import CALL_SECONDS, ClaimInfo, checked, c
 from dra_driver.testing.oci import inject
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.faults.armed import empty_disks, fill_disks
+from tests.faults.machines import FAILED, READY, given_in, result
 from tests.support import starting
 from tests.support.invariants import (
     Picture,
@@ -39,14 +48,15 @@ from tests.support.invariants import (
     violations,
 )
 
+MOMENT = "2026-01-01T00:00:00Z"
 PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 
 
 class Bed(Stage):
     """A `Stage` with handles for faults. `slowly` waits are only deadlines against hanging."""
 
-    def __init__(self, root: Path, api: FakeApi, *, program: bool = False) -> None:
-        super().__init__(root, api, "--log-level", "debug")
+    def __init__(self, root: Path, api: FakeApi, *flags: str, program: bool = False) -> None:
+        super().__init__(root, api, "--log-level", "debug", *flags)
         self.program = program
         self.control = root / "control"
         self.fault_file = root / "faults.yaml"
@@ -54,6 +64,9 @@ class Bed(Stage):
         self.journal = root / "hardware.jsonl"
         self._updates = 0
         self._reader: Thread | None = None
+        self.beside: tuple[Any, Thread | None] | None = None  # an older process that runs too
+        self._gone: dict[str, Any] = {}
+        self._ill: dict[str, Any] = {}
 
     # The driver.
 
@@ -81,11 +94,22 @@ class Bed(Stage):
         lines.close()
 
     def stop(self, *arguments: Any) -> int:
+        """The driver ends; an older process beside it is killed."""
+        if self.beside is not None:
+            process, reader = self.beside
+            self.beside = None
+            process.kill()
+            process.wait(DEADLINE_SECONDS)
+            if reader is not None:
+                reader.join()
         code = super().stop(*arguments)
         self._join()
         return code
 
     def close(self) -> None:
+        if self.beside is not None:
+            self.beside[0].kill()
+            self.beside[0].wait(DEADLINE_SECONDS)
         super().close()
         self._join()
         self.api.close()
@@ -120,6 +144,23 @@ class Bed(Stage):
         self.alive()
         Stage.register(self)
         return old
+
+    def processes(self) -> list[Any]:
+        """Those that should run: one, or two in an update."""
+        return [self.process, *([self.beside[0]] if self.beside else [])]
+
+    def go_on(self) -> None:
+        """One of two processes has ended, or ends now; the kubelet calls the other one."""
+        assert self.beside is not None
+        ended: tuple[Any, Thread | None] = self.process, self._reader
+        if self.beside[0].poll() is None:
+            self.process, self._reader = self.beside
+        else:
+            ended = self.beside
+        self.beside = None
+        ended[0].wait(DEADLINE_SECONDS)
+        if ended[1] is not None:
+            ended[1].join()
 
     def end_old(self, process: Any, reader: Thread | None) -> None:
         """The old process of an update is asked to end."""
@@ -157,13 +198,13 @@ class Bed(Stage):
         pods: Sequence[tuple[PodUid, str]],
         *,
         admin: bool = False,
+        bound: Sequence[str] = (),
     ) -> None:
-        """The scheduler's write: devices, and for whom."""
-        results = [
-            {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
-            | ({"adminAccess": True} if admin else {})
-            for device in devices
-        ]
+        """The scheduler's write: devices, and for whom. Devices in `bound` wait for conditions."""
+        results = [result(device, admin=admin) for device in devices]
+        for one in results:
+            if one["device"] in bound:
+                one |= {"bindingConditions": [READY], "bindingFailureConditions": [FAILED]}
         stored = self.api.object("resourceclaims", claim.name)
         stored["status"] = {
             "allocation": {"devices": {"results": results}},
@@ -205,7 +246,7 @@ class Bed(Stage):
         """Whether the API server has it, with these devices."""
         status = (self._stored(claim) or {}).get("status", {})
         results = status.get("allocation", {"devices": {"results": []}})["devices"]["results"]
-        return sorted(result["device"] for result in results) == sorted(devices)
+        return sorted(map(given_in, results)) == sorted(devices)
 
     def has(self, claim: ClaimRef, pod: PodUid, devices: Sequence[str]) -> bool:
         """Whether the API server has the claim with this pod and these devices."""
@@ -215,6 +256,19 @@ class Bed(Stage):
     def vouch(self, row: PreparedClaim) -> None:
         """An admin says that nothing uses the claim's devices: nobody else can, where its pods are not known any more."""
         assert main(["release", *self.arguments(), row.ref.uid]) == 0
+
+    def set_condition(self, claim: ClaimRef, condition: str, devices: Sequence[str]) -> None:
+        """Somebody says of the claim's devices that they are ready, or that they never will be."""
+        stored = self._stored(claim)
+        if stored is None:
+            return
+        when = {"status": "True", "reason": "Walk", "message": "", "lastTransitionTime": MOMENT}
+        stored["status"]["devices"] = [
+            {"driver": DRIVER, "pool": NODE, "device": device}
+            | {"conditions": [{"type": condition, **when}]}
+            for device in devices
+        ]
+        self.api.put("resourceclaims", stored)
 
     def _stored(self, claim: ClaimRef) -> dict[str, Any] | None:
         for found in self.api.objects("resourceclaims"):
@@ -236,7 +290,7 @@ class Bed(Stage):
         allocation = (stored or {}).get("status", {}).get("allocation")
         if not allocation:
             return False
-        now = sorted(result["device"] for result in allocation["devices"]["results"])
+        now = sorted(map(_key, allocation["devices"]["results"]))
         info = self.kubelet.claims[uid]
         row = self.claims().get(uid)
         told = [name for device in info.devices for name in device.cdi_device_ids]
@@ -246,7 +300,8 @@ class Bed(Stage):
             if row is None or row.held is not None
             else [name for device in row.devices for name in device.cdi_ids]
         )
-        return now == sorted(device.device_name for device in info.devices) and told == known
+        answered = sorted((device.device_name, device.share_id) for device in info.devices)
+        return now == answered and told == known
 
     def unprepare_again(self, claim: ClaimRef) -> None:
         """The same NodeUnprepareResources once more, as after a lost answer."""
@@ -260,7 +315,8 @@ class Bed(Stage):
 
     def hang(self, *devices: str) -> None:
         """Setting these devices up does not end, until `vanish` writes the file anew."""
-        self._write_faults({device: {"hangs": True} for device in devices})
+        self._gone = {device: {"hangs": True} for device in devices}
+        self._write_faults()
 
     def arm(self, point: str, do: str, *, skip: int = 0) -> None:
         """Let the process die, or its disks be full, at that failpoint."""
@@ -276,20 +332,28 @@ class Bed(Stage):
 
     def fill_disks(self) -> None:
         """No write of the driver succeeds from now on."""
-        assert self.process is not None
-        fill_disks(self.process.pid)
+        for process in self.processes():
+            fill_disks(process.pid)
 
     def empty_disks(self) -> None:
         """Writes succeed again."""
-        if self.is_running():
-            assert self.process is not None
-            empty_disks(self.process.pid)
+        for process in self.processes():
+            if process is not None and process.poll() is None:
+                empty_disks(process.pid)
 
     def vanish(self, *devices: str) -> None:
         """These devices are gone, all others are there."""
-        self._write_faults({device: {"vanished": True} for device in devices})
+        self._gone = {device: {"vanished": True} for device in devices}
+        self._write_faults()
 
-    def _write_faults(self, entries: dict[str, Any]) -> None:
+    def fall_ill(self, *devices: str) -> None:
+        """The hardware reports these devices as ill, and no others."""
+        self._ill = {device: {"unhealthy": "it is too hot"} for device in devices}
+        self._write_faults()
+
+    def _write_faults(self) -> None:
+        names = self._gone.keys() | self._ill.keys()
+        entries = {name: self._gone.get(name, {}) | self._ill.get(name, {}) for name in names}
         fresh = self.root / "faults.new"
         fresh.write_text(yaml.safe_dump({"devices": entries}))
         fresh.rename(self.fault_file)
@@ -352,7 +416,11 @@ class Bed(Stage):
         """What containers that start now get of a claim."""
         info = self.kubelet.claims[uid]
         owned = tuple(
-            DeviceKey(PoolName(device.pool_name), DeviceName(device.device_name))
+            DeviceKey(
+                PoolName(device.pool_name),
+                DeviceName(device.device_name),
+                ShareId(device.share_id),
+            )
             for device in info.devices
         )
         return Running(self.kubelet.cdi_ids(uid), owned, self.cdi_text(uid))
@@ -404,8 +472,17 @@ class Bed(Stage):
             raise AssertionError("\n".join([*last, self.log()[-3000:]])) from error
 
 
+def _key(result: dict[str, Any]) -> tuple[str, str]:
+    return result["device"], result.get("shareID", "")
+
+
 def _consumer(uid: PodUid, name: str) -> dict[str, str]:
     return {"resource": "pods", "name": name, "uid": uid}
+
+
+def is_for_people(row: PreparedClaim) -> bool:
+    """Whether a loss left no names of the pods that used a held claim, so that nobody but an admin can free it."""
+    return row.held is not None and (row.users.pods is None or row.users.unnamed)
 
 
 def nobody_holds(lock: Path) -> bool:

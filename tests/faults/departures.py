@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, wait_for
+from tests.faults.bed import is_for_people
+from tests.faults.machines import device_of, devices_of
 
 if TYPE_CHECKING:
     from tests.faults.walk import Pod, Walk
@@ -121,8 +123,8 @@ def reallocate(walk: Walk) -> None:
     claim = walk.idle.pop(walk.chance.randrange(len(walk.idle)))
     if not walk.bed.knows(claim):
         return  # the API server is what it was yesterday
-    free = walk.free_devices()
-    if not free:
+    chosen = walk.machine.choose(walk, most=1)
+    if not chosen:
         walk.idle.append(claim)
         return
     users = walk.users(claim.uid)
@@ -131,12 +133,12 @@ def reallocate(walk: Walk) -> None:
         for pod in users:
             pod.runs = False
         walk.running.pop(claim.uid, None)
-    chosen = tuple(sorted(walk.chance.sample(free, min(len(free), 1))))
     walk.place(claim, chosen)
     for pod in walk.pods.values():
         # A pod that a restored etcd no longer knows as the claim's user waits still: it gets the new allocation too.
         if pod.claim.uid == claim.uid and not pod.runs:
             pod.devices, pod.admin = chosen, False
+            pod.bound = not devices_of(chosen) & set(walk.machine.bound)
 
 
 def lose_checkpoint(walk: Walk) -> None:
@@ -189,13 +191,14 @@ def repeat_call(walk: Walk) -> None:
 
 def slow_update(walk: Walk) -> None:
     """A device takes its time while the driver is updated: the old process sets it up, the new one recovers beside it."""
-    if walk.unsettled or walk.vanished or "down" in walk.unsettled:
+    if walk.unsettled or walk.vanished or walk.bed.beside is not None:
         return
-    pod = next((pod for pod in walk.pods.values() if not pod.runs and not pod.ending), None)
+    waiting = (pod for pod in walk.pods.values() if pod.bound and not pod.runs and not pod.ending)
+    pod = next(waiting, None)
     if pod is None or pod.admin or pod.claim.uid in walk.running or walk.lingers(pod.devices):
         return
     walk.note(f"&{pod.name}")
-    walk.bed.hang(pod.devices[0])
+    walk.bed.hang(device_of(pod.devices[0]))
     pause = walk.chance.random()
     errors: list[str] = []
     call = Thread(target=_prepare_beside, args=(walk, pod, errors))
@@ -225,7 +228,8 @@ def last_breath(walk: Walk, devices: tuple[str, ...]) -> Timer | None:
     """Whoever still has one of the devices open ends in a moment, most of the times; else the call is a short one."""
     names = walk.lingers(devices)
     # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
-    short = names or walk.missed or walk.unsettled & {"restored", "state"}
+    lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
+    short = names or lost or walk.unsettled & {"restored", "state"}
     walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS if short else walk.call_seconds
     if not names or walk.chance.random() < 0.3:
         return None

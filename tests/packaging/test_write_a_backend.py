@@ -14,17 +14,20 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.backends.base import BackendContext, config_kinds_of
+from dra_driver.backends.base import BackendContext
 from dra_driver.errors import Permanent
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.claim import OpaqueConfig
+from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.lease import InUse, Lease
-from dra_driver.planning.config import config_for
-from dra_driver.planning.edits import wrong_edits
-from dra_driver.testing.builders import a_config, a_uid
+from dra_driver.planning.config import BadConfig, config_for
+from dra_driver.testing.builders import a_uid
+from dra_driver.testing.contract import PROMISES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
-BLOCK = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^`(?P<name>[\w.]+)`[^\n]*:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +37,13 @@ def files() -> dict[str, str]:
 
 @pytest.fixture
 def installed(files: dict[str, str], tmp_path: Path) -> Path:
-    """The page's two files as an installed distribution: module, metadata and entry points."""
+    """The page's files as an installed distribution: module, metadata and entry points."""
     project = tomllib.loads(files["pyproject.toml"])["project"]
     place = tmp_path / "site"
     metadata = place / f"acme_dra-{project['version']}.dist-info"
     metadata.mkdir(parents=True)
-    (place / "acme_dra.py").write_text(files["acme_dra.py"])
+    for name in ("acme_dra.py", "test_acme.py"):
+        (place / name).write_text(files[name])
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     )
@@ -54,22 +58,21 @@ def installed(files: dict[str, str], tmp_path: Path) -> Path:
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
     root = tmp_path / "sysfs"
-    for number, memory_mib, state in ((0, 16384, "ok"), (1, 8192, "overheated")):
-        card = root / f"card{number}"
-        card.mkdir(parents=True)
-        (card / "serial").write_text(f"AC-{number}\n")
-        (card / "memory_mib").write_text(f"{memory_mib}\n")
-        (card / "state").write_text(f"{state}\n")
+    for number, state in ((0, "ok"), (1, "overheated")):
+        files = {"serial": f"A{number}\n", "state": f"{state}\n", "shell": "off\n"}
+        for name, text in {**files, "region0/bitstream": "\n", "region1/bitstream": "\n"}.items():
+            file = root / f"card{number}" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    (root / "adder.bit").touch()
     return root
 
 
-def devices(installed: Path, sysfs: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dra_driver", "devices", "--backend", "acme", "--json"]
-    flags = ["--node-name", "node-1", "--state-dir", str(tmp_path / "state")]
+def run(installed: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*command, *flags, "--backend-option", f"sysfs={sysfs}"],
+        [sys.executable, "-m", *arguments],
         env={**os.environ, "PYTHONPATH": str(installed)},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
@@ -77,9 +80,48 @@ def devices(installed: Path, sysfs: Path, tmp_path: Path) -> subprocess.Complete
     )
 
 
-def test_the_page_shows_a_small_module_and_its_entry_point(files: dict[str, str]):
-    assert sorted(files) == ["acme_dra.py", "pyproject.toml"]
-    assert len(files["acme_dra.py"].splitlines()) <= 75
+def devices(
+    installed: Path, sysfs: Path, tmp_path: Path, *more: str
+) -> subprocess.CompletedProcess[str]:
+    flags = ("--node-name", "node-1", "--state-dir", str(tmp_path / "state"), *more)
+    chosen = ("--backend", "acme", "--backend-option", f"sysfs={sysfs}")
+    return run(installed, tmp_path, "dra_driver", "devices", *chosen, "--json", *flags)
+
+
+def backend(files: dict[str, str], sysfs: Path) -> tuple[Any, dict[str, Any]]:
+    names: dict[str, Any] = {}
+    exec(files["acme_dra.py"], names)
+    options = names["Options"](sysfs=str(sysfs), images=str(sysfs))
+    return names["AcmeBackend"](BackendContext("node-1", options)), names
+
+
+def test_the_page_shows_a_small_module_its_entry_point_and_its_test(files: dict[str, str]):
+    assert sorted(files) == ["acme_dra.py", "pyproject.toml", "test_acme.py"]
+    code = f"{files['acme_dra.py']}\n{files['test_acme.py']}".splitlines()
+    assert len([line for line in code if line.strip()]) < 120
+    assert max(map(len, code)) <= 100
+
+
+def test_the_page_names_every_promise_in_order():
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", PAGE.read_text(), re.MULTILINE)
+    assert [row for row in rows if row in set(map(str, PROMISES))] == [*map(str, PROMISES)]
+
+
+def test_the_pages_backend_keeps_all_its_promises(installed: Path):
+    done = run(installed, installed, "pytest", "-q", "-p", "no:cacheprovider", "test_acme.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{len(PROMISES)} passed" in done.stdout
+
+
+def test_the_pages_test_notices_a_broken_promise(installed: Path, files: dict[str, str]):
+    forgotten = '                write(region.parent / "shell", "off")'
+    assert forgotten in files["acme_dra.py"]
+    broken = files["acme_dra.py"].replace(forgotten, "                pass")
+    (installed / "acme_dra.py").write_text(broken)
+    done = run(installed, installed, "pytest", "-q", "-p", "no:cacheprovider", "test_acme.py")
+    assert done.returncode == 1
+    assert "the backend breaks a promise: reset undoes configure" in done.stdout
+    assert "found:  ['on', '', '']; expected ['off', '', '']" in done.stdout
 
 
 def test_the_pages_backend_is_found_and_its_devices_are_shown(
@@ -89,63 +131,91 @@ def test_the_pages_backend_is_found_and_its_devices_are_shown(
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {
-            "name": f"acme-{number}",
-            "uuid": f"AC-{number}",
+            "name": f"acme-card{card}-region{region}",
+            "uuid": f"A{card}-region{region}",
             "attributes": {
                 "vendor": "acme",
-                "type": "accelerator",
-                "uuid": f"AC-{number}",
-                "index": number,
+                "type": "fpga",
+                "uuid": f"A{card}-region{region}",
+                "parentUUID": f"A{card}",
             },
-            "capacity": {"memory": memory},
+            "capacity": {},
             "health": {"status": status, "message": message},
             "claims": [],
         }
-        for number, memory, status, message in (
-            (0, "16Gi", "HEALTHY", ""),
-            (1, "8Gi", "UNHEALTHY", "the kernel driver says: overheated"),
+        for card, status, message in (
+            (0, "HEALTHY", ""),
+            (1, "UNHEALTHY", "the kernel driver says: overheated"),
         )
+        for region in (0, 1)
     ]
+
+
+def test_auto_takes_the_pages_backend(installed: Path, tmp_path: Path):
+    program = (
+        "from dra_driver.backends.registry import load_backends;"
+        "print(*load_backends({'auto': {}}, 'node-1').backends)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{PAGE.parents[1]}"}
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, env=environment, text=True, timeout=300) == "acme\n"
+
+
+def test_a_mistyped_option_is_one_plain_sentence(installed: Path, sysfs: Path, tmp_path: Path):
+    done = devices(installed, sysfs, tmp_path, "--backend-option", "image=/x")
+    assert done.returncode != 0
+    assert "image: unknown field; known are sysfs, images" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_hardware_that_cannot_be_read_is_one_plain_sentence(
     installed: Path, sysfs: Path, tmp_path: Path
 ):
-    (sysfs / "card1" / "memory_mib").write_text("lots")
+    (sysfs / "card1" / "serial").unlink()
     done = devices(installed, sysfs, tmp_path)
     assert done.returncode != 0
     assert f"cannot read the Acme cards below {sysfs}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_pages_backend_gives_a_card_to_a_container_unless_it_is_ill(
+def claim_of_the_page() -> OpaqueConfig:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (entry,) = yaml.safe_load(text)["spec"]["devices"]["config"]
+    opaque = entry["opaque"]
+    driver = DriverName(opaque["driver"])
+    return OpaqueConfig(0, "FromClaim", tuple(entry["requests"]), driver, opaque["parameters"])
+
+
+def test_the_pages_claim_loads_its_bitstream(files: dict[str, str], sysfs: Path):
+    made, names = backend(files, sysfs)
+    config = config_for("fpga", [claim_of_the_page()], [names["PROGRAM"]])
+    assert config == names["PROGRAM"].config(names["Program"](bitstream="adder"))
+    lease = Lease(a_uid("claim"), "fpga", DeviceName("acme-card0-region1"), config=config)
+    edits = ContainerEdits(device_nodes=(DeviceNode("/dev/acme-card0-region1"),))
+    assert made.configure(lease) == edits
+    assert (sysfs / "card0" / "region1" / "bitstream").read_text() == str(sysfs / "adder.bit")
+    assert (sysfs / "card0" / "shell").read_text() == "on"
+    made.reset(lease)
+    assert (sysfs / "card0" / "region1" / "bitstream").read_text() == ""
+    assert made.in_use(lease.device) is InUse.CANNOT_TELL
+
+
+def test_the_pages_backend_refuses_a_claim_without_a_bitstream_that_exists(
     files: dict[str, str], sysfs: Path
 ):
-    names: dict[str, Any] = {}
-    exec(files["acme_dra.py"], names)
-    options = names["AcmeOptions"](sysfs=str(sysfs))
-    made = names["AcmeBackend"](BackendContext("node-1", options))
-    good, ill = (Lease(a_uid("claim"), "card", DeviceName(f"acme-{number}")) for number in (0, 1))
-    edits = ContainerEdits(device_nodes=(DeviceNode("/dev/acme0"),))
-    assert made.configure(good) == edits
-    assert wrong_edits(edits, ()) == ""
-    with pytest.raises(Permanent, match="acme-1 is ill: the kernel driver says: overheated"):
-        made.configure(ill)
-    for told in ({"admin_access": True}, {"may_run": True}):
-        assert made.configure(replace(ill, **told)).device_nodes[0].path == "/dev/acme1"
-    assert made.reset(good) is None
-    assert made.in_use(good.device) is InUse.CANNOT_TELL
+    made, names = backend(files, sysfs)
+    lease = Lease(a_uid("claim"), "fpga", DeviceName("acme-card0-region0"))
+    with pytest.raises(Permanent, match=r"name a bitstream in the claim, as acme\.example"):
+        made.configure(lease)
+    config = names["PROGRAM"].config(names["Program"](bitstream="other"))
+    with pytest.raises(Permanent, match=r"the node has no .*/other\.bit; correct the claim"):
+        made.configure(replace(lease, config=config))
 
 
-def test_the_pages_kind_of_configuration_is_read_as_the_page_says():
-    section = PAGE.read_text().partition("## Configuration of its own\n")[2]
-    program, manifest = re.findall(
-        r"^```(?:python|yaml)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL
-    )[:2]
-    names: dict[str, Any] = {}
-    exec(program, names)
-    backend = names["AcmeBackend"]()
-    (kind,) = config_kinds_of(backend)
-    config = config_for("fpga", [a_config(yaml.safe_load(manifest))], (kind,))
-    assert config == kind.config(names["Bitstream"](image="sha256-of-the-image", slots=2))
-    backend.configure(Lease(a_uid("claim"), "fpga", DeviceName("acme-0"), config=config))
+def test_a_claim_cannot_name_a_path(files: dict[str, str], sysfs: Path):
+    _made, names = backend(files, sysfs)
+    asked = claim_of_the_page()
+    parameters = {**asked.parameters, "bitstream": "../../etc/shadow"}
+    refused = config_for("fpga", [replace(asked, parameters=parameters)], [names["PROGRAM"]])
+    assert isinstance(refused, BadConfig)
+    assert "parameters.bitstream" in str(refused)

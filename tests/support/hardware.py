@@ -12,8 +12,11 @@ down which device files a container opened and when it was gone. All of it is on
 * a container opens only what was set up for its claim, and nothing has undone that since: hardware has one setting, so a reset for
   another claim undoes it as well, and so does what is set up for another claim.
 
-Shares of one device with different IDs live side by side; admin access looks on and counts for nothing. A reboot ends every
-container and every setting.
+* partitions and shares need a mode of their GPU. The first lease switches it on and the last one off, so whoever does so finds no other
+  lease there, and no container.
+
+Devices are in each other's way if they have hardware in common (`tests.support.physical`). Shares of one device with different IDs live
+side by side; admin access looks on and counts for nothing. A reboot ends every container and every setting.
 """
 
 import json
@@ -24,6 +27,7 @@ from typing import Any
 
 from dra_driver.backends.journal import HardwareJournal
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
+from tests.support.physical import gpu_of, is_partition, overlap
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,9 +40,15 @@ class Use:
 
     def excludes(self, other: "Use") -> bool:
         """Whether both cannot be at once."""
-        if self.device != other.device or self.claim_uid == other.claim_uid:
+        if self.claim_uid == other.claim_uid or not overlap(self.device, other.device):
             return False
-        return not (self.share_id and other.share_id) or self.share_id == other.share_id
+        shares = self.device == other.device and self.share_id and other.share_id
+        return not shares or self.share_id == other.share_id
+
+    @property
+    def needs_mode(self) -> bool:
+        """Whether its GPU must be in the mode for partitions and shares."""
+        return bool(self.share_id) or is_partition(self.device)
 
     def __str__(self) -> str:
         share = f", share {self.share_id}" if self.share_id else ""
@@ -47,23 +57,27 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One line: `event` is configure, reset, open, close or boot. `container` is who opened or closed."""
+    """One line: `event` is configure, reset, mode_on, mode_off, open, close or boot. `container` is who opened or closed; `first`: the
+    mode was switched on anew.
+    """
 
     event: str
     use: Use
     container: str = ""
     admin: bool = False
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """A device was set up for a claim without a reset of what was set up for another one."""
+    """A device was set up for a claim without a reset of what was set up for another one; or the mode of the GPU was switched."""
 
     use: Use
     before: Use
+    how: str = "was set up over"
 
     def __str__(self) -> str:
-        return f"{self.use} was set up over what was set up for {self.before}"
+        return f"{self.use} {self.how} what was set up for {self.before}"
 
 
 @dataclass(slots=True)
@@ -74,6 +88,7 @@ class Seen:
     open: dict[str, set[Use]] = field(default_factory=dict)
     misuse: list[str] = field(default_factory=list)
     overridden: list[Overridden] = field(default_factory=list)
+    modes: set[str] = field(default_factory=set)
 
     def take(self, happened: Happened) -> None:
         """The next event."""
@@ -82,6 +97,13 @@ class Seen:
                 self._configure(happened.use)
             case "reset":
                 self._reset(happened.use)
+            case "mode_on":
+                if happened.first:
+                    self._switch(happened.use, "had the mode switched on under")
+                self.modes.add(gpu_of(happened.use.device))
+            case "mode_off":
+                self._switch(happened.use, "had the mode switched off under")
+                self.modes.discard(gpu_of(happened.use.device))
             case "open":
                 self._open(happened)
             case "close":
@@ -89,6 +111,7 @@ class Seen:
             case "boot":
                 self.configured.clear()
                 self.open.clear()
+                self.modes.clear()
             case other:
                 raise ValueError(f"the journal has an event {other!r} that nobody writes")
 
@@ -98,6 +121,37 @@ class Seen:
             self.overridden.append(Overridden(use, other))
             self.configured.discard(other)
         self.configured.add(use)
+        if not use.needs_mode:
+            self.modes.discard(
+                gpu_of(use.device)
+            )  # a GPU that is set up as a whole has no such mode
+
+    def wrong_modes(self) -> list[str]:
+        """What is said against the modes of GPUs while no call is running."""
+        needed = {gpu_of(use.device) for use in self.configured if use.needs_mode}
+        return [
+            f"{gpu} is in the mode for partitions or shares, and none is set up"
+            for gpu in sorted(self.modes - needed)
+        ]
+
+    def without_mode(self) -> set[Use]:
+        """Partitions and shares that are set up while their GPU is not in the mode for them."""
+        return {
+            use
+            for use in self.configured
+            if use.needs_mode and gpu_of(use.device) not in self.modes
+        }
+
+    def _switch(self, use: Use, how: str) -> None:
+        gpu = gpu_of(use.device)
+        for container, uses in self.open.items():
+            if any(
+                gpu_of(other.device) == gpu and other.claim_uid != use.claim_uid for other in uses
+            ):
+                self.misuse.append(f"{use} {how} container {container}")
+        for other in sorted(self.configured - {use}):
+            if gpu_of(other.device) == gpu:
+                self.overridden.append(Overridden(use, other, how))
 
     def _reset(self, use: Use) -> None:
         for container, uses in self.open.items():
@@ -152,7 +206,13 @@ def seen(journal: Path) -> Seen:
 
 def _happened(entry: Mapping[str, Any]) -> Happened:
     use = Use(DeviceName(entry["device"]), ClaimUid(entry["claim"]), ShareId(entry["share"]))
-    return Happened(entry["event"], use, entry.get("container", ""), entry.get("admin", False))
+    return Happened(
+        entry["event"],
+        use,
+        entry.get("container", ""),
+        entry.get("admin", False),
+        entry.get("first", False),
+    )
 
 
 class Runtime:

@@ -4,13 +4,15 @@
     picture = Picture(place, boot_id, *read_state(state_file), cdi_files=read_files(cdi_dir), ...)
     assert violations(picture) == ()
 
-Five rules, each about things that several parties write down independently:
+Six rules, each about things that several parties write down independently:
 
-* ONE_OWNER: no device is in two claims. Shares with different IDs and admin access are no owners of each other.
+* ONE_OWNER: no device is in two claims, and no hardware (`tests.support.physical`). Shares with different IDs and admin access are no
+  owners of each other.
 * KEEPS_DEVICE: a claim whose containers run is Prepared in this boot, and its CDI document is the one they started with.
 * SAME_BOOKS: rows, owners and CDI files tell the same story.
 * NOTHING_LEFT: no file, row, socket or lock that belongs to nobody.
 * WHOLE_POOL: the slices are this node's one complete pool, and every device that a claim holds is in it.
+* TAINTED: the slices say which devices are ill, and which are held after their claims have ended.
 
 The picture is a value: `violations` looks at nothing else. The readers make its parts from a disk; what the kubelet and the
 API server hold is the caller's to ask.
@@ -29,9 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName, ShareId
+from dra_driver.model.names import HELD_TAINT, UNHEALTHY_TAINT, VANISHED_TAINT
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.node.state import StateTransaction
 from dra_driver.planning.prepare import NodePlace
+from tests.support.physical import overlap
 
 SOCKET_SECONDS = 5.0
 
@@ -44,6 +48,7 @@ class Rule(Enum):
     SAME_BOOKS = "rows, owners and CDI files agree"
     NOTHING_LEFT = "nothing left over"
     WHOLE_POOL = "the slices are one complete pool"
+    TAINTED = "ill and held devices are tainted, and no others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class Picture:
 
     `living` are the claims that the kubelet remembers or the API server has; None when a row without either is fine.
     `slices` are resource.k8s.io/v1 objects of the whole cluster, None when nobody looked; `other_pools` belong to nodes
-    that exist too. `sockets` says of each socket file whether somebody answers; `strays` are names of other files that
+    that exist too; `ill` are the devices that the hardware reports as ill, None when nobody asked. `sockets` says of each socket file whether somebody answers; `strays` are names of other files that
     should not be.
     """
 
@@ -91,6 +96,7 @@ class Picture:
     living: frozenset[ClaimUid] | None = None
     slices: Sequence[Mapping[str, Any]] | None = None
     other_pools: frozenset[str] = frozenset()
+    ill: frozenset[str] | None = None
     sockets: Mapping[str, bool] = field(default_factory=dict)
     strays: tuple[str, ...] = ()
 
@@ -107,6 +113,7 @@ def violations(picture: Picture) -> tuple[Violation, ...]:
         *_different_books(picture),
         *_left_over(picture),
         *_torn_pool(picture),
+        *_wrong_taints(picture),
     )
 
 
@@ -182,17 +189,16 @@ def _holders(owned: Mapping[ClaimUid, Iterable[DeviceKey]]) -> dict[DeviceKey, s
     """Who holds each key; who holds a device whole holds each of its shares as well."""
     keys = {key for held in owned.values() for key in held}
     return {
-        key: {
-            uid
-            for uid, held in owned.items()
-            if key in held or (key.share and _whole(key) in set(held))
-        }
+        key: {uid for uid, held in owned.items() if any(_clash(key, other) for other in held)}
         for key in sorted(keys)
     }
 
 
-def _whole(key: DeviceKey) -> DeviceKey:
-    return DeviceKey(key.pool, key.device, ShareId(""))
+def _clash(key: DeviceKey, other: DeviceKey) -> bool:
+    """Whether the holder of `other` holds `key` as well."""
+    if key.pool != other.pool or not overlap(key.device, other.device):
+        return False
+    return key.device != other.device or other.share in ("", key.share)
 
 
 def _lost_devices(picture: Picture) -> Iterator[Violation]:
@@ -314,3 +320,23 @@ def _misplaced(
         yield Violation(
             Rule.WHOLE_POOL, subject, f"devices {', '.join(missing)} are held and not in it"
         )
+
+
+def _wrong_taints(picture: Picture) -> Iterator[Violation]:
+    if picture.slices is None or picture.ill is None:
+        return
+    held = {
+        key.device
+        for row in picture.rows.values()
+        for key in row.owned
+        if row.held is not None and not key.share
+    }
+    for spec in (found["spec"] for found in picture.slices):
+        for device in spec.get("devices") or ():
+            name = device["name"]
+            due = {HELD_TAINT: name in held, UNHEALTHY_TAINT: name in picture.ill}
+            keys = {taint["key"] for taint in device.get("taints") or ()}
+            for key, wanted in due.items():
+                if VANISHED_TAINT not in keys and (key in keys) != wanted:
+                    found = "it is missing" if wanted else "it is there without a reason"
+                    yield Violation(Rule.TAINTED, f"device {name}, taint {key}", found)

@@ -34,11 +34,19 @@ def applied_devices(present: Object, body: Object, manager: str) -> Object:
     entries = {_key(entry): entry for entry in status.get("devices") or []}
     entries = {key: entry for key, entry in entries.items() if key not in gone}
     for key, entry in wanted.items():
-        entries[key] = {**entries.get(key, {}), **entry}
+        entries[key] = _joined(entries.get(key, {}), entry)
     status = {**status, "devices": list(entries.values())}
     if not entries:
         del status["devices"]
     return {**present, "metadata": _managed(present, manager, wanted), "status": status}
+
+
+def _joined(present: Object, entry: Object) -> Object:
+    """Conditions of other types stay: another field manager may have applied them."""
+    types = {one["type"] for one in entry.get("conditions") or ()}
+    kept = [one for one in present.get("conditions") or () if one["type"] not in types]
+    conditions = [*kept, *(entry.get("conditions") or ())]
+    return {**present, **entry, **({"conditions": conditions} if conditions else {})}
 
 
 def _key(entry: Object) -> str:

@@ -32,9 +32,10 @@ NODE = node_files.NODE
 
 @dataclass(slots=True)
 class Context:
-    """What a question is given: how much to do, and the cluster."""
+    """What a question is given: how much to do, another tree to compare with, and the cluster."""
 
     quick: bool
+    against: Path | None = None
     _cluster: Cluster | None = None
 
     @property

@@ -16,26 +16,26 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-LOCKED = REPOSITORY / "requirements" / "runtime.txt"
+LOCKED = Path("requirements") / "runtime.txt"
 # A fixed threshold gives large blocks back to the system at once. Python's table of interned strings, a megabyte, is made
 # anew now and then, since pathlib puts every file's name into it; left alone, each thread keeps the space of one.
 OF_THE_IMAGE = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 
 
 @cache
-def python() -> str:
-    """The interpreter of an environment with the driver of this tree."""
-    if is_this():
-        return sys.executable
-    folder = _folder()
+def python(tree: Path = REPOSITORY) -> str:
+    """The interpreter of an environment with the driver of this tree, or of another one, for a comparison."""
+    folder = _folder(tree)
     interpreter = folder / "bin" / "python"
+    if is_this():
+        return str(interpreter)  # run.py made all of them before it started this process
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         _run(sys.executable, "-m", "venv", str(folder))
-        _pip(interpreter, "--require-hashes", "--only-binary=:all:", "-r", str(LOCKED))
+        _pip(interpreter, "--require-hashes", "--only-binary=:all:", "-r", str(tree / LOCKED))
         (folder / "complete").touch()
     with tempfile.TemporaryDirectory() as made:
-        _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made)
+        _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made, at=tree)
         wheel = next(Path(made).glob("*.whl"))
         _pip(interpreter, "--no-index", "--no-deps", "--force-reinstall", str(wheel))
     return str(interpreter)
@@ -46,8 +46,11 @@ def is_this() -> bool:
     return Path(sys.prefix) == _folder()
 
 
-def _folder() -> Path:
-    digest = hashlib.sha256(LOCKED.read_bytes() + sys.version.encode()).hexdigest()[:12]
+def _folder(tree: Path = REPOSITORY) -> Path:
+    kind = (tree / LOCKED).read_bytes() + sys.version.encode()
+    if tree != REPOSITORY:
+        kind += bytes(tree)
+    digest = hashlib.sha256(kind).hexdigest()[:12]
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "dra-driver" / "bench" / digest
 
@@ -64,10 +67,10 @@ def _pip(interpreter: Path, *arguments: str) -> None:
     _run(str(interpreter), "-m", "pip", "install", *arguments)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, at: Path = REPOSITORY) -> None:
     ended = subprocess.run(
         command,
-        cwd=REPOSITORY,
+        cwd=at,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

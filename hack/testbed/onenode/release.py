@@ -47,10 +47,11 @@ def _values(cluster: Cluster) -> dict[str, Any]:
 
 
 class Release:
-    """The chart in one cluster. Values of `install` and `upgrade` come on top of the test bed's own."""
+    """The chart in one cluster, under a name of its own. Values of `install` and `upgrade` come on top of the test bed's own."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, name: str = NAME) -> None:
         self.cluster = cluster
+        self.name = name
         self._home = cluster.root / "helm"
 
     def helm(self, *arguments: str, check: bool = True) -> str:
@@ -70,23 +71,25 @@ class Release:
 
     def rollback(self) -> None:
         """Back to the revision before, and wait."""
-        self.helm("rollback", NAME, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
+        self.helm("rollback", self.name, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
 
     def uninstall(self) -> None:
         """Remove the release, and wait until its pods are gone."""
-        self.helm("uninstall", NAME, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
+        self.helm("uninstall", self.name, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
         wait_until(lambda: not self.pods(component=""), "the end of the release's pods")
 
     def _apply(self, verb: str, values: Mapping[str, Any], *more: str) -> None:
-        file = self._home / "values.json"
+        file = self._home / f"{self.name}.json"
         self._home.mkdir(exist_ok=True)
-        file.write_text(json.dumps({**_values(self.cluster), **values}))
+        own = _values(self.cluster)
+        variables = [*own["extraEnv"], *values.get("extraEnv", ())]
+        file.write_text(json.dumps({**own, **values, "extraEnv": variables}))
         waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
-        self.helm(verb, NAME, str(helm.CHART), "--values", str(file), *waiting, *more)
+        self.helm(verb, self.name, str(helm.CHART), "--values", str(file), *waiting, *more)
 
     def pods(self, *, component: str = "driver") -> list[dict[str, Any]]:
         """The release's pods of this component or of all, the newest last."""
-        selector = f"app.kubernetes.io/instance={NAME}"
+        selector = f"app.kubernetes.io/instance={self.name}"
         selector += f",app.kubernetes.io/component={component}" if component else ""
         # A DaemonSet wants pods on Node objects that some test made up, too.
         here = ("--selector", selector, "--field-selector", f"spec.nodeName={node_files.NODE}")

@@ -53,6 +53,14 @@ Never
 {{- end -}}
 {{- end -}}
 
+{{- /* "true" if the driver itself sets the binding conditions of its devices. */ -}}
+{{- define "dra-driver.bindsDevices" -}}
+{{- $example := (.Values.backends.simulated | default dict).example | default dict -}}
+{{- if and $example.bindingConditions (ne (toString $example.bindingController) "false") -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{- define "dra-driver.config" -}}
 apiVersion: config.dra-driver.dev/v1alpha1
 kind: DriverConfig

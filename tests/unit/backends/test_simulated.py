@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
+from dra_driver.backends.example import ExampleOptions
 from dra_driver.backends.profiles import MIB, PROFILES
 from dra_driver.backends.simulated import (
     POLL_SECONDS,
@@ -22,7 +23,6 @@ from dra_driver.backends.simulated_config import (
     GPU,
     GPU_OF_LATER_RELEASES,
     LABEL,
-    GpuConfig,
     LabelConfig,
 )
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
@@ -30,7 +30,7 @@ from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.decoding import Mistake, Text, decode
 from dra_driver.model.device import AllocatableDevice, Version, attributes, plain
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import DeviceName, ShareId
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.quantity import Quantity
@@ -189,8 +189,17 @@ def test_every_profile_publishes_only_names_of_the_vocabulary_with_its_types(pro
 
 def test_every_name_of_the_vocabulary_that_is_not_reserved_is_published_by_its_vendors():
     published: dict[str, set[str]] = {}
-    for profile in PROFILES:
-        for device in scan(profile=profile).devices:
+    machines = [scan(profile=profile) for profile in PROFILES]
+    for options in (
+        {"partitions": 2},
+        {"profile": "net"},
+        {"profile": "cpu"},
+    ):
+        example = msgspec.convert(options, ExampleOptions)
+        options_of = SimulatedOptions(profile="example", example=example)
+        machines.append(SimulatedBackend(BackendContext("node-1", options_of)).scan())
+    for machine in machines:
+        for device in machine.devices:
             vendor = str(said(device).get("vendor", "example"))
             for name in (*said(device), *sizes(device)):
                 published.setdefault(name, set()).add(vendor)
@@ -242,7 +251,11 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
         ),
         (
             {"profil": "h100x8"},
-            (Mistake("profil", "unknown field; known are profile, faults, major, journal"),),
+            (
+                Mistake(
+                    "profil", "unknown field; known are profile, faults, major, journal, example"
+                ),
+            ),
         ),
     ],
 )
@@ -460,17 +473,6 @@ def test_a_container_gets_the_device_file_and_what_its_configuration_asks_for():
     assert made.configure(a_lease("gpu-5", config=LABEL.config(LabelConfig()))) == ContainerEdits(
         {"GPU_DEVICE_0": GPU_5}, (node,)
     )
-
-
-def test_a_container_of_the_example_profile_has_the_variables_of_the_example_driver():
-    made = backend(profile="example")
-    (uuid,) = (device.uuid for device in made.scan().devices if device.name == "gpu-5")
-    shared = a_lease("gpu-5", share_id=ShareId("s-1"), config=GPU.config(GpuConfig()))
-    assert made.configure(shared).env == {
-        "GPU_DEVICE_GPU_5_S_1": uuid,
-        "GPU_DEVICE_5_SHARING_STRATEGY": "TimeSlicing",
-        "GPU_DEVICE_5_TIMESLICE_INTERVAL": "Default",
-    }
 
 
 @pytest.mark.parametrize("told", [{"admin_access": True}, {"may_run": True}])

@@ -3,7 +3,7 @@
 
 import pytest
 
-from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Mount
+from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Hook, Mount
 
 KIND = "vendor.com/claim"
 EDITS = ContainerEdits(env={"A": "1"})
@@ -149,3 +149,18 @@ def test_a_device_node_has_an_absolute_path_and_both_numbers_or_none() -> None:
         DeviceNode("dev/x")
     with pytest.raises(ValueError, match="together, or neither"):
         DeviceNode("/dev/x", major=1)
+
+
+def test_a_hook_says_what_runs_and_when() -> None:
+    hook = Hook("createContainer", "/usr/bin/hook", ("hook", "x"), ("A=b",), 5)
+    assert hook.as_dict() == {
+        "hookName": "createContainer",
+        "path": "/usr/bin/hook",
+        "args": ["hook", "x"],
+        "env": ["A=b"],
+        "timeout": 5,
+    }
+    bare = Hook("poststop", "/usr/bin/hook")
+    assert ContainerEdits(hooks=(bare,)).merged(ContainerEdits(hooks=(hook,))).as_dict() == {
+        "hooks": [{"hookName": "poststop", "path": "/usr/bin/hook"}, hook.as_dict()]
+    }

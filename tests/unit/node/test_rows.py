@@ -20,7 +20,15 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.node.rows import COLUMNS, Row, columns_of, dump_claim, load_claim
+from dra_driver.node.rows import (
+    COLUMNS,
+    DamagedRow,
+    Row,
+    columns_of,
+    dump_claim,
+    load_claim,
+    sealed_again,
+)
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 
 CLAIM = PreparedClaim(
@@ -175,3 +183,37 @@ def test_what_a_newer_driver_adds_is_covered_and_passed_over() -> None:
     assert load_claim(row(devices=json.dumps(newer))) == CLAIM
     with pytest.raises(sqlite3.DatabaseError):
         load_claim(row(devices=json.dumps(newer).replace("1g", "2g")))
+
+
+def _again(devices: str, *, before: str = CLAIM.cdi_spec, text: str = "new") -> str:
+    return sealed_again(CLAIM.ref, CLAIM.boot_id, devices, before, text)
+
+
+def test_a_row_with_another_text_is_as_if_it_had_been_written_with_it() -> None:
+    at = COLUMNS.split(", ").index("devices")
+    devices = str(dump_claim(CLAIM)[at])
+    assert _again(devices) == dump_claim(replace(CLAIM, cdi_spec="new"))[at]
+    # Rows of older drivers have no digest, and those of newer ones may have more.
+    entries = [{**entry, "more": 1} for entry in json.loads(devices)]
+    bare = [{key: one for key, one in entry.items() if key != "digest"} for entry in entries]
+    sealed = json.loads(_again(json.dumps(bare)))
+    assert [entry["more"] for entry in sealed] == [1, 1]
+    assert load_claim(
+        (*dump_claim(CLAIM)[:at], json.dumps(sealed), "new", *dump_claim(CLAIM)[at + 2 :])
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: text.replace("gpu-0", "gpu-1"), "is not as it was written"),
+        (lambda text: text[:-1], "cannot be read"),
+        (lambda _text: "[1]", "cannot be read"),
+    ],
+)
+def test_a_row_that_is_not_as_it_was_written_gets_no_new_digest(change: Any, why: str) -> None:
+    devices = str(dump_claim(CLAIM)[COLUMNS.split(", ").index("devices")])
+    with pytest.raises(DamagedRow, match=why):
+        _again(change(devices))
+    with pytest.raises(DamagedRow, match="is not as it was written"):
+        _again(devices, before="another text")

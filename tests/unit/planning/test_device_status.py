@@ -197,3 +197,9 @@ def test_an_entry_without_conditions_is_completed() -> None:
 
 def test_no_entry_is_wanted_and_nothing_is_written() -> None:
     assert entries_to_write((), a_claim(), A_DRIVER, NOW) == ()
+
+
+def test_a_backend_can_say_what_the_status_of_its_devices_has() -> None:
+    device = replace(a_device(), status_data={"uuid": {"string": "GPU-1"}})
+    (entry,) = statuses_of(a_row(share=SHARE), Inventory((device,)), A_DRIVER)
+    assert entry.data == {"uuid": {"string": "GPU-1"}}

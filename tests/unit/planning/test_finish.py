@@ -63,6 +63,22 @@ def test_admin_access_is_told_to_the_container() -> None:
     assert variables == {"DRA_ADMIN_ACCESS": "true"}
 
 
+def test_a_backend_that_tells_each_device_about_admin_access_says_yes_for_the_whole_claim() -> None:
+    no, silent = ContainerEdits(env={"DRA_ADMIN_ACCESS": "false"}), ContainerEdits(env={"A": "1"})
+    plan = first_half(
+        a_result("gpu-0", admin=True), a_result("gpu-1", request="r"), inventory=an_inventory(2)
+    )
+    for answer, expected in ((no, {"DRA_ADMIN_ACCESS": "true"}), (silent, {"A": "1"})):
+        ended = finish(plan, no, answer)
+        assert isinstance(ended, Plan)
+        _, other = variables_by_device(ended.steps[1].text).values()
+        assert other == expected
+    ended = finish(first_half(a_result()), no)
+    assert isinstance(ended, Plan)
+    (variables,) = variables_by_device(ended.steps[1].text).values()
+    assert variables == {"DRA_ADMIN_ACCESS": "false"}
+
+
 def test_a_device_without_edits_gets_one_because_cdi_needs_one() -> None:
     ended = finish(first_half(a_result()), ContainerEdits())
     assert isinstance(ended, Plan)

@@ -50,6 +50,8 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
         (api(capacity=[WRONG]), "capacity: [5] is a list"),
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
+        ({"binds": WRONG}, "binds: 5 is a int, it must be a bool"),
+        ({"status_data": WRONG}, "status_data: 5 is a int, it must be a Mapping or NoneType"),
         ({"hardware": "GPU-1"}, "hardware: 'GPU-1' is a str, it must be a Hardware or NoneType"),
         ({"hardware": Hardware(WRONG)}, "hardware.parent: 5 is a int, it must be a str"),
         ({"hardware": Hardware("a", (), WRONG)}, "hardware.profile: 5 is a int"),

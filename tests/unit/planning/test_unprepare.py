@@ -23,7 +23,7 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.planning.unprepare import plan_unprepare, still_used
+from dra_driver.planning.unprepare import plan_unprepare, resets, still_used
 from dra_driver.testing.builders import A_POOL, a_ref
 
 HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
@@ -56,6 +56,16 @@ def test_what_is_owned_is_reset_whole_or_by_share_and_admin_access_is_not() -> N
             Forget(ref.uid),
         ),
     )
+
+
+def test_leases_are_undone_in_the_reverse_order_of_their_set_up() -> None:
+    ref = a_ref()
+    first = Lease(ref.uid, "a", "gpu-1", parent="GPU-1")
+    watched = Lease(ref.uid, "b", "gpu-2", 1, admin_access=True)
+    last = Lease(ref.uid, "c", "gpu-3", 2, "share")
+    row = replace(a_row(), leases=(first, watched, last))
+    assert resets(row) == (ResetDevice(last), ResetDevice(first))
+    assert resets(replace(row, leases=())) == ()
 
 
 PODS = Users(("one", "two"))
