@@ -23,7 +23,8 @@ from tests.e2e.story import Story, request
 pytestmark = pytest.mark.real
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
-NOT_HERE = f"{ACCOUNT} runs on node {node_files.NODE} and may write the status of ResourceClaims that are allocated on that node only."
+# The beginning: messages of the driver are cut.
+NOT_HERE = f"{ACCOUNT} runs on node {node_files.NODE} and may write"
 VICTIM = "other-node"
 Object = dict[str, Any]
 
