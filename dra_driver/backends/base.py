@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 70 lines.
+"""The interface to hardware: what a backend must do. docs/write-a-backend.md builds one in about 100 lines, and
+`dra_driver.testing.contract` tests what a backend promises.
 
 The driver finds a backend by its name among the Python entry points of the group `dra_driver.backends`; the entry is a
 `BackendFactory`, usually the class of the backend. Every method may block or fail: the driver calls it in threads for this purpose,

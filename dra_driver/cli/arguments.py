@@ -7,7 +7,7 @@
 import argparse
 
 from dra_driver.backends.profiles import PROFILES
-from dra_driver.config.options import OPTIONS
+from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
@@ -63,7 +63,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="YAML document with settings and the options of backends (kind DriverConfig)",
+        help=f"YAML document with settings and the options of backends (kind DriverConfig) [{CONFIG_VARIABLE}]",
     )
     for option in OPTIONS:
         default = f" (default: {option.default})" if option.default else ""

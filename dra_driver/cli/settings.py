@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dra_driver.config import settings as config
 from dra_driver.config.document import OptionsOf, nothing_declared
-from dra_driver.config.options import OPTIONS
+from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
 
 
 def settings_from(
@@ -18,5 +18,6 @@ def settings_from(
     A command that uses the backends passes `options_of`, so that their sections of the config file are checked too.
     """
     flags = {option.name: getattr(chosen, option.name) for option in OPTIONS}
-    file = Path(chosen.config) if chosen.config else None
+    named_file = chosen.config or os.environ.get(CONFIG_VARIABLE)
+    file = Path(named_file) if named_file else None
     return config.load(flags, os.environ, file, named=named, options_of=options_of)

@@ -16,6 +16,8 @@ from dra_driver.model.names import DOMAIN
 
 DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
+CONFIG_VARIABLE = "DRA_DRIVER_CONFIG"
+"""The environment variable with the path of the config document. Commands that run in the driver's pod need no flag then."""
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")

@@ -214,7 +214,8 @@ def _node_parts(
         return deps.locks.locked(names, until=until, purpose=purpose)
 
     route = Route(deps.backends, deps.inventory.backend_of)
-    hardware = LeasedHardware(route, deps.store, deps.inventory.current, lock)
+    learn = HardwareRecord(deps.store, deps.place.pool).learn
+    hardware = LeasedHardware(route, deps.store, deps.inventory.current, lock, learn)
     usage = Usage(deps.store, _presence(deps), hardware.in_use)
     hands = Hands(
         cdi=deps.cdi,
@@ -234,7 +235,7 @@ def _node_parts(
         lock=lock,
         ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
-        learn=HardwareRecord(deps.store, deps.place.pool).learn,
+        learn=learn,
         followed=follower.followed,
         catch_up=follower.catch_up,
         observe=deps.observe,

@@ -46,6 +46,11 @@ class StoredSlice:
     unlike: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def devices(self) -> Devices:
+        """The devices of the slice."""
+        return tuple(self.spec.devices or ())
+
+    @property
     def content(self) -> SliceContent:
         """The slice without its head."""
         return content_of(self.spec)

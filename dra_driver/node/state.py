@@ -119,6 +119,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             pool TEXT NOT NULL, device TEXT NOT NULL, share TEXT NOT NULL, capacity TEXT NOT NULL, claim_uid TEXT NOT NULL,
             large INTEGER NOT NULL, small INTEGER NOT NULL, PRIMARY KEY (pool, device, share, capacity)
         ) WITHOUT ROWID""",
+        "CREATE INDEX consumed_by_capacity ON consumed (pool, device, capacity, claim_uid, large, small)",
         """CREATE TRIGGER owner_consumes_no_more AFTER DELETE ON owners
             BEGIN DELETE FROM consumed WHERE pool = OLD.pool AND device = OLD.device AND share = OLD.share;
             END""",

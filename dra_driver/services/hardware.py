@@ -81,12 +81,15 @@ class HardwareRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeasedHardware:
-    """Calls the backend for a lease, with the hardware's lock. `lock(names, until, purpose)` takes locks."""
+    """Calls the backend for a lease, with the hardware's lock. `lock(names, until, purpose)` takes locks; `learn` is that of the
+    HardwareRecord.
+    """
 
     backend: LeaseBackend
     store: LeaseStore
     inventory: Callable[[], Inventory]
     lock: Callable[[Iterable[str], float, str], AbstractContextManager[None]]
+    learn: Callable[[Inventory], None]
 
     def configure(self, lease: Lease, until: float) -> object:
         """Set up the lease and return what the backend returned. Raises DriverError, also if the lock is not free by `until`."""
@@ -142,8 +145,12 @@ class LeasedHardware:
     def _told(self, lease: Lease, *, shared: bool) -> Lease:
         if not shared:
             return lease
+        # Rows from a lost state were written before the first scan: the state does not know yet what they occupy.
+        self.learn(self.inventory())
         with self.store.reading() as state:
-            return replace(lease, is_alone=not state.has_other_lease(lease))
+            # Of a device that vanished from a lost state nobody knows the parent: then what others may share stays set up.
+            alone = bool(lease.parent) and not state.has_other_lease(lease)
+            return replace(lease, is_alone=alone)
 
 
 def _locks(lease: Lease, *, shared: bool) -> list[str]:

@@ -212,7 +212,7 @@ class PoolWish:
         present = (
             device
             for name in sorted(slices)
-            for device in slices[name].spec.devices or ()
+            for device in slices[name].devices
             if slices[name].spec.pool.name == self._place.pool
         )
         last = self._last.devices.values() if self._last else ()

@@ -22,6 +22,7 @@ PAGE = ROOT / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
 QUESTIONS = {
     "prepare": False,
+    "shares": False,
     "memory": False,
     "start": False,
     "explain": False,

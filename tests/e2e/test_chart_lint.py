@@ -389,7 +389,9 @@ def test_the_backends_are_the_drivers_configuration(render: Render) -> None:
         "kind": "DriverConfig",
         "backends": {"simulated": {"profile": "mixed"}},
     }
-    assert container(objects)["args"] == ["run", "--config=/etc/dra-driver/config.yaml"]
+    main = container(objects)
+    assert main["args"] == ["run"]
+    assert {"name": "DRA_DRIVER_CONFIG", "value": "/etc/dra-driver/config.yaml"} in main["env"]
     volume = {"name": "config", "configMap": {"name": config["metadata"]["name"]}}
     pod = daemonset(objects)["spec"]["template"]
     assert volume in pod["spec"]["volumes"]
@@ -542,7 +544,7 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("httpPort: '9410'", "at '/httpPort': got string, want integer"),
         ("httpPort: 70000", "at '/httpPort': maximum: got 70,000, want 65,535"),
         ("log: {level: verbose}", "at '/log/level': value must be one of 'debug', 'info', 'warning'"),
-        ("simulated: {profile: h200x8}", "at '/simulated/profile': value must be one of 'h100x8'"),
+        ("simulated: {profile: h900x8}", "at '/simulated/profile': value must be one of 'h100x8'"),
         ("kubeletDir: /var/lib/kubelet/", "at '/kubeletDir': '/var/lib/kubelet/' does not match"),
         ("kubeletDir: ../kubelet", "at '/kubeletDir': '../kubelet' does not match pattern"),
         ("tolerations: [{key: gpu, value: true}]", "at '/tolerations/0/value': got boolean, want string"),
@@ -558,7 +560,7 @@ def test_the_notes_name_the_next_commands(tmp_path: Path, values: str) -> None:
         ("resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory': '1GB' does not match pattern"),
         ("extraEnv: [{value: x}]", "at '/extraEnv/0': missing property 'name'"),
         ("simulated: {profile: mixed}", "backend.name is not simulated: set backends.simulated.profile instead"),
-        ("backends: {simulated: {profile: h200x8}}", "at '/backends/simulated/profile': value must be one of 'h100x8'"),
+        ("backends: {simulated: {profile: h900x8}}", "at '/backends/simulated/profile': value must be one of 'h100x8'"),
         ("backends: {simulated: {profil: mixed}}", "at '/backends/simulated': additional properties 'profil' not allowed"),
         ("backends: {auto: {a: 1}}", "at '/backends/auto': maxProperties: got 1, want 0"),
         ("backend: {options: {a: b}}", "backend.options has no backend: set backends.NAME instead"),

@@ -480,6 +480,11 @@ def _consumer(uid: PodUid, name: str) -> dict[str, str]:
     return {"resource": "pods", "name": name, "uid": uid}
 
 
+def is_for_people(row: PreparedClaim) -> bool:
+    """Whether a loss left no names of the pods that used a held claim, so that nobody but an admin can free it."""
+    return row.held is not None and (row.users.pods is None or row.users.unnamed)
+
+
 def nobody_holds(lock: Path) -> bool:
     """Whether this is the lock of a process that is gone."""
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, wait_for
+from tests.faults.bed import is_for_people
 from tests.faults.machines import device_of, devices_of
 
 if TYPE_CHECKING:
@@ -227,7 +228,8 @@ def last_breath(walk: Walk, devices: tuple[str, ...]) -> Timer | None:
     """Whoever still has one of the devices open ends in a moment, most of the times; else the call is a short one."""
     names = walk.lingers(devices)
     # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
-    short = names or walk.missed or walk.unsettled & {"restored", "state"}
+    lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
+    short = names or lost or walk.unsettled & {"restored", "state"}
     walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS if short else walk.call_seconds
     if not names or walk.chance.random() < 0.3:
         return None

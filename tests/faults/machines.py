@@ -207,9 +207,7 @@ def _request(walk: Walk, index: int, *, admin: bool) -> dict[str, Any]:
         exactly["capacity"] = {"requests": {"memory": walk.chance.choice(AMOUNTS)}}
     else:
         indexes = [int(device.partition("-")[2]) for device in BOUND]
-        cel = (
-            f"device.attributes['{DRIVER}'].index in {indexes} && !device.allowMultipleAllocations"
-        )
+        cel = f"device.attributes['{DRIVER}'].?index.orValue(-1) in {indexes} && !device.allowMultipleAllocations"
     if admin:
         exactly["adminAccess"] = True
     exactly["selectors"] = [{"cel": {"expression": cel}}]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.stage import wait_for
-from tests.faults.bed import PLACE
+from tests.faults.bed import PLACE, is_for_people
 from tests.faults.departures import end_forgotten
 from tests.faults.machines import devices_of
 from tests.faults.newer import bind_all
-from tests.faults.walk_tables import ALSO_UNPREPARE, EXCUSES, is_for_people
+from tests.faults.walk_tables import ALSO_UNPREPARE, EXCUSES
 from tests.support.hardware import Use
 from tests.support.invariants import Picture, Rule, Running, Violation, violations
 

@@ -122,6 +122,7 @@ class Walk(Disturbances, Promises):
         """Take so many steps; Broken, with the history, when a promise does not hold."""
         begun = time.monotonic()
         self.bed.start_registered()
+        self.bed.wait_for(self.bed.published, "the slices")
         names, weights = zip(*((name, weight) for name, weight in ACTIONS.items()), strict=True)
         try:
             for number in range(steps):

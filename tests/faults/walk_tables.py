@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The random walk's tables: where a call can die, what may be refused and why, and how often each thing happens."""
 
-from dra_driver.model.state import PreparedClaim
 from dra_driver.testing.failpoints import FAILPOINTS
 from tests.faults.departures import DEPARTURES
 from tests.faults.newer import NEWER
@@ -70,8 +69,3 @@ ACTIONS = {
     "recreate_sockets": 0.1,
     **{name: weight for name, (_, weight) in (DEPARTURES | RESTORED | NEWER).items()},
 }
-
-
-def is_for_people(row: PreparedClaim) -> bool:
-    """Whether a loss left no names of the pods that used a held claim, so that nobody but an admin can free it."""
-    return row.held is not None and (row.users.pods is None or row.users.unnamed)

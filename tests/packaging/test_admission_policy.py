@@ -1,25 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does the chart's admission policy let pass? Its expressions, evaluated by the driver's own CEL.
+"""What does the chart's admission policy for slices let pass? tests/e2e asks a real API server the same."""
 
-What a request brings is bound as literals, and helm's part is filled in by hand. tests/e2e asks a real API server the same.
-"""
-
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from dra_driver.cel.checking import check
-from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.exact import evaluate
-from dra_driver.cel.syntax import parser
-from dra_driver.cel.versions import Environment
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
 from tests.support.admission_attempts import A_NODE_OWNER, attempts, with_metadata
+from tests.support.policy_in_cel import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "helm" / "dra-driver" / "templates" / "admission-policy.yaml"
@@ -27,76 +17,16 @@ ACCOUNT = "system:serviceaccount:dra:dra-driver"
 DRIVER, NODE, VICTIM = "gpu.dra-driver.dev", "node-1", "node-1-2"
 SLICE = f"00000-{DRIVER}-{NODE}"
 ATTEMPTS = attempts(ACCOUNT, DRIVER, NODE, VICTIM)
-NODE_NAME = "authentication.kubernetes.io/node-name"
-NOBODY = DeviceValue("d")
-ENVIRONMENT = Environment()
 Object = dict[str, Any]
 
 
-def filled_in(template: str) -> str:
-    """What helm would make of it, of the little that the policy uses."""
-    values = {"$account": ACCOUNT, ".Values.driverName": DRIVER}
-
-    def fill(found: re.Match[str]) -> str:
-        words, _, quoted = found[1].strip().partition(" | ")
-        if words.startswith("printf"):
-            text, *names = re.findall(r'"[^"]*"|\S+', words.removeprefix("printf "))
-            words = text.strip('"') % tuple(values[name] for name in names)
-        else:
-            words = values.get(words, "filled-in")
-        return json.dumps(words) if quoted == "quote" else words
-
-    kept = re.sub(r"^ *\{\{-.*\}\}\n", "", template, flags=re.MULTILINE)
-    return re.sub(r"\{\{(.*?)\}\}", fill, kept)
-
-
-POLICY = next(yaml.safe_load_all(filled_in(TEMPLATE.read_text())))["spec"]
-VARIABLES = {entry["name"]: entry["expression"] for entry in POLICY["variables"]}
-
-
-def with_variables(expression: str) -> str:
-    """The expression with those of the policy's variables that it needs bound around it."""
-    needed: list[str] = []
-    waiting = re.findall(r"\bvariables\.(\w+)", expression)
-    while waiting:
-        name = waiting.pop()
-        needed = [name, *(known for known in needed if known != name)]
-        waiting += re.findall(r"\bvariables\.(\w+)", VARIABLES[name])
-    for name in reversed(needed):
-        expression = f"cel.bind(variables_{name}, {VARIABLES[name]}, {expression})"
-    return expression.replace("variables.", "variables_")
-
-
-def literal(value: object) -> str:
-    """The value in CEL, each part of it of a type that only its use decides, as what a request brings is."""
-    if isinstance(value, dict):
-        entries = (f"{json.dumps(key)}: {literal(entry)}" for key, entry in value.items())
-        return f"dyn({{{', '.join(entries)}}})"
-    if isinstance(value, list):
-        return f"dyn([{', '.join(map(literal, value))}])"
-    return f"dyn({json.dumps(value)})"
+POLICY = Policy(TEMPLATE.read_text(), account=ACCOUNT, driver=DRIVER)
 
 
 def refusals(
-    operation: str, new: Object | None, old: Object | None = None, **token: str
+    operation: str, new: Object | None, old: Object | None = None, *, node: str = NODE
 ) -> list[str]:
-    """What each validation that fails says, in their order. `token`: the name of the node, unless it is NODE."""
-    node = token.get("node", NODE)
-    extra = {"extra": {NODE_NAME: [node]}} if node else {}
-    request = {"operation": operation, "userInfo": {"username": ACCOUNT, **extra}}
-
-    def bound(expression: str) -> str:
-        whole = with_variables(expression)
-        for name, value in (("request", request), ("object", new), ("oldObject", old)):
-            whole = f"cel.bind({name}, {literal(value)}, {whole})"
-        return whole
-
-    def value(expression: str) -> Any:
-        checked = check.check(parser.parse(bound(expression), ENVIRONMENT), ENVIRONMENT)
-        return evaluate.program(checked)(NOBODY)
-
-    failed = [entry for entry in POLICY["validations"] if value(entry["expression"]) is not True]
-    return [entry.get("message") or value(entry["messageExpression"]) for entry in failed]
+    return POLICY.refusals(operation, new, old, node=node)
 
 
 def a_slice(name: str = SLICE, *, node: str = NODE, **spec: Any) -> Object:

@@ -42,7 +42,15 @@ from tests.support.api_values import slice_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (
-    *("index", "why", "try-it", "deviceclasses", "example-driver", "node-admins"),
+    *(
+        "index",
+        "why",
+        "try-it",
+        "deviceclasses",
+        "example-driver",
+        "node-admins",
+        "write-a-backend",
+    ),
     *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
     *("architecture", "reference/names", "reference/exit-codes", "reference/documents"),
 )

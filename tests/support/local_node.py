@@ -147,7 +147,8 @@ class LocalNode:
 
         self.lock = lock
         self.workers = ThreadPoolExecutor(WORKERS)
-        hardware = LeasedHardware(_Backend(self), self.store, lambda: self.inventory, lock)
+        learn = HardwareRecord(self.store, A_PLACE.pool).learn
+        hardware = LeasedHardware(_Backend(self), self.store, lambda: self.inventory, lock, learn)
         presence = None if self.believes_unprepare else self._presence
         usage = Usage(self.store, presence, hardware.in_use)
         hands = Hands(
@@ -169,7 +170,7 @@ class LocalNode:
             lock=lock,
             ask=ClaimReader(self._fetch, self.workers, clock=clock),
             usage=usage,
-            learn=HardwareRecord(self.store, A_PLACE.pool).learn,
+            learn=learn,
             followed=lambda ref: ref.uid in self.followed,
             observe=self._observe,
             clock=clock,

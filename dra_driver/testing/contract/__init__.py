@@ -34,7 +34,7 @@ from dra_driver.testing.contract.bench import (
     no_hardware,
 )
 
-__all__ = ["PROMISES", "BrokenPromise", "backend_contract"]
+__all__ = ["PROMISES", "BrokenPromise", "Promise", "backend_contract"]
 
 PROMISES: tuple[Promise, ...] = (
     *declared.PROMISES,

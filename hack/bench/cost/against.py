@@ -8,14 +8,13 @@ tree, with its own wheel, its own locked libraries and its own bench daemon.
 from contextlib import ExitStack
 
 from hack.bench.cost.bed import Context
-from hack.bench.cost.figures import Times, in_turn, ratio
+from hack.bench.cost.figures import Times, ratio
 from hack.bench.cost.node import BenchNode, Caller, a_claim
 from hack.bench.cost.prepare import DEVICES
 from hack.bench.cost.report import Answer, Target, times_table
 
 SIDES = ("there", "here")
 ONE, EIGHT, BACK = "prepare 1 claim", "prepare 8 claims in one call", "unprepare 1 claim"
-FLOOR = "empty call + 2 KB forced to disk"
 
 
 def measure(context: Context) -> Answer:
@@ -23,46 +22,68 @@ def measure(context: Context) -> Answer:
     if context.against is None:
         raise SystemExit("name the other tree with --against TREE")
     repeats, rounds = (5, 40) if context.quick else (11, 120)
-    times = {
-        (what, side): Times(f"{what}, {side}")
-        for what in (ONE, EIGHT, BACK, FLOOR)
-        for side in SIDES
-    }
     with ExitStack() as stack:
-        nodes = {
-            "there": stack.enter_context(BenchNode(tree=context.against)),
-            "here": stack.enter_context(BenchNode()),
+        there = stack.enter_context(BenchNode(tree=context.against)).call
+        here = stack.enter_context(BenchNode()).call
+        loop = _Loop(there, here)
+        loop.run(repeats, rounds)
+    about = f"Two daemons, {repeats} repeats of {rounds} rounds, everything in turn in each round."
+    return Answer(loop.targets, (times_table(about, loop.times),))
+
+
+class _Loop:
+    """What is done with both drivers. The floor is the same for both: what a call and a commit cost at least on this machine."""
+
+    def __init__(self, there: Caller, here: Caller) -> None:
+        self._calls = dict(zip(SIDES, (there, here), strict=True))
+        self._floor = Times("empty call + 2 KB forced to disk, of both")
+        self._times = {
+            (what, side): Times(f"{what}, {side}") for what in (ONE, EIGHT, BACK) for side in SIDES
         }
 
-        def one(side: str) -> None:
-            _one(nodes[side].call, *(times[what, side] for what in (ONE, BACK, FLOOR)))
+    @property
+    def times(self) -> tuple[Times, ...]:
+        """Everything that is timed."""
+        return (self._floor, *self._times.values())
 
-        def eight(side: str) -> None:
-            wanted = [a_claim(f"gpu-{number}") for number in range(DEVICES)]
-            times[EIGHT, side].add(nodes[side].call.prepare(wanted))
-            nodes[side].call.unprepare(wanted)
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Here in units of there, and each in units of the floor."""
+        times = self._times
+        sides = [
+            Target(
+                f"{what}: here ÷ there, p50", ratio(times[what, "here"], times[what, "there"]), None
+            )
+            for what in (ONE, EIGHT, BACK)
+        ]
+        for side in SIDES:
+            one = times[ONE, side]
+            sides.append(Target(f"{ONE} ÷ the floor, {side}", ratio(one, self._floor), None))
+            sides.append(Target(f"{EIGHT} ÷ {ONE}, {side}", ratio(times[EIGHT, side], one), None))
+        return tuple(sides)
 
-        actions = [lambda act=act, side=side: act(side) for act in (one, eight) for side in SIDES]
-        for number in range(repeats + 1):
-            for each in times.values():
-                if number == 1:  # the first repeat is for caches
-                    each.repeats.clear()
-                each.begin_repeat()
-            in_turn(actions, rounds)
-    targets = [
-        Target(f"{what}: here ÷ there, p50", ratio(times[what, "here"], times[what, "there"]), None)
-        for what in (ONE, EIGHT, BACK, FLOOR)
-    ]
-    for side in SIDES:
-        alone = times[ONE, side]
-        targets.append(Target(f"{ONE} ÷ {FLOOR}, {side}", ratio(alone, times[FLOOR, side]), None))
-        targets.append(Target(f"{EIGHT} ÷ {ONE}, {side}", ratio(times[EIGHT, side], alone), None))
-    about = f"Two daemons, {repeats} repeats of {rounds} rounds, everything in turn in each round."
-    return Answer(tuple(targets), (times_table(about, tuple(times.values())),))
+    def run(self, repeats: int, rounds: int) -> None:
+        """One repeat more than is kept, for caches. What was done just before costs a call something, so the sides change places."""
+        for repeat in range(repeats + 1):
+            for times in self.times:
+                if repeat == 1:
+                    times.repeats.clear()
+                times.begin_repeat()
+            for at in range(rounds):
+                order = SIDES[:: 1 if at % 2 else -1]
+                for do in (self._do_one, self._do_eight):
+                    for side in order:
+                        do(side)
 
+    def _do_one(self, side: str) -> None:
+        call = self._calls[side]
+        wanted = [a_claim("gpu-0")]
+        self._floor.add(call.empty() + call.write())
+        self._times[ONE, side].add(call.prepare(wanted))
+        self._times[BACK, side].add(call.unprepare(wanted))
 
-def _one(call: Caller, prepared: Times, back: Times, floor: Times) -> None:
-    wanted = [a_claim("gpu-0")]
-    floor.add(call.empty() + call.write())
-    prepared.add(call.prepare(wanted))
-    back.add(call.unprepare(wanted))
+    def _do_eight(self, side: str) -> None:
+        call = self._calls[side]
+        wanted = [a_claim(f"gpu-{number}") for number in range(DEVICES)]
+        self._times[EIGHT, side].add(call.prepare(wanted))
+        call.unprepare(wanted)

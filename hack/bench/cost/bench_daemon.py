@@ -13,12 +13,17 @@ import gc
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+from msgspec import structs
+
+from dra_driver.backends.registry import Loaded
 from dra_driver.cli import main as command_line
 from dra_driver.cli.settings import settings_from
+from dra_driver.config.settings import Settings
 from dra_driver.daemon import compose, lifecycle
 from dra_driver.daemon import dependencies as ground
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
@@ -40,6 +45,7 @@ from dra_driver.node.files import never
 
 EMPTY_SERVICE, EMPTY_METHOD = "bench.Empty", "Nothing"
 SHARED = "shared"
+A_SHARE = {"memory": "1Mi"}
 POD = PodUid("bench")  # which has ended whenever a claim is released
 
 
@@ -62,6 +68,7 @@ class InstantApi:
                 pool=self._node,
                 device=name,
                 share_id=share or None,
+                consumed_capacity=A_SHARE if share else None,
             )
             for name in names
             if name != SHARED
@@ -131,6 +138,7 @@ def main() -> int:
     gc.freeze()  # as `dra-driver` does when it has imported what it needs
     settings = settings_from(command_line.parser("run").parse_args(["run", *chosen.arguments]))
     marks = Marks()
+    make_backends = ground.make_backends
     point = marks if chosen.marks else never
 
     def instant_api(
@@ -145,8 +153,16 @@ def main() -> int:
         daemon.kubelet._server._handlers += (service(EMPTY_SERVICE, {EMPTY_METHOD: nothing}),)  # noqa: SLF001  no setting adds services
         return daemon
 
-    # The daemon has no setting for either, and shall not have one.
-    vars(ground).update(HttpKubeApi=instant_api)
+    def with_a_shared_device(given: Settings) -> Loaded:
+        loaded = make_backends(given)
+        for backend in loaded.backends.values():
+            *others, last = backend._devices  # type: ignore[attr-defined]  # noqa: SLF001  no profile has one
+            api = structs.replace(last.api, allow_multiple_allocations=True)
+            backend._devices = (*others, replace(last, api=api))  # type: ignore[attr-defined]  # noqa: SLF001
+        return loaded
+
+    # The daemon has no setting for any of them, and shall not have one.
+    vars(ground).update(HttpKubeApi=instant_api, make_backends=with_a_shared_device)
     vars(lifecycle).update(compose=with_empty_method)
     lifecycle.serve(settings, point=point)
     if chosen.marks:

@@ -21,6 +21,7 @@ from dra_driver.kubelet import dra
 from dra_driver.kubelet.pb import dra_v1_pb2 as pb
 from dra_driver.testing.fake_cgroups import FakeCgroups
 from hack.bench.cost import installed
+from hack.bench.cost import machine as many
 from hack.bench.cost.bench_daemon import EMPTY_METHOD, EMPTY_SERVICE, POD
 
 DAEMON = Path(__file__).with_name("bench_daemon.py").relative_to(installed.REPOSITORY)
@@ -124,17 +125,17 @@ class Caller:
                 raise SystemExit(f"unprepare failed: {found[claim.uid].error}")
         return seconds
 
-    def fill(self, count: int) -> None:
-        """Prepare so many claims, each of which has a share of the last device; the others can be had whole."""
+    def fill(self, count: int, name: str = "shared.gpu-7") -> None:
+        """Prepare so many claims, each of which has a share of the last device (or of another); the others can be had whole."""
         batch = 100
         for first in range(0, count, batch):
             size = min(batch, count - first)
-            self.prepare([a_claim("shared.gpu-7") for _ in range(size)])
+            self.prepare([a_claim(name) for _ in range(size)])
 
 
 class BenchNode:
     """One daemon between `__enter__` and `__exit__`. `in_memory` puts the state on the tmpfs too. `tree` has the driver, if it is not
-    the one of this tree.
+    the one of this tree. With `machine` it has the devices of `hack.bench.cost.machine`.
     """
 
     def __init__(
@@ -143,19 +144,25 @@ class BenchNode:
         marks: bool = False,
         in_memory: bool = False,
         tree: Path = installed.REPOSITORY,
+        machine: bool = False,
     ) -> None:
         self._command = (installed.python(tree), str(tree / DAEMON))
         self.memory = Path(tempfile.mkdtemp(prefix="dra-bench-", dir=MEMORY_FOLDER))
         self.root = self.memory if in_memory else disk_folder()
         self.marks = self.root / "marks.json" if marks else None
         self.state_dir = self.root / "plugins" / DRIVER
+        self._environment = installed.environment()
+        self._backend = "simulated"
+        if machine:
+            self._environment |= {"PYTHONPATH": many.installed_in(self.root)}
+            self._backend = many.NAME
         FakeCgroups(self.root / "cgroup").make(POD)
 
     def arguments(self) -> list[str]:
         """What `dra-driver run` is told."""
         flags = {
             "node-name": NODE,
-            "backend": "simulated",
+            "backend": self._backend,
             "kubeconfig": self.root / "kubeconfig",
             "plugins-dir": self.root / "plugins",
             "registry-dir": self.root / "registry",
@@ -176,7 +183,7 @@ class BenchNode:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                env=installed.environment(),
+                env=self._environment,
             )
         try:
             wait_for(self._listens, f"the daemon; see {self.root}/log")

@@ -8,7 +8,7 @@ from typing import Self
 
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
-from hack.bench.cost import installed
+from hack.bench.cost import installed, machine
 from hack.bench.cost.log import Log
 from hack.bench.cost.node import DEADLINE_SECONDS, DRIVER, NODE, disk_folder, wait_for
 
@@ -35,11 +35,16 @@ class StandIns:
         self.api.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def start(self) -> int:
-        """Start the driver; answers its process number."""
+    @property
+    def faults(self) -> Path:
+        """A file for faults, which exists if the caller writes it."""
+        return self.root / "faults.yaml"
+
+    def start(self, *, backend: str = "simulated", **more: str) -> int:
+        """Start the driver with further flags, by their names; answers its process number."""
         flags = {
             "node-name": NODE,
-            "backend": "simulated",
+            "backend": backend,
             "kubeconfig": self.root / "kubeconfig",
             "plugins-dir": self.kubelet.plugins_dir,
             "registry-dir": self.kubelet.registry_dir,
@@ -47,14 +52,18 @@ class StandIns:
             "cgroup-root": self.kubelet.cgroup_root,
             "cdi-dir": self.root / "cdi",
             "http-address": "127.0.0.1:0",
+            **more,
         }
+        environment = installed.environment()
+        if backend == machine.NAME:
+            environment |= {"PYTHONPATH": machine.installed_in(self.root)}
         with (self.root / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [
                     *(installed.python(), "-m", "dra_driver", "run"),
                     *(f"--{name}={value}" for name, value in flags.items()),
                 ],
-                env=installed.environment(),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -118,3 +118,15 @@ def test_kubectl_has_the_commands_that_look_at_a_cluster(capsys) -> None:
 def test_an_unknown_subcommand_has_no_arguments() -> None:
     with pytest.raises(ValueError, match="'fly' is no subcommand"):
         add_arguments("fly", argparse.ArgumentParser())
+
+
+def test_the_environment_names_the_config_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = tmp_path / "none.yaml"
+    monkeypatch.setenv("DRA_DRIVER_CONFIG", str(missing))
+    assert main(["devices", "--node-name", "node-1"]) == 1
+    assert f"cannot read config file {missing}: " in capsys.readouterr().err
+    other = tmp_path / "other.yaml"
+    assert main(["devices", "--node-name", "node-1", "--config", str(other)]) == 1
+    assert f"cannot read config file {other}: " in capsys.readouterr().err

@@ -3,7 +3,8 @@
 
 from dataclasses import replace
 
-from dra_driver.model.slices import SliceHolder
+from dra_driver.model.api.resource_slice import Device, ResourceSliceSpec
+from dra_driver.model.slices import SliceHolder, StoredSlice
 
 
 def test_a_holder_says_whose_the_slice_is():
@@ -14,3 +15,9 @@ def test_a_holder_says_whose_the_slice_is():
         "a slice of driver gpu.example.com for node node-2, pool pool-2, UID uid-1, created 2026-01-02T03:04:05Z"
     )
     assert "for no single node, pool" in str(replace(holder, node=""))
+
+
+def test_a_slice_of_counters_has_no_devices():
+    device = Device(name="gpu-0")
+    assert StoredSlice("s", "uid-1", "1", ResourceSliceSpec(devices=[device])).devices == (device,)
+    assert StoredSlice("s", "uid-1", "1", ResourceSliceSpec()).devices == ()

@@ -273,3 +273,41 @@ def test_what_could_not_be_written_down_is_written_by_the_next_call(new_node: Ne
     fails.clear()
     assert isinstance(node.prepare(one)[one.uid], tuple)
     assert isinstance(node.prepare(two)[two.uid], Refusal)
+
+
+def test_who_was_adopted_before_the_first_scan_is_no_less_there(new_node: NewNode) -> None:
+    """The state was lost: its rows have no leases, and the first call that needs to know them may be an unprepare."""
+    node = new_node(inventory=partitions())
+    refs = node.add(
+        a_claim("one", results=[a_result("part-0")]), a_claim("two", results=[a_result("part-2")])
+    )
+    node.prepare(*refs)
+    rows = [node.parts.row(ref.uid) for ref in refs]
+    (node.directory / "state.db").unlink()
+    node.restart()
+    with node.store.transaction("recovered") as transaction:
+        for row in rows:
+            assert row is not None
+            transaction.start(replace(row, leases=None))
+    alone: list[bool] = []
+    node.reset = lambda lease: alone.append(lease.is_alone)
+    for ref in refs:
+        node.unprepare(ref)
+    assert alone == [False, True]
+
+
+def test_a_device_that_vanished_from_a_lost_state_is_never_the_last_of_its_parent(
+    new_node: NewNode,
+) -> None:
+    node = new_node(inventory=partitions())
+    (ref,) = node.add(a_claim("one", results=[a_result("part-0")]))
+    node.prepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    with node.store.transaction("recovered") as transaction:
+        transaction.start(replace(row, leases=None))
+    node.inventory = Inventory(tuple(one for one in node.inventory.devices if one.name != "part-0"))
+    alone: list[bool] = []
+    node.reset = lambda lease: alone.append(lease.is_alone)
+    node.unprepare(ref)
+    assert alone == [False]
