@@ -55,7 +55,8 @@ Never
 
 {{- /* "true" if the driver itself sets the binding conditions of its devices. */ -}}
 {{- define "dra-driver.bindsDevices" -}}
-{{- $example := (.Values.backends.simulated | default dict).example | default dict -}}
+{{- $simulated := get .Values.backends "simulated" | default dict -}}
+{{- $example := $simulated.example | default dict -}}
 {{- if and $example.bindingConditions (ne (toString $example.bindingController) "false") -}}
 true
 {{- end -}}
