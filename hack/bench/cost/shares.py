@@ -57,7 +57,7 @@ def measure(context: Context) -> Answer:
             about,
             times_table("A taint, and its end:", (tainted,)),
             times_table(
-                "Each claim alone, after the ones before it (the medians are of the first and the last tenth):",
+                "Each claim alone, after the ones before it (at the right: the first tenth, the last tenth, and those between):",
                 (share, part),
             ),
             times_table(
