@@ -12,6 +12,7 @@ name, after N passings, it takes the file away, which tells the test that it was
 import json
 import os
 import resource
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from dra_driver.cli import main as command_line
 from dra_driver.cli import run as run_command
 from dra_driver.errors import DriverError
+from dra_driver.node import files
 from tests.faults.machines import offer
 
 
@@ -62,6 +64,8 @@ def main() -> int:
     """Run the daemon until it is told to stop."""
     control, arguments = Path(sys.argv[1]), sys.argv[3:]
     offer()
+    # This process may be a fork of one that has imported everything; as a program it would have a token of its own.
+    files._OURS = secrets.token_hex(4)
     settings = command_line.parser("run").parse_args(["run", *arguments])
     try:
         return run_command.run(settings, point=Control(control))

@@ -163,6 +163,7 @@ def lose_answer(walk: Walk) -> None:
     walk.note(f"?{pod.name}")
     known = kubelet.claims.get(pod.claim.uid)
     asks = known is None or not known.prepared
+    shorten(walk, short=bool(walk.in_the_way(pod)))
     with suppress(KubeletError):
         kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
     kubelet.cgroups.end(pod.uid)  # nothing was started
@@ -224,18 +225,25 @@ def _prepare_beside(walk: Walk, pod: Pod, errors: list[str]) -> None:
         errors.append(str(error))
 
 
-def last_breath(walk: Walk, devices: tuple[str, ...]) -> Timer | None:
+def last_breath(walk: Walk, pod: Pod) -> Timer | None:
     """Whoever still has one of the devices open ends in a moment, most of the times; else the call is a short one."""
-    names = walk.lingers(devices)
-    # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
-    lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
-    short = names or lost or walk.unsettled & {"restored", "state"}
-    walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS if short else walk.call_seconds
+    names = walk.in_the_way(pod)
+    shorten(walk, short=bool(names))
     if not names or walk.chance.random() < 0.3:
         return None
     timer = Timer(LAST_BREATH_SECONDS, _end_all, (walk, names))
     timer.start()
     return timer
+
+
+def shorten(walk: Walk, *, short: bool = False) -> None:
+    """Let the next call be a short one if it may meet a device that nobody frees meanwhile."""
+    # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
+    lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
+    if short or lost or walk.unsettled & {"restored", "state", "disk"}:
+        walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS
+    else:
+        walk.bed.kubelet.call_seconds = walk.call_seconds
 
 
 def _end_all(walk: Walk, names: list[str]) -> None:

@@ -10,7 +10,7 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.fake_api import Answer, Reset, refusal
 from dra_driver.testing.fake_api.store import Store
 from dra_driver.testing.stage import wait_for
-from tests.faults.departures import end_forgotten, ends_unseen
+from tests.faults.departures import SHORT_CALL_SECONDS, end_forgotten, ends_unseen
 from tests.faults.machines import devices_of, vanishing
 from tests.faults.still_open import is_named
 from tests.faults.walk_tables import POINTS
@@ -51,7 +51,7 @@ class Disturbances:
 
     def _start(self) -> None:
         """A new process: it repairs CDI files and sees the hardware as it is; the kubelet finds it again."""
-        self.unsettled -= {"disk", "sockets", "socket"}
+        self.unsettled -= {"disk", "sockets", "half"}
         self.bed.disarm()
         self.bed.start_registered()
         self._repaired()
@@ -102,7 +102,7 @@ class Disturbances:
         self.note("died")
         if self.bed.beside is not None:
             self.bed.go_on()  # with the process that is left
-            self.unsettled.add("socket")
+            self.unsettled.add("half")
             return
         self.bed.stop()
         self._start()
@@ -262,8 +262,10 @@ class Disturbances:
         else:
             self.note(point)
             self.bed.arm(point, "full")
+        self.bed.kubelet.call_seconds = SHORT_CALL_SECONDS
         call()
         self.chance.choice((self._prepare, self._end_pod))()
+        self.bed.kubelet.call_seconds = self.call_seconds
         self.bed.disarm()
         self.bed.empty_disks()
         self.unsettled.discard("disk")

@@ -84,7 +84,7 @@ def end_either(walk: Walk) -> None:
     process.wait(60)
     walk.bed.go_on()
     if not gently:
-        walk.unsettled.add("socket")  # that of the killed process stays until the next start
+        walk.unsettled.add("half")  # the killed process leaves its socket until the next start
     walk.bed.register()
 
 

@@ -122,8 +122,11 @@ class Promises:
                 if one.rule is Rule.ONE_OWNER
                 or ("CDI file" in one.found and one.rule is Rule.KEEPS_DEVICE)
             ]
-        if unsettled & {"sockets", "socket"}:
+        if unsettled & {"sockets", "half"}:
             found = [one for one in found if not one.subject.startswith("socket")]
+        if "half" in unsettled:
+            # One of two processes was killed; what it was writing stays until the next start.
+            found = [one for one in found if not one.subject.endswith((".tmp", ".lock"))]
         return found
 
     def _running(self) -> dict[ClaimUid, Running]:

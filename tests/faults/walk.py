@@ -232,6 +232,11 @@ class Walk(Disturbances, Promises):
             if not result.get("adminAccess")
         }
 
+    def in_the_way(self, pod: Pod) -> list[str]:
+        """Forgotten pods that have the pod's hardware open, or what its claim had before it was allocated anew."""
+        same = [name for name, one in self.lingering.items() if one.claim.uid == pod.claim.uid]
+        return [*same, *(name for name in self.lingers(pod.devices) if name not in same)]
+
     def lingers(self, devices: tuple[str, ...]) -> list[str]:
         """Forgotten pods that have some of this hardware open."""
         return [
@@ -282,7 +287,7 @@ class Walk(Disturbances, Promises):
         self.note(pod.name)
         known = self.bed.kubelet.claims.get(uid)
         asks = known is None or not known.prepared
-        breath = last_breath(self, pod.devices)
+        breath = last_breath(self, pod)
         try:
             self.bed.kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
         except KubeletError as error:

@@ -42,10 +42,10 @@ CLAIM: Object = {
 
 
 def manifests() -> list[Object]:
-    """What the manifests have in versions that are written for older releases too."""
+    """All manifests of the core API and of resource.k8s.io/v1; taint rules and workloads have no older form of the latter."""
     files = sorted(CLASSES.rglob("*.yaml"))
-    found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
-    return [one for one in found if one["apiVersion"] in ("v1", "resource.k8s.io/v1")]
+    there = [found for file in files for found in yaml.safe_load_all(file.read_text()) if found]
+    return [found for found in there if found["apiVersion"] in ("v1", "resource.k8s.io/v1")]
 
 
 def a_run(**changes: Any) -> Run:

@@ -332,6 +332,8 @@ def _wrong_taints(picture: Picture) -> Iterator[Violation]:
         if row.held is not None and not key.share
     }
     for spec in (found["spec"] for found in picture.slices):
+        if spec["driver"] != picture.place.driver:
+            continue
         for device in spec.get("devices") or ():
             name = device["name"]
             due = {HELD_TAINT: name in held, UNHEALTHY_TAINT: name in picture.ill}

@@ -9,6 +9,7 @@ from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.model.api.resource_slice import Counter
 from dra_driver.model.device import plain
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.planning.slices import PoolPlan, plan_pool
 from dra_driver.planning.unrestricted import ServerRules
 
@@ -86,3 +87,9 @@ def test_a_device_without_a_size_has_partitions_without_memory():
     gpus = SimulatedBackend(BackendContext("node-1", SimulatedOptions(profile="example"))).scan()
     devices, _ = divide(gpus.devices[:1], MIG_80GB)
     assert {str((part.api.capacity or {})["memory"].value) for part in devices[1:]} == {"0"}
+
+
+def test_a_partition_occupies_its_memory_slices_of_the_gpu(inventory: Inventory):
+    whole, part = inventory.devices[0], inventory.by_name["gpu-0-mig-2g-20gb-4"]
+    assert whole.resource == Hardware(whole.uuid)
+    assert part.resource == Hardware(whole.uuid, ("memory-slice-4", "memory-slice-5"), "2g.20gb")

@@ -2,6 +2,7 @@
 """The simulated backend plays machines with real names and sizes, and falls ill on demand."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,7 +13,8 @@ from structlog.testing import capture_logs
 
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.example import ExampleOptions
-from dra_driver.backends.profiles import MIB, PROFILES
+from dra_driver.backends.partitions import MIG_80GB
+from dra_driver.backends.profiles import H100, MIB, PROFILES, Group, Profile, Slot
 from dra_driver.backends.simulated import (
     POLL_SECONDS,
     WITHOUT_FAULT_FILE,
@@ -501,3 +503,36 @@ def test_whether_a_process_uses_a_device_only_the_fault_file_says(faults: Path):
     made = backend(faults=str(faults))
     assert made.in_use(DeviceName("gpu-0")) is InUse.YES
     assert made.in_use(DeviceName("gpu-1")) is InUse.NO
+
+
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> SimulatedOptions:
+    """A machine with one GPU and its partitions."""
+    machine = Profile((Group(H100, (Slot("1a", "15"),), MIG_80GB, {"binds_to_node": True}),))
+    monkeypatch.setitem(PROFILES, "divided", machine)
+    return SimulatedOptions(profile="divided")
+
+
+def test_a_machine_can_have_gpus_with_partitions_and_fields_of_the_api(divided: SimulatedOptions):
+    found = SimulatedBackend(BackendContext("node-1", divided)).scan()
+    assert [len(found.devices), len(found.counter_sets)] == [19, 1]
+    assert found.partition_type_attribute == "profile"
+    assert all(device.api.binds_to_node for device in found.devices)
+    assert plan_pool(found, kept=()).problems == ()
+
+
+def test_the_first_lease_of_a_gpu_switches_its_mode_on_and_the_last_one_off(
+    divided: SimulatedOptions, tmp_path: Path
+):
+    journal = tmp_path / "hardware.jsonl"
+    options = msgspec.structs.replace(divided, journal=str(journal))
+    made = SimulatedBackend(BackendContext("node-1", options))
+    names = ("gpu-0-mig-1g-10gb-0", "gpu-0-mig-1g-10gb-1")
+    for name, alone in zip(names, (True, False), strict=True):
+        made.configure(replace(a_lease(name), is_alone=alone))
+    made.reset(replace(a_lease(names[0]), is_alone=False))
+    assert seen(journal).modes == {"gpu-0"}
+    made.reset(a_lease(names[1]))
+    assert seen(journal) == Seen()
+    made.configure(a_lease("gpu-0"))
+    assert seen(journal).modes == set()

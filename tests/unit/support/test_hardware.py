@@ -217,3 +217,51 @@ def test_a_witness_reads_on_and_leaves_half_a_line_for_later(story: Story) -> No
     assert witness.look().configured == {Use(GPU, ONE)}
     story.path.write_bytes(written)
     assert witness.look().configured == set()
+
+
+def test_partitions_of_one_gpu_are_apart_and_the_whole_gpu_is_not(tmp_path: Path) -> None:
+    journal = HardwareJournal(tmp_path / "journal")
+    left, right = DeviceName("gpu-0-mig-3g-40gb-0"), DeviceName("gpu-0-mig-3g-40gb-4")
+    journal.configured(left, ONE, NO_SHARE)
+    journal.configured(right, TWO, NO_SHARE)
+    assert seen(tmp_path / "journal").overridden == []
+    Runtime(tmp_path / "journal").opened("a", [Use(left, ONE)])
+    journal.configured(GPU, ClaimUid("three"), NO_SHARE)
+    found = seen(tmp_path / "journal")
+    assert [one.before for one in found.overridden] == [Use(left, ONE), Use(right, TWO)]
+    assert found.misuse == [
+        "gpu-0 of claim three was set up while container a had gpu-0-mig-3g-40gb-0 of claim one open"
+    ]
+
+
+def test_the_mode_of_a_gpu_is_the_first_lease_s_to_switch_on_and_the_last_one_s_to_switch_off(
+    story: Story,
+) -> None:
+    for claim, share, first in ((ONE, LEFT, True), (TWO, RIGHT, False)):
+        story.driver.mode_on(GPU, claim, share, first=first)
+        story.configure(claim, share)
+    assert story.seen().modes == {"gpu-0"}
+    assert (story.seen().overridden, story.seen().without_mode()) == ([], set())
+    story.reset(ONE, LEFT)
+    story.reset(TWO, RIGHT)
+    assert story.seen().wrong_modes() == [
+        "gpu-0 is in the mode for partitions or shares, and none is set up"
+    ]
+    story.driver.mode_off(GPU, TWO, RIGHT)
+    assert story.seen() == Seen()
+
+
+def test_a_mode_that_is_switched_under_others_is_misuse(story: Story) -> None:
+    for claim, share in ((ONE, LEFT), (TWO, RIGHT)):
+        story.driver.mode_on(GPU, claim, share, first=True)
+        story.configure(claim, share)
+    assert [str(one) for one in story.seen().overridden] == [
+        "gpu-0 of claim two, share right had the mode switched on under what was set up for gpu-0 of claim one, share left"
+    ]
+    story.open("a", ONE, LEFT)
+    story.reset(TWO, RIGHT)
+    story.driver.mode_off(GPU, TWO, RIGHT)
+    assert story.seen().misuse == [
+        "gpu-0 of claim two, share right had the mode switched off under container a"
+    ]
+    assert story.seen().without_mode() == {Use(GPU, ONE, LEFT)}

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from dra_driver.model.ids import DeviceKey, DeviceName, ShareId
-from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ShareId
+from dra_driver.model.names import HELD_TAINT, UNHEALTHY_TAINT
+from dra_driver.model.state import Held, Phase, PreparedClaim
 from dra_driver.testing.builders import (
     A_BOOT,
     A_DRIVER,
@@ -298,6 +299,41 @@ def test_a_torn_pool_is_seen(
 def test_pools_of_other_nodes_are_theirs(well: Picture) -> None:
     slices = [a_slice("gpu-0", "gpu-1", "gpu-2"), a_slice(pool="node-2")]
     assert violations(replace(well, slices=slices, other_pools=frozenset({"node-2"}))) == ()
+
+
+def test_hardware_in_two_claims_is_seen_under_different_names(well: Picture) -> None:
+    def with_device(name: str) -> PreparedClaim:
+        (device,) = well.rows[ONE].devices
+        return replace(well.rows[ONE], devices=(replace(device, device=DeviceName(name)),))
+
+    whole, part, beside = (
+        with_device(name) for name in ("gpu-7", "gpu-7-mig-1g-10gb-3", "gpu-7-mig-1g-10gb-4")
+    )
+
+    def two_owners(*rows: PreparedClaim) -> set[str]:
+        known = {ClaimUid(f"uid-{index}"): row for index, row in enumerate(rows)}
+        wrong = violations(Picture(A_PLACE, A_BOOT, known, {}, {}))
+        return {one.subject for one in wrong if one.rule is Rule.ONE_OWNER}
+
+    assert two_owners(whole, part) == {"node-1/gpu-7", "node-1/gpu-7-mig-1g-10gb-3"}
+    assert two_owners(part, beside) == set()
+
+
+def test_a_taint_that_is_missing_or_has_no_reason_is_seen(well: Picture) -> None:
+    held = replace(well.rows[ONE], held=Held("it is used", "2026-01-01T00:00:00Z"))
+    (device,) = {key.device for key in held.owned if not key.share}
+    ours, other = well.slices or ()
+    spec = ours["spec"] | {
+        "devices": [{"name": device}, {"name": "gpu-1", "taints": [{"key": UNHEALTHY_TAINT}]}]
+    }
+    picture = replace(well, rows={ONE: held}, slices=[{"spec": spec}, other], ill=frozenset())
+    found = {one.subject: one.found for one in violations(picture) if one.rule is Rule.TAINTED}
+    assert found == {
+        f"device {device}, taint {HELD_TAINT}": "it is missing",
+        f"device gpu-1, taint {UNHEALTHY_TAINT}": "it is there without a reason",
+    }
+    sick = replace(picture, rows={}, ill=frozenset({"gpu-1"}))
+    assert {one.rule for one in violations(sick)} & {Rule.TAINTED} == set()
 
 
 def test_a_violation_reads_as_a_sentence() -> None:
