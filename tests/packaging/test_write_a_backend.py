@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.device import DeviceValue
 from dra_driver.errors import Permanent
+from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.claim import OpaqueConfig
 from dra_driver.model.ids import DeviceName, DriverName
@@ -25,6 +28,7 @@ from dra_driver.testing.builders import a_uid
 from dra_driver.testing.contract import PROMISES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
+DRIVER = "gpu.dra-driver.dev"
 BLOCK = re.compile(
     r"^`(?P<name>[\w.]+)`[^\n]*:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -180,10 +184,26 @@ def test_hardware_that_cannot_be_read_is_one_plain_sentence(
 
 def claim_of_the_page() -> OpaqueConfig:
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (entry,) = yaml.safe_load(text)["spec"]["devices"]["config"]
+    _device_class, claim = yaml.safe_load_all(text)
+    (entry,) = claim["spec"]["devices"]["config"]
     opaque = entry["opaque"]
     driver = DriverName(opaque["driver"])
     return OpaqueConfig(0, "FromClaim", tuple(entry["requests"]), driver, opaque["parameters"])
+
+
+def test_the_pages_class_selects_regions_and_no_device_without_a_type(
+    files: dict[str, str], sysfs: Path
+):
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    device_class, claim = yaml.safe_load_all(text)
+    (request,) = claim["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == device_class["metadata"]["name"]
+    (selector,) = device_class["spec"]["selectors"]
+    compiled = compile_selector(selector["cel"]["expression"])
+    regions = [found.api for found in backend(files, sysfs)[0].scan().devices]
+    other = Device(name="without-a-type")
+    selected = [compiled.matches(DeviceValue(DRIVER, one)) for one in (*regions, other)]
+    assert selected == [True, True, True, True, False]
 
 
 def test_the_pages_claim_loads_its_bitstream(files: dict[str, str], sysfs: Path):
