@@ -62,9 +62,8 @@ class Machines:
             "backends": {"simulated": simulated},
         }
         if options.get("bindingConditions"):
-            # The chart gives the right to write status.devices for the conditions; the driver's own entries come on top.
-            status = {"name": "DRA_DRIVER_DEVICE_STATUS", "value": "write"}
-            values["extraEnv"] = [status]
+            # The driver's own entries come on top of the conditions.
+            values["deviceStatus"] = "write"
         (release.upgrade if profile in self.played else release.install)(values)
         self.played[profile] = options
         wait_until(lambda: _shows(self.devices(profile), options), f"slices of {profile} {options}")
