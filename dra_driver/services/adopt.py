@@ -206,6 +206,7 @@ def take_up_allocated(parts: NodeParts, claim: Claim, pod_devices: AskPodDevices
         if missed:
             raise missed[claim.ref.uid]
         # Before the transaction: all other calls wait while a transaction is open.
+        parts.learn(parts.inventory())
         runs = parts.usage.may_run(_all_users(parts, claim))
         devices = pod_devices()
         if isinstance(devices, Unknown):
