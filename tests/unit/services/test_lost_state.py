@@ -33,8 +33,13 @@ from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
 from tests.support.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
+ANOTHER_BOOT = "boot-2"
 DEADLINE = 60.0  # only against hanging
 RUNS = Alive("its cgroup has processes")
+
+
+class Killed(BaseException):
+    """The process died."""
 
 
 def as_the_kubelet_lists(claim: Claim) -> frozenset[PodDevice]:
@@ -474,3 +479,26 @@ def test_a_device_in_use_whose_edits_came_late_is_never_set_up_again(
     assert row is not None
     assert (row.phase, len(row.leases or ())) == (Phase.PREPARED, 1)
     assert node.violations() == []
+
+
+def test_a_file_of_a_lost_state_does_not_prove_a_preparation_that_died(node: LocalNode) -> None:
+    """The state is lost at a reboot, and the CDI directory is not: the numbers in the file are those of the earlier boot."""
+    (ref,) = node.add(a_claim(results=[a_result(admin=True)]))
+    node.prepare(ref)
+    text = node.cdi.read(ref.uid)
+    assert text is not None
+    node.boot_id = ANOTHER_BOOT
+    lose_state(node)
+    node.cdi.write(ref.uid, text.replace("uuid-gpu-0", "uuid-of-the-earlier-boot"))
+
+    def die(_lease: Lease) -> object:
+        raise Killed
+
+    node.configure = die
+    with pytest.raises(Killed):
+        node.prepare(ref)
+    node.configure = lambda _lease: None
+    node.restart(boot_id=ANOTHER_BOOT)
+    node.recover()
+    assert isinstance(node.prepare(ref)[ref.uid], tuple)
+    assert node.cdi.read(ref.uid) == text
