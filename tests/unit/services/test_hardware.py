@@ -139,6 +139,32 @@ def test_a_claim_that_was_reserved_before_the_first_scan_does_not_get_hardware_t
     assert not [call for call in node.backend_calls if call[2] == two.uid]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "fits"),
+    [
+        ("gpu-0", "part-0", False),
+        ("part-2", "gpu-0", False),
+        ("part-0", "part-1", False),
+        ("part-0", "part-2", True),
+        ("part-0", "nic", True),
+    ],
+)
+def test_a_claim_for_the_same_hardware_twice_costs_only_itself(
+    new_node: NewNode, first: str, second: str, fits: bool
+) -> None:
+    node = new_node(inventory=Inventory((*partitions().devices, a_device("nic"), a_device("cpu"))))
+    both = [a_result(first, request="one"), a_result(second, request="two")]
+    twice, other = node.add(
+        a_claim("twice", results=both), a_claim("other", results=[a_result("cpu")])
+    )
+    answers = node.prepare(twice, other)
+    assert isinstance(answers[other.uid], tuple)
+    answer = answers[twice.uid]
+    assert isinstance(answer, tuple) is fits
+    if isinstance(answer, Refusal):
+        assert f"devices {first} and {second}, which are the same hardware" in answer.reason
+
+
 def test_a_process_that_has_scanned_less_takes_no_hardware_out_of_the_state(
     new_node: NewNode,
 ) -> None:
