@@ -235,7 +235,7 @@ OPTIONS: tuple[Option, ...] = (
         "device_metadata",
         "none",
         "Whether containers get files with the metadata of their devices (KEP-5304). none: no. files: one file for each request of a "
-        "claim, below /var/run/kubernetes.io/dra-device-attributes. It counts for claims that are prepared from then on.",
+        "claim, below /var/run/kubernetes.io/dra-device-attributes. A change concerns only claims that are prepared after it.",
         ("none", "files"),
     ),
     Option(
