@@ -30,3 +30,7 @@ class Refused(Permanent):
 
 class Fatal(DriverError):
     """This process cannot continue. It must be restarted, or configured differently."""
+
+
+class BackendMissing(Temporary):
+    """Only a backend that this process does not have can do it."""

@@ -78,9 +78,10 @@ class ShowUnused:
 
 @dataclass(frozen=True, slots=True)
 class ResetDevice:
-    """Let the backend undo ConfigureDevice. A lease that was never set up is no error."""
+    """Let the backend undo ConfigureDevice. A lease that was never set up is no error. With `by_admin` a missing backend is none either."""
 
     lease: Lease
+    by_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,10 @@ def resets(claim: PreparedClaim) -> tuple[ResetDevice, ...]:
             Lease(claim.ref.uid, "", key.device, index, key.share)
             for index, key in enumerate(claim.owned)
         )
-    return tuple(ResetDevice(lease) for lease in reversed(leases) if not lease.admin_access)
+    by_admin = claim.held is not None and claim.held.by_admin
+    return tuple(
+        ResetDevice(lease, by_admin) for lease in reversed(leases) if not lease.admin_access
+    )
 
 
 def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boot_id: str) -> str:

@@ -18,13 +18,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress, repeat
 from threading import Lock
 from typing import Protocol, TypeVar, assert_never
 
-from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.errors import BackendMissing, DriverError, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.lease import Lease
@@ -235,8 +236,10 @@ class Executor:
             case ShowUnused(claim):
                 if reason := hands.still_used(claim):
                     raise StillUsed(reason)
-            case ResetDevice(lease):
-                hands.reset(lease, until)
+            case ResetDevice(lease, by_admin):
+                # An admin has the last word about a device that no backend can reset any more.
+                with suppress(*(BackendMissing,) if by_admin else ()):
+                    hands.reset(lease, until)
             case WriteCdiSpec(uid, text, metadata):
                 hands.cdi.write(uid, text, metadata)
             case RemoveCdiSpec(uid):

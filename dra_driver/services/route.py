@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dra_driver.backends.base import Backend, config_kinds_of
-from dra_driver.errors import Permanent, Temporary
+from dra_driver.errors import BackendMissing, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.lease import InUse, Lease
@@ -39,12 +39,13 @@ class Route:
     def reset(self, lease: Lease, /) -> None:
         """Undo the lease. If nobody knows whose device it is, all backends are asked: the reset of a stranger's device does nothing.
 
-        Raises Temporary if the device's backend is not in this process: only that backend can undo what it set up.
+        Raises BackendMissing if the device's backend is not in this process: only that backend can undo what it set up.
         """
         if lease.backend and lease.backend not in self._backends:
-            raise Temporary(
+            raise BackendMissing(
                 f"device {lease.device} was set up by backend {lease.backend}, which this process does not have; choose it again "
-                f"(backends in the config document, or --backend) until its devices are released"
+                f"(backends in the config document, or --backend) until its devices are released, or run `dra-driver release` for the "
+                f"claim: then nobody undoes the set-up"
             )
         backend = self._backend(lease)
         for one in self._backends.values() if backend is None else (backend,):

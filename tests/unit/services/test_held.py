@@ -8,7 +8,7 @@ from threading import Event, Semaphore, Thread, current_thread, main_thread
 import pytest
 from structlog.testing import capture_logs
 
-from dra_driver.errors import Permanent, Temporary
+from dra_driver.errors import BackendMissing, Permanent, Temporary
 from dra_driver.kube.base import NotFound
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import (
@@ -20,6 +20,7 @@ from dra_driver.model.events import (
     StillHeld,
 )
 from dra_driver.model.ids import PodUid
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive, CannotTell
 from dra_driver.model.state import Held, Phase, PodDevice, Unknown, Users
@@ -753,3 +754,27 @@ def test_a_suspect_that_somebody_is_at_work_on_is_looked_at_later(new_node: NewN
     clock.now += 31
     node.look_at_held()
     assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
+
+
+def test_an_admin_frees_a_device_whose_backend_is_gone_for_ever(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim(results=[a_result("gpu-0"), a_result("gpu-1", request="two")]))
+    node.prepare(ref)
+    reset: list[str] = []
+
+    def gone(lease: Lease) -> None:
+        if lease.device == "gpu-1":
+            raise BackendMissing("its backend is gone")
+        reset.append(lease.device)
+
+    node.reset = gone
+    assert "its backend is gone" in str(node.unprepare(ref)[ref.uid])
+    node.look_at_held()
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert row.held is not None
+    with node.store.transaction("releasing") as transaction:
+        transaction.hold(ref.uid, replace(row.held, by_admin=True))
+    node.look_at_held()
+    assert node.parts.row(ref.uid) is None
+    assert reset == ["gpu-0"]
+    assert node.unprepare(ref) == {ref.uid: None}
