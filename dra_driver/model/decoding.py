@@ -51,6 +51,9 @@ def decode(
         return msgspec.convert(_without_texts(value, structure), structure), ()
     except msgspec.ValidationError as error:  # a rule of the structure's own __post_init__
         return None, (_own_rule(error, path),)
+    except Exception as error:  # noqa: BLE001  such a rule is other people's code, and the value is somebody else's
+        found = f"a rule of this configuration failed: {type(error).__name__}: {shown(str(error))[1:-1]}"
+        return None, (Mistake(path, found),)
 
 
 def told(mistakes: Sequence[Mistake]) -> str:
@@ -123,7 +126,7 @@ def _of_fields(value: object, kind: type[msgspec.Struct], path: str) -> Iterator
 def _of_leaf(value: object, kind: Any, path: str) -> Iterator[Mistake]:
     try:
         found = msgspec.convert(value, kind, strict=not isinstance(value, Text))
-    except (msgspec.ValidationError, ValueError):  # ValueError: a text that is no UTF-8
+    except Exception:  # noqa: BLE001  a text that is no UTF-8, or an error in the rule of a structure
         yield Mistake(path, f"{shown(value)} must be {_rule(kind)}")
         return
     allowed = _schema(inspect.type_info(kind)).get("enum")

@@ -178,3 +178,30 @@ def test_one_of_several_types_or_nothing() -> None:
     assert decode({"size": 1.5}, Loose)[1] == (
         Mistake("size", "1.5 must be a whole number or a text or null"),
     )
+
+
+class Ratio(msgspec.Struct, frozen=True, tag=True):
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        _ = 1 // self.parts
+
+
+class Other(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Ratios(msgspec.Struct, frozen=True):
+    ratio: Ratio | None = None
+    either: Ratio | Other | None = None
+
+
+def test_a_defect_in_a_rule_of_the_author_is_a_mistake_of_the_value() -> None:
+    """The author of a claim chooses the value, and must not make a call fail that has other claims too."""
+    for structure, value in ((Ratio, {"parts": 0}), (Ratios, {"ratio": {"parts": 0}})):
+        (mistake,) = decode(value, structure, "top")[1]
+        assert str(mistake) == (
+            "top: a rule of this configuration failed: ZeroDivisionError: integer division or modulo by zero"
+        )
+    (mistake,) = decode({"either": {"type": "Ratio", "parts": 0}}, Ratios)[1]
+    assert str(mistake).startswith("either: {'type': 'Ratio', 'parts': 0} must be ")

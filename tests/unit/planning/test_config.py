@@ -26,6 +26,11 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["fast", "safe"] = "safe"
 
 
+class Defect(msgspec.Struct, frozen=True):
+    def __post_init__(self) -> None:
+        raise KeyError("no")
+
+
 IMAGE = ConfigKind("fpga.example.com/v1", "Bitstream", Bitstream)
 MODE = ConfigKind("acme.example.com/v1", "Mode", Mode, default=Mode())
 READS = "the device reads fpga.example.com/v1 Bitstream"
@@ -165,6 +170,8 @@ def test_a_configuration_from_the_state_gets_its_type_again() -> None:
     assert restored(stored, (MODE, IMAGE)) == IMAGE.config(Bitstream(image="x"))
     assert restored(replace(stored, value={"slots": "x"}), (IMAGE,)) == IMAGE.config(None)
     assert restored(stored, (MODE,)) == IMAGE.config(None)
+    defect = ConfigKind(IMAGE.api_version, IMAGE.kind, Defect)
+    assert restored(stored, (defect,)) == IMAGE.config(None)
     assert restored(DeviceConfig(), (IMAGE,)) == DeviceConfig()
     typed = IMAGE.config(Bitstream())
     assert restored(typed, ()) is typed
