@@ -30,6 +30,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+_EXAMPLE = "`devices: {gpu-0: {vanished: true}}`"
 _FIELDS = ("unhealthy", "vanished", "configure", "hangs", "in_use")
 
 
@@ -151,5 +152,5 @@ def _mapping(value: object, where: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Permanent(f"{where} must be a mapping")
+        raise Permanent(f"{where} must be a mapping, as in {_EXAMPLE}")
     return value

@@ -41,10 +41,19 @@ def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"- 1", "fault file faults.yaml must be a mapping"),
+        (
+            b"- 1",
+            "fault file faults.yaml must be a mapping, as in `devices: {gpu-0: {vanished: true}}`",
+        ),
         (b"device: {}", "fault file faults.yaml.device: unknown; known are devices"),
-        (b"devices: [gpu-0]", "fault file faults.yaml: devices must be a mapping"),
-        (b"devices: {gpu-0: ill}", "fault file faults.yaml: devices.gpu-0 must be a mapping"),
+        (
+            b"devices: [gpu-0]",
+            "fault file faults.yaml: devices must be a mapping, as in `devices: {gpu-0: {vanished: true}}`",
+        ),
+        (
+            b"devices: {gpu-0: ill}",
+            "fault file faults.yaml: devices.gpu-0 must be a mapping, as in `devices: {gpu-0: {vanished: true}}`",
+        ),
         (
             b"devices: {gpu-0: {sick: yes}}",
             "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs, in_use",
