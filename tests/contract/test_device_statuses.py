@@ -128,7 +128,7 @@ def test_too_much_is_refused(server: ApiServer) -> None:
 
 def test_a_claim_that_was_made_anew_is_not_written(server: ApiServer) -> None:
     ref, _ = two_devices(server)
-    with pytest.raises(Invalid, match="metadata.uid"):
+    with pytest.raises(Invalid, match=r"metadata\.uid"):
         server.kube.report_devices(
             ClaimRef(ref.namespace, ref.name, ClaimUid("another")), [entry(server)]
         )
