@@ -135,8 +135,8 @@ class KubeApi(Protocol):
         API server joins those of the same device.
 
         An entry that this driver wrote before and that is not among them is removed. Entries of others stay as they are. A server
-        without this field ignores them. Raises NotFound, Conflict if the claim has another UID, Forbidden, and Invalid, for example if
-        a device is not allocated to the claim.
+        without this field ignores them. Raises NotFound, Forbidden, and Invalid, for example if the claim has another UID, or a device
+        is not allocated to it.
         """
 
     def list_slices(self) -> SliceList:

@@ -3,7 +3,7 @@
 
 The API server keeps in mind which entries this field manager applied before, and removes those that are missing now. It never touches
 entries of others, and neither the allocation nor the pods of the claim are in the request. With the UID in the request, a claim that was
-deleted and created again under the same name gets a conflict instead of a wrong entry.
+deleted and created again under the same name is not written: the API server refuses the other UID.
 """
 
 from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra_driver.kube.base import Conflict, Invalid, NotFound
+from dra_driver.kube.base import Invalid, NotFound
 from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
 from dra_driver.model.claim import ClaimRef
@@ -126,9 +126,9 @@ def test_too_much_is_refused(server: ApiServer) -> None:
         server.kube.report_devices(ref, [replace(entry(server), conditions=many)])
 
 
-def test_a_claim_that_was_made_anew_is_a_conflict(server: ApiServer) -> None:
+def test_a_claim_that_was_made_anew_is_not_written(server: ApiServer) -> None:
     ref, _ = two_devices(server)
-    with pytest.raises(Conflict, match="UID"):
+    with pytest.raises(Invalid, match=r"metadata\.uid"):
         server.kube.report_devices(
             ClaimRef(ref.namespace, ref.name, ClaimUid("another")), [entry(server)]
         )

@@ -24,8 +24,8 @@ def applied_devices(present: Object, body: Object, manager: str) -> Object:
         raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
     uid = body.get("metadata", {}).get("uid", "")
     if uid and uid != present["metadata"]["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {present['metadata']['uid']}"
-        raise Refused(409, "Conflict", why)
+        why = f'metadata.uid: Invalid value: "{uid}": field is immutable'
+        raise Refused(422, "Invalid", why)
     wanted = {_key(entry): entry for entry in body.get("status", {}).get("devices") or []}
     status = present.get("status") or {}
     if causes := [why for entry in wanted.values() for why in _wrong(entry, status)]:
