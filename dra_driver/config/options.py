@@ -147,8 +147,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "backend",
         "auto",
-        "The name of the installed backend that finds the devices, instead of the backends of the config document. auto: all installed "
-        "backends whose hardware exists, never simulated. This release brings none for real hardware.",
+        "The name of the installed backend that finds the devices, instead of the backends of the config document; for several "
+        "backends write that document. auto: all installed backends whose hardware exists, never simulated. This release brings none "
+        "for real hardware.",
         in_document=False,
     ),
     Option(
@@ -234,7 +235,7 @@ OPTIONS: tuple[Option, ...] = (
         "device_metadata",
         "none",
         "Whether containers get files with the metadata of their devices (KEP-5304). none: no. files: one file for each request of a "
-        "claim, below /var/run/kubernetes.io/dra-device-attributes. It counts for claims that are prepared from then on.",
+        "claim, below /var/run/kubernetes.io/dra-device-attributes. A change concerns only claims that are prepared after it.",
         ("none", "files"),
     ),
     Option(

@@ -32,7 +32,7 @@ def write_consumption(db: sqlite3.Connection, claim: PreparedClaim) -> None:
     ]
     if rows:
         db.executemany(
-            "INSERT INTO consumed (pool, device, share, capacity, claim_uid, large, small) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO consumed (pool, device, share, capacity, claim_uid, large, small) VALUES (?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
 

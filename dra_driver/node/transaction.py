@@ -11,7 +11,6 @@ What shares consume of a device's capacity is in the table `consumed` (`dra_driv
 
 import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -60,17 +59,25 @@ class StateTransaction:
         Pods that the row has from this boot stay in it: another thread may have added them since the caller read the row.
         """
         before = self._claim(claim.ref.uid)
+        kept: frozenset[DeviceKey] = frozenset()
         if before is not None and before.boot_id == claim.boot_id:
             claim = replace(claim, users=before.users.joined(claim.users))
-        self.forget(claim.ref.uid)
+            # What it owns already it goes on to own, also if another claim owns the same hardware (`_occupy`).
+            kept = frozenset(before.owned) & frozenset(claim.owned)
+        self._leave(claim.ref.uid, kept)
+        leases = {(lease.device, lease.share_id): lease for lease in claim.leases or ()}
         for key in claim.owned:
+            lease = leases.get((key.device, key.share))
             try:
-                self._db.execute(
-                    "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
-                    (key.pool, key.device, key.share, claim.ref.uid),
-                )
+                if key not in kept:
+                    self._db.execute(
+                        "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
+                        (key.pool, key.device, key.share, claim.ref.uid),
+                    )
+                if lease is not None:
+                    self._occupy_leased(key, lease)
             except sqlite3.IntegrityError as error:
-                owner = self._owner(key, (claim.ref.uid,))
+                owner = self._owner(key, (claim.ref.uid,)) or self._occupier(key, lease)
                 raise Permanent(
                     f"device {key} of claim {claim.ref} is owned by claim {owner}"
                 ) from error
@@ -141,7 +148,20 @@ class StateTransaction:
 
     def forget(self, uid: ClaimUid) -> None:
         """Release the claim's devices and remove its row. An unknown claim is ignored."""
-        self._db.execute("DELETE FROM owners WHERE claim_uid = ?", (uid,))
+        self._leave(uid, frozenset())
+
+    def _leave(self, uid: ClaimUid, kept: frozenset[DeviceKey]) -> None:
+        """Remove the claim's row, and the claim as an owner of all but some devices."""
+        if kept:
+            owned = self._db.execute(
+                "SELECT pool, device, share FROM owners WHERE claim_uid = ?", (uid,)
+            ).fetchall()
+            self._db.executemany(
+                "DELETE FROM owners WHERE pool = ? AND device = ? AND share = ?",
+                [key for key in owned if DeviceKey(*key) not in kept],
+            )
+        else:
+            self._db.execute("DELETE FROM owners WHERE claim_uid = ?", (uid,))
         self._db.execute("DELETE FROM claims WHERE uid = ?", (uid,))
 
     def all_claims(self) -> tuple[PreparedClaim, ...]:
@@ -189,25 +209,56 @@ class StateTransaction:
         return found
 
     def _occupy(self, pool: PoolName) -> None:
-        """Write anew what the owners of the pool's devices occupy.
+        """Write what the owners of the pool's devices occupy, as `hardware` has it now.
 
-        Rows that overlap already are left out: two claims own the same hardware, and no third one gets it because of the first row.
+        An owner of this boot goes on to occupy what it did before: it may be set up there. If two claims own the same hardware already,
+        both occupy it, and no third one gets it before both have left.
         """
         self._db.execute(
-            "DELETE FROM occupied WHERE pool = ?",
-            (pool,),
+            "DELETE FROM occupied WHERE pool = ? AND claim_uid IN (SELECT uid FROM claims WHERE boot_id <> ?)",
+            (pool, self._boot_id),
         )
         wanted = self._db.execute(
             """SELECT o.pool, o.device, o.share, o.claim_uid, h.parent, h.part FROM owners o
-            JOIN hardware h ON h.pool = o.pool AND h.device = o.device WHERE o.pool = ? ORDER BY o.device, o.share, h.part""",
+            JOIN hardware h ON h.pool = o.pool AND h.device = o.device WHERE o.pool = ? EXCEPT
+            SELECT pool, device, share, claim_uid, parent, part FROM occupied""",
             (pool,),
         ).fetchall()
-        for row in wanted:
-            with suppress(sqlite3.IntegrityError):
-                self._db.execute(
-                    "INSERT INTO occupied (pool, device, share, claim_uid, parent, part) VALUES (?, ?, ?, ?, ?, ?)",
-                    row,
-                )
+        for *row, parent, part in wanted:
+            # The trigger that refuses an overlap watches inserts only, not updates.
+            self._db.execute(_OCCUPY, (*row, _NOWHERE, ""))
+            self._db.execute(
+                "UPDATE occupied SET parent = ?, part = ? WHERE parent = ?",
+                (parent, part, _NOWHERE),
+            )
+
+    def _occupy_leased(self, key: DeviceKey, lease: Lease) -> None:
+        """Write what a lease occupies. `hardware` may have something else: another process may have scanned other hardware since, or not
+        yet all of it.
+        """
+        uid = lease.claim_uid
+        for parent, part in _parts(Hardware(lease.parent, lease.parts)) if lease.parent else ():
+            place = (parent, part, key.pool, key.device, key.share)
+            found = self._db.execute(
+                "SELECT 1 FROM occupied WHERE (parent, part, pool, device, share) = (?, ?, ?, ?, ?)",
+                place,
+            ).fetchone()
+            if found is None:
+                self._db.execute(_OCCUPY, (key.pool, key.device, key.share, uid, parent, part))
+
+    def _occupier(self, key: DeviceKey, lease: Lease | None) -> ClaimRef | None:
+        """Return a claim that occupies another device which is the same hardware."""
+        parts = () if lease is None else _parts(Hardware(lease.parent, lease.parts))
+        rows = [
+            row
+            for parent, part in parts
+            for row in self._db.execute(
+                """SELECT namespace, name, uid FROM occupied JOIN claims ON uid = claim_uid
+                WHERE parent = ? AND (part = ? OR part = '' OR ? = '') AND device <> ?""",
+                (parent, part, part, key.device),
+            )
+        ]
+        return next((ClaimRef(space, name, ClaimUid(uid)) for space, name, uid in rows), None)
 
     def published(self, pool: PoolName) -> tuple[Device, ...]:
         """Return the devices that were published last, in their order."""
@@ -260,6 +311,10 @@ class StateTransaction:
         return next(iter(others or owners), None)
 
 
+_NOWHERE = "\x00"  # the parent of no hardware
+_OCCUPY = (
+    "INSERT INTO occupied (pool, device, share, claim_uid, parent, part) VALUES (?, ?, ?, ?, ?, ?)"
+)
 _OWNERS_OF = """
     SELECT namespace, name, uid FROM (
         SELECT claim_uid, share, 0 AS far FROM owners

@@ -22,7 +22,14 @@ from dra_driver.model.ids import (
     ShareId,
 )
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
+from dra_driver.model.plan import (
+    ConfigureDevice,
+    MarkHeld,
+    MarkPrepared,
+    MarkStarted,
+    Plan,
+    Refusal,
+)
 from dra_driver.model.state import (
     NOBODY_KNOWN,
     Held,
@@ -38,7 +45,7 @@ from dra_driver.planning.allocation import (
     own_cdi_ids,
     own_results,
 )
-from dra_driver.planning.finish import ADMIN_VARIABLE, variables_by_device
+from dra_driver.planning.finish import ADMIN_VARIABLE, started_row, variables_by_device
 from dra_driver.planning.prepare import NodePlace, users_for, users_of
 
 _SHARE = re.compile(r"(.+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -92,6 +99,17 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
     devices = _devices_of(results, names)
     row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
     return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
+
+
+def told_that_it_may_run(plan: Plan) -> Plan:
+    """Change a plan to prepare for a claim whose containers may run, so that no backend changes a device.
+
+    Its row gets no leases before it is Prepared: nothing was begun, and nothing is to be undone or set up anew if the plan does not end.
+    """
+    started = MarkStarted(replace(started_row(plan), leases=None))
+    leases = [step.lease for step in plan.steps if isinstance(step, ConfigureDevice)]
+    told = [ConfigureDevice(replace(lease, may_run=True)) for lease in leases]
+    return replace(plan, steps=(started, *told))
 
 
 def plan_reservation(

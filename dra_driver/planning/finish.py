@@ -9,13 +9,21 @@ the commit was lost with a damaged log, and that containers may use the claim.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, Mount
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.metadata import joined
-from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal, WriteCdiSpec
+from dra_driver.model.plan import (
+    ConfigureDevice,
+    MarkPrepared,
+    MarkStarted,
+    Plan,
+    Refusal,
+    WriteCdiSpec,
+)
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.planning.edits import wrong_edits
 from dra_driver.planning.metadata import metadata_of, mounts_of
@@ -56,13 +64,22 @@ def plan_finish(
     kind = plan.devices[0].cdi_ids[0].partition("=")[0]
     text = CdiSpec(kind, tuple(described)).to_json()
     uid = plan.claim.uid
-    steps = (MarkPrepared(uid, text, files), WriteCdiSpec(uid, text, files))
-    return Plan(plan.claim, steps, plan.devices)
+    row = _used_row(plan)
+    prepared = (MarkPrepared(uid, text, files), WriteCdiSpec(uid, text, files))
+    return Plan(plan.claim, prepared if row is None else (row, *prepared), plan.devices)
 
 
 def started_row(plan: Plan) -> PreparedClaim:
     """Return the row that the first half of a preparation writes."""
     return next(step.claim for step in plan.steps if isinstance(step, MarkStarted))
+
+
+def _used_row(plan: Plan) -> MarkStarted | None:
+    """The row with its leases, if it has none yet because containers may use the claim (`planning.adopt.told_that_it_may_run`)."""
+    leases = tuple(step.lease for step in plan.steps if isinstance(step, ConfigureDevice))
+    if not any(lease.may_run for lease in leases):
+        return None
+    return MarkStarted(replace(started_row(plan), leases=leases))
 
 
 def is_file_of(row: PreparedClaim, text: str) -> bool:

@@ -5,6 +5,7 @@ The attributes in a file are those that the driver publishes in the ResourceSlic
 Values that change while a device runs are in none of them: the file is written once.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from dra_driver.model.plan import ConfigureDevice, Plan
 from dra_driver.planning.device_values import checked
 
 _GENERATION = 1  # the file of a prepared claim never changes
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def metadata_of(plan: Plan, *, driver: DriverName, inventory: Inventory) -> Files:
@@ -34,7 +36,8 @@ def metadata_of(plan: Plan, *, driver: DriverName, inventory: Inventory) -> File
         "uid": plan.claim.uid,
         "generation": _GENERATION,
     }
-    template = {"podClaimName": plan.pod_claim_name} if plan.pod_claim_name else {}
+    name = _pod_claim_name(plan)
+    template = {"podClaimName": name} if name else {}
     return {
         _base(request): stream(
             {"metadata": claim, **template, "requests": [{"name": request, "devices": devices}]}
@@ -52,9 +55,16 @@ def mounts_of(plan: Plan, *, driver: DriverName, root: str) -> Sequence[tuple[Mo
         request = device.request_names[0]
         new = request not in seen
         seen.add(request)
-        target = container_path(driver, claim.name, plan.pod_claim_name, request)
+        target = container_path(driver, claim.name, _pod_claim_name(plan), request)
         mounts.append((Mount(f"{root}/{claim.uid}/{request}.json", target),) if new else ())
     return mounts
+
+
+def _pod_claim_name(plan: Plan) -> str:
+    """Return the name of the claim in its pod; "" if there is none. It comes from an annotation, which the author of a claim may set to any
+    text of any length; the API server lets only a DNS label be a name in a pod.
+    """
+    return plan.pod_claim_name if _LABEL.fullmatch(plan.pod_claim_name) else ""
 
 
 def _base(request: str) -> str:

@@ -118,7 +118,9 @@ def plan_prepare(
         owner = state.owners.get(key_of(result))
         if owner is not None and owner.uid != requested.uid and not result.admin_access:
             return OwnerConflict(requested, owner, DeviceName(result.device))
-    refusal = too_much(claim, results, inventory=inventory, state=state)
+    refusal = _same_hardware(results, claim, inventory) or too_much(
+        claim, results, inventory=inventory, state=state
+    )
     return refusal or _steps(claim, configured, place=place, inventory=inventory, state=state)
 
 
@@ -190,6 +192,27 @@ def _missing_device(claim: Claim, place: NodePlace, inventory: Inventory) -> Ref
                 f"device {result.device} of ResourceClaim {claim.ref.namespace}/{claim.ref.name} is not found on this node (any more); "
                 f"`dra-driver devices` shows what is; delete the pod and the claim, so that the scheduler chooses another device"
             )
+    return None
+
+
+def _same_hardware(
+    results: Sequence[DeviceRequestAllocationResult], claim: Claim, inventory: Inventory
+) -> Refusal | None:
+    """Refuse a claim for several devices that are the same hardware: the scheduler did not know their counters."""
+    taken: dict[tuple[str, str], DeviceName] = {}
+    for name in dict.fromkeys(DeviceName(one.device) for one in results if not one.admin_access):
+        resource = inventory.by_name[name].resource
+        others = [
+            other
+            for (parent, part), other in taken.items()
+            if parent == resource.parent and (part in ("", *resource.parts) or not resource.parts)
+        ]
+        if others:
+            return Refusal(
+                f"ResourceClaim {claim.ref.namespace}/{claim.ref.name} has devices {others[0]} and {name}, which are the same hardware; "
+                f"delete the pod and the claim, so that the scheduler allocates it again"
+            )
+        taken |= dict.fromkeys(((resource.parent, part) for part in resource.parts or ("",)), name)
     return None
 
 

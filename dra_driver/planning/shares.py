@@ -56,7 +56,13 @@ def _amounts(
         key = key_of(result)
         if key.share and not result.admin_access:
             for name, text in (result.consumed_capacity or {}).items():
-                yield DeviceKey(key.pool, key.device), name, Quantity.parse(str(text)).nanos
+                amount = Quantity.parse(str(text))
+                if amount.nanos < 0:
+                    # The API server accepts such a request, and schedulers before 1.37 allocate it.
+                    raise ValueError(
+                        f"{amount} of capacity {name} of device {key.device} is less than nothing"
+                    )
+                yield DeviceKey(key.pool, key.device), name, amount.nanos
 
 
 def _size(inventory: Inventory, device: DeviceKey, name: str) -> Quantity | None:

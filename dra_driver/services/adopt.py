@@ -8,7 +8,6 @@ claims' requests; the driver fills them in later.
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import Claim, ClaimRef
@@ -29,6 +28,7 @@ from dra_driver.planning.adopt import (
     plan_name,
     plan_reservation,
     plan_reservation_of,
+    told_that_it_may_run,
 )
 from dra_driver.planning.allocation import claim_uid_of, is_allocation_of
 from dra_driver.planning.prepare import own_keys, plan_prepare, users_of
@@ -206,6 +206,7 @@ def take_up_allocated(parts: NodeParts, claim: Claim, pod_devices: AskPodDevices
         if missed:
             raise missed[claim.ref.uid]
         # Before the transaction: all other calls wait while a transaction is open.
+        parts.learn(parts.inventory())
         runs = parts.usage.may_run(_all_users(parts, claim))
         devices = pod_devices()
         if isinstance(devices, Unknown):
@@ -278,7 +279,7 @@ def _was_begun(row: PreparedClaim | None, text: str | None) -> bool:
     """Whether an earlier `_begin` reserved the devices and did not finish: then they may be half set up, and no container has them,
     because the claim has had no CDI file since.
 
-    Only a plan to prepare has leases; a reservation of devices that may be in use does not.
+    Only a row of a plan to prepare has leases; a row of devices that may be in use has none before it is Prepared.
     """
     return text is None and row is not None and row.leases is not None
 
@@ -308,13 +309,7 @@ def _file_again(
             f"its CDI file is gone or damaged, and the kubelet names {', '.join(sorted(names))}, which is not what it is allocated now; "
             f"delete the pod when it can be spared"
         )
-    steps = tuple(
-        ConfigureDevice(replace(step.lease, may_run=runs))
-        if isinstance(step, ConfigureDevice)
-        else step
-        for step in decision.steps
-    )
-    return replace(decision, steps=steps)
+    return told_that_it_may_run(decision) if runs else decision
 
 
 def not_taken_up(ref: ClaimRef, reason: str) -> str:

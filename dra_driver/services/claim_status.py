@@ -7,7 +7,8 @@ compares what each Prepared row says with what it wrote for this claim before. S
 process are included, and no more is waiting than there are rows.
 
 A failure costs only its claim: the next try for this claim comes later, and later each time. If a right is missing, the driver says so
-once, and asks again every FORBIDDEN_SECONDS. If the API server does not answer, the other claims wait too.
+once, and asks again every FORBIDDEN_SECONDS. If the API server does not answer, the other claims wait too, and at the next look those that failed least
+come first: the server may have failed because of one claim.
 
 Kubernetes removes the entries when the claim is deallocated, so unprepare writes nothing.
 """
@@ -106,7 +107,7 @@ class ClaimStatuses:
             rows = {row.ref.uid: row for row in state.all_claims() if self._counts(row)}
         self._told = {uid: told for uid, told in self._told.items() if uid in rows}
         inventory = self._parts.inventory()
-        for uid, row in rows.items():
+        for uid, row in sorted(rows.items(), key=lambda entry: self._tries(entry[0])):
             told = self._told.setdefault(uid, _Told())
             wanted = statuses_of(row, inventory, self._parts.place.driver)
             if wanted == told.written or self._parts.clock() < told.again_at:
@@ -114,6 +115,10 @@ class ClaimStatuses:
             if (stop is not None and stop.is_set()) or not self._write(row, wanted, told):
                 break
         return min((told.again_at for told in self._told.values() if told.tries), default=inf)
+
+    def _tries(self, uid: ClaimUid) -> int:
+        told = self._told.get(uid)
+        return 0 if told is None else told.tries
 
     def _counts(self, row: PreparedClaim) -> bool:
         prepared = row.phase is Phase.PREPARED and row.boot_id == self._store.boot_id

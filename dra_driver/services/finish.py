@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.events import WorkEnded
 from dra_driver.model.ids import ClaimUid
-from dra_driver.model.plan import MarkPrepared, Plan, Refusal
+from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.planning.finish import plan_finish
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import Late, Result
@@ -28,7 +28,7 @@ def finish(
         else:
             errors[plan.claim.uid] = ended
     if plans:
-        parts.mark(commit, plans, MarkPrepared)
+        parts.mark(commit, plans, (MarkStarted, MarkPrepared))
     for plan in plans:
         errors[plan.claim.uid] = parts.executor.finish(plan, until)
     return errors

@@ -261,6 +261,9 @@ class PrepareClaims:
                     ref, claim, place=parts.place, inventory=inventory, state=state
                 )
                 decisions[ref.uid] = decision
+                if isinstance(decision, Plan) and ref.uid not in state.claims:
+                    # A file without a row, of a lost state. Beside the new row it would prove a preparation that has not ended.
+                    parts.cdi.remove(ref.uid)
                 if isinstance(decision, Plan):
                     # Write the row now, so that the plan for the next claim of this call sees the new owners.
                     parts.executor.mark(transaction, decision.steps[:1])

@@ -71,21 +71,26 @@ class Sweep:
         with self._store.reading() as state:
             claims = {claim.ref.uid: claim for claim in state.all_claims()}
         orphans = files.keys() - claims.keys()
-        self._remove_metadata(set(described) - files.keys() - claims.keys())
+        left = self._remove_metadata(set(described) - files.keys() - claims.keys())
         unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
         kept, released = self._forgotten_claims(claims.values(), pod_devices)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
-        return (*unresolved, *kept)
+        return (*left, *unresolved, *kept)
 
-    def _remove_metadata(self, uids: AbstractSet[ClaimUid]) -> None:
-        """Remove metadata files that no CDI file mounts and no row names."""
+    def _remove_metadata(self, uids: AbstractSet[ClaimUid]) -> list[str]:
+        """Remove metadata files that no CDI file mounts and no row names. Returns a sentence for each failure."""
         parts = self._parts
-        for uid in uids:
+        failures: list[str] = []
+        for uid in sorted(uids):
             until = parts.clock() + CALL_SECONDS
-            with parts.lock([f"claim-{uid}"], until, "removing its metadata files"):
-                if parts.row(uid) is None and parts.cdi.read(uid) is None:
-                    parts.cdi.remove(uid)
+            try:
+                with parts.lock([f"claim-{uid}"], until, "removing its metadata files"):
+                    if parts.row(uid) is None and parts.cdi.read(uid) is None:
+                        parts.cdi.remove(uid)
+            except DriverError as error:
+                failures.append(f"metadata files of claim uid {uid} are nobody's: {error}")
+        return failures
 
     def _unknown_claims(
         self,

@@ -296,6 +296,25 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        "deviceStatus: write",
+        "backends: {simulated: {example: {bindingConditions: true}}}",
+        "{deviceStatus: write, backends: {simulated: {example: {bindingConditions: true}}}}",
+    ],
+)
+def test_who_may_write_the_status_of_claims_has_the_policy_that_limits_it(
+    render: Render, values: str
+) -> None:
+    for more in ("", "--set=cleanup.enabled=true"):
+        objects = render(*filter(None, [more]), values=values)
+        rights = [rule for one in objects for rule in one.get("rules", ())]
+        assert any("resourceclaims/status" in rule["resources"] for rule in rights)
+        names = [one["metadata"]["name"] for one in objects if "ValidatingAdm" in one["kind"]]
+        assert names.count("dra-driver-device-status") == 2  # the policy and its binding
+
+
 def test_cgroups_are_mounted_read_only_beside_the_containers_own(render: Render) -> None:
     main = container(render(values="cgroupDir: /cgroups"))
     (mount,) = [mount for mount in main["volumeMounts"] if mount["name"] == "cgroups"]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, wait_for
-from tests.faults.bed import is_for_people
 from tests.faults.machines import device_of, devices_of
 
 if TYPE_CHECKING:
@@ -239,8 +238,8 @@ def last_breath(walk: Walk, pod: Pod) -> Timer | None:
 def shorten(walk: Walk, *, short: bool = False) -> None:
     """Let the next call be a short one if it may meet a device that nobody frees meanwhile."""
     # Where a checkpoint, the state or the API server's was lost, devices may be held until somebody vouches for them.
-    lost = walk.missed or any(map(is_for_people, walk.bed.claims().values()))
-    if short or lost or walk.unsettled & {"restored", "state", "disk"}:
+    held = any(row.held is not None for row in walk.bed.claims().values())
+    if short or walk.missed or held or walk.unsettled & {"restored", "state", "disk"}:
         walk.bed.kubelet.call_seconds = SHORT_CALL_SECONDS
     else:
         walk.bed.kubelet.call_seconds = walk.call_seconds

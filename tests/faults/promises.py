@@ -12,7 +12,7 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.stage import wait_for
 from tests.faults.bed import PLACE, is_for_people
 from tests.faults.departures import end_forgotten
-from tests.faults.machines import devices_of
+from tests.faults.machines import device_of, devices_of, given_in, share_of
 from tests.faults.newer import bind_all
 from tests.faults.walk_tables import ALSO_UNPREPARE, EXCUSES
 from tests.support.hardware import Use
@@ -194,12 +194,28 @@ class Promises:
             or self.bed.kubelet.call_seconds < self.call_seconds,
             "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
+            "crowded": self._is_crowded(pod),
             "conflict": bool(
                 owner
                 and ({ClaimUid(owner[1])} & {*self.bed.kubelet.claims, *self.missed, *self.running})
             ),
         }
         return applies[name]
+
+    def _is_crowded(self, pod: Pod) -> bool:
+        """Whether a share of one of the pod's devices is held of which the scheduler does not know any more."""
+        allocated = {
+            (found["metadata"]["uid"], given_in(one))
+            for found in self.bed.api.objects("resourceclaims")
+            for one in found["status"].get("allocation", {}).get("devices", {}).get("results", ())
+        }
+        known = {(uid, device_of(given), share_of(given)) for uid, given in allocated}
+        return any(
+            key.share and (uid, key.device, key.share) not in known
+            for uid, row in self.bed.claims().items()
+            for key in row.owned
+            if key.device in devices_of(pod.devices)
+        )
 
     def _is_nobodys(self, owner: re.Match[str] | None) -> bool:
         """Whether the claim in the way is one of which a loss left no pods to ask about."""

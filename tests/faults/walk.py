@@ -234,7 +234,11 @@ class Walk(Disturbances, Promises):
 
     def in_the_way(self, pod: Pod) -> list[str]:
         """Forgotten pods that have the pod's hardware open, or what its claim had before it was allocated anew."""
-        same = [name for name, one in self.lingering.items() if one.claim.uid == pod.claim.uid]
+        same = [
+            name
+            for name, one in self.lingering.items()
+            if one.claim.uid == pod.claim.uid and not one.admin
+        ]
         return [*same, *(name for name in self.lingers(pod.devices) if name not in same)]
 
     def lingers(self, devices: tuple[str, ...]) -> list[str]:

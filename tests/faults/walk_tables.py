@@ -44,6 +44,7 @@ EXCUSES = {
     "releasing": "releasing it failed: claim-.* is locked by|takes longer than a call may take",
     "held": "it is not needed, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
+    "crowded": r"shall get \S+ of capacity",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }
 ALSO_UNPREPARE = ("crash", "sockets", "disk")

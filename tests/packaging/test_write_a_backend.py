@@ -158,7 +158,9 @@ def test_hardware_that_cannot_be_read_is_one_plain_sentence(
 
 def claim_of_the_page() -> OpaqueConfig:
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (entry,) = yaml.safe_load(text)["spec"]["devices"]["config"]
+    documents = list(yaml.safe_load_all(text))
+    (claim,) = [one for one in documents if one["kind"].startswith("ResourceClaim")]
+    (entry,) = claim["spec"]["devices"]["config"]
     opaque = entry["opaque"]
     driver = DriverName(opaque["driver"])
     return OpaqueConfig(0, "FromClaim", tuple(entry["requests"]), driver, opaque["parameters"])

@@ -159,7 +159,7 @@ def test_an_owner_under_the_same_name_is_named_before_one_of_the_same_hardware(
     store: StateStore,
 ) -> None:
     learn(store, **{LOWER: Hardware("GPU-9")})
-    start(store, a_row("a", LOWER), a_row("b", LEFT))
+    start(store, a_row("a", LOWER, leased=False), a_row("b", LEFT, leased=False))
     learn(store)  # today both overlap
     with store.reading() as state:
         assert state.read(keys=[key(LOWER)]).owners == {key(LOWER): a_ref("a")}
@@ -169,7 +169,7 @@ def test_an_owner_under_the_same_name_is_named_before_one_of_the_same_hardware(
 
 def owned_before_the_first_scan(path: Path, *rows: PreparedClaim) -> StateStore:
     store = StateStore(path, boot_id=A_BOOT)
-    start(store, *rows)
+    start(store, *(replace(row, leases=None) for row in rows))
     assert content(path, "occupied") == []
     return store
 
@@ -187,21 +187,66 @@ def test_two_owners_that_overlap_already_both_stay_and_no_third_one_comes(path: 
     with closing(owned_before_the_first_scan(path, *rows)) as store:
         learn(store)
         with store.reading() as state:
-            assert state.all_claims() == rows
+            assert [row.ref for row in state.all_claims()] == [row.ref for row in rows]
+            assert state.read(keys=[key(LOWER)], uids=[a_uid("two")]).owners == {
+                key(LOWER): a_ref("one")
+            }
         with pytest.raises(Permanent, match="is owned by claim default/one"):
             start(store, a_row("three", WHOLE))
-        # The first of them ends, so the next scan shows what the other one occupies.
+        # What a claim owns already it may write anew.
+        start(store, replace(row_of(store, "two"), users=Users(())))
         forget(store, "one")
-        learn(store)
         with pytest.raises(Permanent, match="is owned by claim default/two"):
             start(store, a_row("three", WHOLE))
 
 
-def test_a_changed_mapping_counts_for_owners_too(store: StateStore, path: Path) -> None:
+def test_a_changed_mapping_counts_for_owners_too_beside_what_they_have_of_this_boot(
+    path: Path,
+) -> None:
+    with closing(StateStore(path, boot_id=A_BOOT)) as store:
+        learn(store)
+        start(store, a_row("one", RIGHT))
+        learn(store, **{RIGHT: Hardware("GPU-2")})
+        before = (PARENT, "s3", A_POOL, RIGHT, "", a_uid("one"))
+        after = ("GPU-2", "", A_POOL, RIGHT, "", a_uid("one"))
+        assert content(path, "occupied") == [before, after]
+        with pytest.raises(Permanent, match="is owned by claim default/one"):
+            start(store, a_row("two", WHOLE))
+    # A reboot ends what was set up.
+    with closing(StateStore(path, boot_id="another boot")) as store:
+        learn(store, **{RIGHT: Hardware("GPU-2")})
+        assert content(path, "occupied") == [after]
+        start(store, a_row("two", WHOLE))
+
+
+@pytest.mark.parametrize(
+    "lost", [{LEFT: None, WHOLE: None}, {LEFT: Hardware("GPU-2")}], ids=["dropped", "moved"]
+)
+def test_a_lease_occupies_its_hardware_whatever_another_process_has_scanned(
+    store: StateStore, path: Path, lost: dict[str, Hardware | None]
+) -> None:
+    learn(store, **lost)
     start(store, a_row("one", LEFT))
-    learn(store, **{LEFT: Hardware("GPU-2")})
-    assert content(path, "occupied") == [("GPU-2", "", A_POOL, LEFT, "", a_uid("one"))]
+    assert (PARENT, "s0", A_POOL, LEFT, "", a_uid("one")) in content(path, "occupied")
+    with pytest.raises(
+        Permanent, match=r"gpu-0 of claim default/two .* is owned by claim default/one"
+    ):
+        start(store, a_row("two", WHOLE))
+    forget(store, "one")
     start(store, a_row("two", WHOLE))
+
+
+def test_a_row_written_anew_leaves_only_what_it_owns_no_more(store: StateStore, path: Path) -> None:
+    first, second = a_row("one", LEFT), a_row("one", RIGHT)
+    both = replace(
+        first,
+        devices=(*first.devices, *second.devices),
+        leases=(a_lease("one", LEFT), a_lease("one", RIGHT, 1)),
+    )
+    start(store, both)
+    start(store, second)
+    assert [row[3] for row in content(path, "occupied")] == [RIGHT]
+    start(store, a_row("two", LEFT))
 
 
 @pytest.mark.parametrize(("owned", "known"), [(True, True), (False, False)], ids=["owned", "free"])

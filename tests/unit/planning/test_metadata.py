@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -120,6 +121,29 @@ def test_a_claim_of_a_template_has_its_name_in_the_pod() -> None:
     assert files_of(plan, inventory)["gpu"][0]["podClaimName"] == "accelerator"
     ((mount,),) = mounts_of(plan, driver=A_PLACE.driver, root=ROOT)
     assert mount.container_path.startswith(f"{INSIDE}/resourceclaimtemplates/accelerator/gpu/")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "../../../../../etc/profile.d",
+        "a/b",
+        ".",
+        "A",
+        "-a",
+        "a-",
+        "a\n",
+        "a" * 64,
+        "\x01" * 250_000,
+    ],
+)
+def test_an_annotation_that_is_no_name_of_a_pods_claim_reaches_neither_a_path_nor_a_file(
+    annotation: str,
+) -> None:
+    inventory = an_inventory()
+    plain = first_half(claim_of(a_result("gpu-0")), inventory)
+    hostile = first_half(claim_of(a_result("gpu-0"), template=annotation), inventory)
+    assert finished(hostile, ROOT).steps == finished(plain, ROOT).steps
 
 
 def test_what_the_api_would_refuse_is_left_out() -> None:

@@ -118,3 +118,13 @@ def test_an_amount_that_is_no_quantity_is_refused(amount: str) -> None:
     assert said.startswith("ResourceClaim default/wine: consumedCapacity: ")
     assert "is no quantity" in said
     assert said.endswith("; delete and create the claim again")
+
+
+def test_a_share_of_less_than_nothing_gives_no_room_to_others() -> None:
+    """Schedulers before 1.37 allocate a negative request, and count it as room for more."""
+    for shares in ([a_share("-80Gi")], [a_share("-80Gi"), a_share("160Gi", "s2")]):
+        assert decide(*shares) == (
+            "ResourceClaim default/wine: consumedCapacity: -80Gi of capacity memory of device gpu-0 is less than nothing; "
+            "delete and create the claim again"
+        )
+    assert decide(a_share("0")) == ""

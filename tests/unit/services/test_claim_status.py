@@ -173,6 +173,16 @@ def test_a_claim_that_ends_is_forgotten(server: Server) -> None:
 # The loop
 
 
+@pytest.mark.parametrize("hostile", ["one", "two"])
+def test_a_claim_to_which_the_server_never_answers_keeps_no_other_one_waiting(
+    server: Server, clock: ManualClock, hostile: str
+) -> None:
+    """A claim may be so large that the server cannot store one more entry: it answers 500, each time."""
+    server.errors[hostile] = [Temporary("request is too large")] * 99
+    rounds(server, clock, count=60, wake=False)
+    assert server.reported == [{"one": "two", "two": "one"}[hostile]]
+
+
 def rounds(server: Server, clock: ManualClock, *, count: int, wake: bool) -> None:
     stop, left = Event(), [count]
 

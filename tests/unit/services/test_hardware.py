@@ -9,11 +9,21 @@ import pytest
 from msgspec import structs
 
 from dra_driver.errors import Permanent, Temporary
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.plan import Refusal
-from dra_driver.model.state import Phase
-from dra_driver.testing.builders import a_claim, a_device, a_result, an_inventory
+from dra_driver.model.presence import Alive
+from dra_driver.model.state import Phase, PodDevice
+from dra_driver.testing.builders import (
+    A_DRIVER,
+    A_POOL,
+    a_cdi_id,
+    a_claim,
+    a_device,
+    a_result,
+    an_inventory,
+)
 from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
@@ -79,6 +89,124 @@ def test_a_partition_that_was_adopted_before_the_first_scan_keeps_its_gpu_from_o
     with node.store.transaction("recovered") as transaction:
         transaction.start(replace(row, leases=None))
     assert isinstance(node.prepare(two)[two.uid], Refusal)
+
+
+def test_a_claim_that_was_reserved_before_the_first_scan_does_not_get_hardware_that_another_one_uses(
+    new_node: NewNode,
+) -> None:
+    node = new_node(inventory=partitions())
+    runs, other = a_claim("one", results=[a_result("part-0")]), a_claim("two")
+    one, two = node.add(runs, other)
+    node.prepare(one)
+    node.presences |= dict.fromkeys(runs.reserved_for, Alive("its cgroup has processes"))
+    # The state is lost. The API server has an older backup: there the whole GPU is the other claim's, which has a damaged file.
+    node.delete(one)
+    node.cdi.write(two.uid, "{")
+    node.pod_devices = frozenset(
+        {
+            PodDevice(
+                "default",
+                "one",
+                A_DRIVER,
+                A_POOL,
+                DeviceName("part-0"),
+                cdi_ids=(a_cdi_id(runs, "part-0"),),
+            )
+        }
+    )
+    node.close()
+    for path in node.directory.glob("state.db*"):
+        path.unlink()
+    node._open()
+    node.inventory = Inventory(scanned=False)
+    node.sweep()
+    node.inventory = partitions()
+    waits = PodDevice(
+        "default", "two", A_DRIVER, A_POOL, DeviceName("gpu-0"), cdi_ids=(a_cdi_id(other),)
+    )
+    node.pod_devices |= {waits}
+    node.sweep()
+    for _ in range(2):
+        answer = node.prepare(two)[two.uid]
+        assert isinstance(answer, Refusal)
+        assert "device gpu-0 is prepared for claim default/one" in answer.reason
+        # The API server knows the first claim again: the sweep writes the names of its requests into its row.
+        node.add(runs)
+        node.sweep()
+    row = node.parts.row(one.uid)
+    assert row is not None
+    assert row.devices[0].request_names == ("gpu",)
+    assert not [call for call in node.backend_calls if call[2] == two.uid]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fits"),
+    [
+        ("gpu-0", "part-0", False),
+        ("part-2", "gpu-0", False),
+        ("part-0", "part-1", False),
+        ("part-0", "part-2", True),
+        ("part-0", "nic", True),
+    ],
+)
+def test_a_claim_for_the_same_hardware_twice_costs_only_itself(
+    new_node: NewNode, first: str, second: str, fits: bool
+) -> None:
+    node = new_node(inventory=Inventory((*partitions().devices, a_device("nic"), a_device("cpu"))))
+    both = [a_result(first, request="one"), a_result(second, request="two")]
+    twice, other = node.add(
+        a_claim("twice", results=both), a_claim("other", results=[a_result("cpu")])
+    )
+    answers = node.prepare(twice, other)
+    assert isinstance(answers[other.uid], tuple)
+    answer = answers[twice.uid]
+    assert isinstance(answer, tuple) is fits
+    if isinstance(answer, Refusal):
+        assert f"devices {first} and {second}, which are the same hardware" in answer.reason
+
+
+def test_a_process_that_has_scanned_less_takes_no_hardware_out_of_the_state(
+    new_node: NewNode,
+) -> None:
+    """Beside a driver that knows all devices, a new one starts whose second backend has not answered yet, or is not configured."""
+    node = new_node(inventory=Inventory((*partitions().devices, a_device("nic"))))
+    one, two, nic = node.add(
+        a_claim("one", results=[a_result("part-0")]),
+        a_claim("two", results=[a_result("gpu-0")]),
+        a_claim("nic", results=[a_result("nic")]),
+    )
+    node.prepare(nic)
+    other = LocalNode(node.directory, inventory=Inventory((a_device("nic"),)))
+    other.claims = node.claims
+    assert isinstance(other.prepare(nic)[nic.uid], tuple)
+    other.parts.learn(other.inventory)
+    other.close()
+    assert isinstance(node.prepare(one)[one.uid], tuple)
+    answer = node.prepare(two)[two.uid]
+    assert isinstance(answer, Refusal)
+    assert "is owned by claim default/one" in answer.reason
+
+
+def test_hardware_that_was_set_up_stays_its_claims_when_the_mapping_changes(
+    new_node: NewNode,
+) -> None:
+    node = new_node(inventory=partitions())
+    one, two = node.add(
+        a_claim("one", results=[a_result("part-0")]), a_claim("two", results=[a_result("part-1")])
+    )
+    node.prepare(one)
+    moved = {"part-0": ("s2",), "part-2": ("s0",)}
+    node.inventory = Inventory(
+        tuple(
+            replace(device, hardware=Hardware("GPU-1", moved[device.name]))
+            if device.name in moved
+            else device
+            for device in partitions().devices
+        )
+    )
+    assert isinstance(node.prepare(two)[two.uid], Refusal)
+    node.unprepare(one)
+    assert isinstance(node.prepare(two)[two.uid], tuple)
 
 
 def test_the_first_lease_is_told_that_it_is_alone_and_the_last_one_too(new_node: NewNode) -> None:

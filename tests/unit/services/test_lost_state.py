@@ -9,12 +9,14 @@ from threading import Event
 
 import pytest
 
+from dra_driver.errors import Permanent
 from dra_driver.kubelet.pb import dra_v1_pb2
 from dra_driver.model.claim import Claim
 from dra_driver.model.events import WorkEnded
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
-from dra_driver.model.state import PodDevice, Unknown
+from dra_driver.model.state import Phase, PodDevice, Unknown
 from dra_driver.planning.prepare import users_of
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.sweep import Sweep
@@ -31,8 +33,13 @@ from dra_driver.testing.kubelet_calls import ClaimInfo, dynamic_resource
 from tests.support.local_node import Disk, LocalNode, ManualClock
 
 NewNode = Callable[..., LocalNode]
+ANOTHER_BOOT = "boot-2"
 DEADLINE = 60.0  # only against hanging
 RUNS = Alive("its cgroup has processes")
+
+
+class Killed(BaseException):
+    """The process died."""
 
 
 def as_the_kubelet_lists(claim: Claim) -> frozenset[PodDevice]:
@@ -441,3 +448,57 @@ def test_a_lost_claim_of_which_its_file_and_the_kubelet_tell_nothing_keeps_its_d
     # The kubelet asks again, and gets the answer of before.
     assert node.prepare(ref)[ref.uid] == answer
     assert node.sweep() == ()
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["no restart", "restart"])
+def test_a_device_in_use_whose_edits_came_late_is_never_set_up_again(
+    node: LocalNode, *, restarts: bool
+) -> None:
+    """The state and the file are lost, and the backend cannot answer when the first sweep asks it for the edits."""
+    claim = a_claim()
+    (ref,) = node.add(claim)
+    node.prepare(ref)
+    node.pod_devices = as_the_kubelet_lists(claim)
+    let_run(node, claim)
+    lose_state(node)
+    node.cdi.remove(ref.uid)
+    node.backend_calls.clear()
+
+    def fail(_lease: Lease) -> object:
+        raise Permanent("the hardware is busy")
+
+    node.configure = fail
+    assert "the hardware is busy" in " ".join(node.sweep())
+    if restarts:
+        node.restart()
+        assert not node.recover()
+    node.configure = lambda _lease: None
+    assert node.sweep() == ()
+    assert node.backend_calls == []
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    assert (row.phase, len(row.leases or ())) == (Phase.PREPARED, 1)
+    assert node.violations() == []
+
+
+def test_a_file_of_a_lost_state_does_not_prove_a_preparation_that_died(node: LocalNode) -> None:
+    """The state is lost at a reboot, and the CDI directory is not: the numbers in the file are those of the earlier boot."""
+    (ref,) = node.add(a_claim(results=[a_result(admin=True)]))
+    node.prepare(ref)
+    text = node.cdi.read(ref.uid)
+    assert text is not None
+    node.boot_id = ANOTHER_BOOT
+    lose_state(node)
+    node.cdi.write(ref.uid, text.replace("uuid-gpu-0", "uuid-of-the-earlier-boot"))
+
+    def die(_lease: Lease) -> object:
+        raise Killed
+
+    node.configure = die
+    with pytest.raises(Killed):
+        node.prepare(ref)
+    node.configure = lambda _lease: None
+    node.restart(boot_id=ANOTHER_BOOT)
+    node.recover()
+    assert isinstance(node.prepare(ref)[ref.uid], tuple)
+    assert node.cdi.read(ref.uid) == text

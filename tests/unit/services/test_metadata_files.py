@@ -4,6 +4,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from shutil import rmtree
 
 import pytest
 
@@ -84,6 +85,22 @@ def test_files_of_nobody_are_swept(node: LocalNode) -> None:
     (stray / "gpu.json").write_text("{}")
     node.sweep()
     assert node.disk().metadata == kept
+
+
+def test_files_of_nobody_that_cannot_be_removed_keep_the_sweep_from_nothing_else(
+    node: LocalNode,
+) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    node.claims.clear()
+    strays = [node.directory / "metadata" / name for name in ("uid-nobody", "uid-other")]
+    for stray in strays:
+        (stray / "directory").mkdir(parents=True)
+    told = " ".join(node.sweep())
+    assert all(f"cannot remove {stray}/directory" in told for stray in strays)
+    for stray in strays:
+        rmtree(stray)
+    assert node.disk().claims == {}
 
 
 def test_files_stay_while_a_file_mounts_them(node: LocalNode) -> None:
