@@ -110,6 +110,9 @@ class Demo:
     machines: Machines
     namespace: str
     rules: list[str] = field(default_factory=list)
+    held: set[str] = field(
+        default_factory=set
+    )  # claims whose devices stay held, and nobody waits for
 
     def apply(self, name: str) -> None:
         """Create what a manifest of the demos holds, with the image of this test bed."""
@@ -196,7 +199,9 @@ class Demo:
             timeout_seconds=150,
         )
         wait_until(
-            lambda: not self.machines.prepared(), "free devices on the node", timeout_seconds=150
+            lambda: set(self.machines.prepared()) <= self.held,
+            "free devices on the node",
+            timeout_seconds=150,
         )
         self.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
