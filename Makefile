@@ -63,7 +63,7 @@ image: setup ## the image, without a registry
 	$(BIN)/python hack/image/build.py --output dist/dra-driver.tar
 
 kind-demo: setup ## a kind cluster with the driver
-	@$(BIN)/python hack/kind-demo
+	@$(BIN)/python hack/kind-demo $(KIND_DEMO)
 
 generate: setup ## protobuf modules, tables of the CEL functions (Go), and what `make docs` makes
 	$(BIN)/python hack/generate-protos

@@ -224,7 +224,8 @@ def _find(name: str) -> EntryPoint:
     if not found:
         names = ", ".join(installed()) or "none"
         raise Fatal(
-            f"no backend {name!r} is installed; installed are: {names}; choose with --backend"
+            f"no backend {name!r} is installed; installed are: {names}; correct the name in the config document (backends) or in "
+            "--backend, or install the backend's package beside the driver (docs/write-a-backend.md)"
         )
     if len(found) > 1:
         origins = " and ".join(sorted(_origin(entry) for entry in found.values()))

@@ -44,7 +44,7 @@ from dra_driver.model.vocabulary import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
 DEFAULT_MAJOR = 120
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.1  # a device that is ill is tainted within half a second, and this is a part of it
 WITHOUT_FAULT_FILE = Health(
     HealthStatus.UNKNOWN,
     "simulated device: nothing checks its health; start with --simulated-faults FILE",

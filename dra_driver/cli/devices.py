@@ -73,9 +73,13 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
     else:
         render.line(
-            "no devices found; the driver publishes an empty ResourceSlice and scans again when the backend reports a change"
+            "no devices found; the driver publishes an empty ResourceSlice, and scans again every 10 s"
         )
-        if not found.backends:
+        if found.backends:
+            render.line(
+                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options"
+            )
+        else:
             render.line(next_step())
     for device in found.inventory.devices:
         if device.health.status is HealthStatus.UNHEALTHY:

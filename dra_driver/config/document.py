@@ -159,4 +159,7 @@ def _loaded(path: Path) -> object:
         # A SafeLoader, so that a file cannot make other objects than values.
         return yaml.load(path.read_text(), Loader=_Loader)  # noqa: S506
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Fatal(f"cannot read config file {path}: {' '.join(str(error).split())}") from error
+        step = f"correct --config, or the file ({PAGE} shows one)"
+        raise Fatal(
+            f"cannot read config file {path}: {' '.join(str(error).split())}; {step}"
+        ) from error

@@ -147,8 +147,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "backend",
         "auto",
-        "The name of the installed backend that finds the devices, instead of the backends of the config document. auto: all installed "
-        "backends whose hardware exists, never simulated. This release brings none for real hardware.",
+        "The name of the installed backend that finds the devices, instead of the backends of the config document; for several "
+        "backends write that document. auto: all installed backends whose hardware exists, never simulated. This release brings none "
+        "for real hardware.",
         in_document=False,
     ),
     Option(

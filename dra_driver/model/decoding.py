@@ -142,13 +142,18 @@ def _rule(kind: Any) -> str:
     found = inspect.type_info(kind)
     schema = _schema(found)
     about = schema.get("description", "").rstrip(".")
-    words = f"one of {', '.join(map(str, schema['enum']))}" if "enum" in schema else _words(found)
+    words = _one_of(schema["enum"]) if "enum" in schema else _words(found)
     return f"{words} ({about})" if about else words
 
 
 def _schema(kind: inspect.Type) -> Mapping[str, Any]:
     """What the `Meta` of a type says for the JSON schema."""
     return (kind.extra_json_schema or {}) if isinstance(kind, inspect.Metadata) else {}
+
+
+def _one_of(values: Sequence[object]) -> str:
+    named = ", ".join(map(str, values))
+    return f"one of {named}" if len(values) > 1 else named
 
 
 _WORDS: Mapping[type[inspect.Type], str] = {
@@ -167,9 +172,9 @@ def _words(kind: inspect.Type) -> str:
         case inspect.Metadata(type=inner):
             words = _words(inner)
         case inspect.LiteralType(values=values):
-            words = f"one of {', '.join(map(str, values))}"
+            words = _one_of(values)
         case inspect.EnumType(cls=choices):
-            words = f"one of {', '.join(str(choice.value) for choice in choices)}"
+            words = _one_of([choice.value for choice in choices])
         case inspect.UnionType(types=types):
             words = " or ".join(map(_words, types))
         case inspect.StrType(max_length=longest):

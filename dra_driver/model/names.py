@@ -87,11 +87,11 @@ EVENT_REASONS = (
         "the API would refuse a part of a device, so that part or the device was left out of the slices",
     ),
     FixedName(
-        DEVICE_STATUS_FORBIDDEN,
-        "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
+        DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
     FixedName(
-        DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
+        DEVICE_STATUS_FORBIDDEN,
+        "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
     ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),

@@ -2,8 +2,8 @@
 """The names of attributes and capacities of devices, the same for all vendors.
 
 DeviceClasses and claims select by these names, so a name that was released never changes its meaning or type. A backend uses a name
-of these tables where one fits. A reserved name is not published by this release: the table fixes what the name will mean, so that
-a backend for it does not invent another one. Nothing here changes while a device runs: a temperature or the free memory in a slice
+of these tables where one fits. The driver's own backends do not publish a reserved name yet: the table fixes what the name will mean,
+so that no backend invents another name for it. Nothing here changes while a device runs: a temperature or the free memory in a slice
 would be old when the scheduler reads it, and each change would write the slice anew. Names are those of NVIDIA's driver where it has
 one. A name without domain belongs to the driver's own domain; `resource.kubernetes.io/` has only names that Kubernetes defines.
 

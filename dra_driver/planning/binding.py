@@ -14,9 +14,11 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.claim import Claim
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import READY_CONDITION
 from dra_driver.planning.prepare import NodePlace
 
-READY_REASON = "Ready"
+READY_REASON = READY_CONDITION
+"""As the example driver's controller writes it."""
 _MESSAGE = "the device can be used"
 
 

@@ -8,6 +8,7 @@ Source: validateCounterSet, validateDeviceCounterConsumption and their declarati
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from dra_driver.model.api.resource_slice import (
     Counter,
@@ -28,7 +29,14 @@ _NOTHING = Quantity.parse("0")
 
 def amount(counter: Counter) -> Quantity:
     """Return the value of a counter. Raises ValueError."""
-    return Quantity.parse(str(counter.value))
+    return _parsed(str(counter.value))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Quantity:
+    return Quantity.parse(
+        text
+    )  # hundreds of partitions have the same few amounts, and each publication checks them all
 
 
 def wrong_set(counter_set: CounterSet) -> Iterator[str]:

@@ -71,6 +71,6 @@ def _size(inventory: Inventory, device: DeviceKey, name: str) -> Quantity | None
 def _users(taken: Consumption) -> str:
     if not taken.claims:
         return ""
-    names = ", ".join(claim.word for claim in taken.claims)
+    names = ", ".join(sorted(claim.word for claim in taken.claims))
     more = taken.shares - len(taken.claims)
     return f" beside the shares of {names}" + (f" and {more} more" if more > 0 else "")

@@ -138,3 +138,23 @@ def test_a_claim_that_is_gone_is_not_found(server: ApiServer) -> None:
     gone = ClaimRef("default", f"{server.node}-none", ClaimUid("u"))
     with pytest.raises(NotFound):
         server.kube.report_devices(gone, [entry(server)])
+
+
+def test_two_parts_of_a_driver_write_into_one_entry(server: ApiServer) -> None:
+    ref, _ = two_devices(server)
+    attached = Condition(
+        type="Attached", status="True", reason="Ready", message="there", last_transition_time=NOW
+    )
+    bound = AllocatedDeviceStatus(
+        driver=server.driver, pool=server.node, device="gpu-0", conditions=[attached]
+    )
+    server.kube.report_devices(ref, [bound], part="binding")
+    server.kube.report_devices(ref, [entry(server)])
+    found = statuses(server, ref)["gpu-0"]
+    assert {one.type for one in found.conditions or ()} == {"Attached", "Ready"}
+    assert found.data == {"uuid": "GPU-gpu-0"}
+
+    server.kube.report_devices(ref, [bound], part="binding")
+    found = statuses(server, ref)["gpu-0"]
+    assert {one.type for one in found.conditions or ()} == {"Attached", "Ready"}
+    assert found.data == {"uuid": "GPU-gpu-0"}

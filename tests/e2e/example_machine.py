@@ -6,14 +6,16 @@ Each is a release of our chart under the name that the demos expect: gpu.example
 
 import json
 import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hack.testbed.onenode import node_files
+from hack.testbed.onenode import init, node_files
 from hack.testbed.onenode.cluster import Cluster
 from hack.testbed.onenode.driver import TAG
 from hack.testbed.onenode.namespaces import TestBedError, wait_until
@@ -60,12 +62,21 @@ class Machines:
             "backends": {"simulated": simulated},
         }
         if options.get("bindingConditions"):
-            # The chart gives the right to write status.devices for the conditions; the driver's own entries come on top.
-            status = {"name": "DRA_DRIVER_DEVICE_STATUS", "value": "write"}
-            values["extraEnv"] = [status]
+            # The driver's own entries come on top of the conditions.
+            values["deviceStatus"] = "write"
         (release.upgrade if profile in self.played else release.install)(values)
         self.played[profile] = options
         wait_until(lambda: _shows(self.devices(profile), options), f"slices of {profile} {options}")
+
+    def prepared(self) -> list[str]:
+        """The claims in the state files of all drivers."""
+        found: list[str] = []
+        for profile in self.played:
+            folder = init.KUBELET_FOLDER / "plugins" / f"{profile}.example.com"
+            file = self.cluster.path_inside(folder / "state.db")
+            with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as state:
+                found += [name for (name,) in state.execute("SELECT uid FROM claims")]
+        return found
 
     def devices(self, profile: str) -> dict[str, Object]:
         """The published devices by name."""
@@ -183,6 +194,9 @@ class Demo:
             lambda: not self.get("resourceclaims")["items"],
             f"the end of the claims of {self.namespace}",
             timeout_seconds=150,
+        )
+        wait_until(
+            lambda: not self.machines.prepared(), "free devices on the node", timeout_seconds=150
         )
         self.kubectl("delete", "namespace", self.namespace, "--wait=false")
 

@@ -22,6 +22,12 @@ def test_what_the_real_api_server_keeps_of_a_slice_is_known_before_it_is_written
     _assert_passes_inside(cluster, "test_served_fields.py")
 
 
+def test_the_real_api_server_takes_the_entries_of_a_driver_as_the_fake_does(
+    cluster: Cluster,
+) -> None:
+    _assert_passes_inside(cluster, "test_device_statuses.py")
+
+
 @pytest.mark.needs("FakeSliceRules")
 def test_the_real_api_server_keeps_the_rules_that_the_fake_enforces(cluster: Cluster) -> None:
     _assert_passes_inside(cluster, "test_slice_rules.py")

@@ -27,6 +27,7 @@ echo "$KIND_EXPERIMENTAL_PROVIDER: $called" >> "$CALLS"
 case $called in
     $FAILING) echo "it says why" >&2; exit 3 ;;
     "kind get clusters") echo "$CLUSTERS" ;;
+    *"get --raw /version") echo '{"minor": "'$MINOR'"}' ;;
     *" apply --filename "*)
         for manifest; do :; done
         while read -r line; do case $line in image:*) echo "${line#image: }" >> "$CALLS.images" ;; esac; done < "$manifest" ;;
@@ -77,6 +78,7 @@ def play(tmp_path: Path, archive: Path) -> Play:
         failing: str = "",
         clusters: str = "other",
         provider: str = "",
+        minor: str = "34",
     ) -> Played:
         folder, calls = tmp_path / "bin", tmp_path / "calls"
         folder.mkdir()
@@ -92,6 +94,7 @@ def play(tmp_path: Path, archive: Path) -> Play:
                 "CLUSTERS": clusters,
                 "CLAIMS": json.dumps(CLAIMS),
                 "TMPDIR": str(tmp_path),
+                "MINOR": minor,
                 **({"KIND_EXPERIMENTAL_PROVIDER": provider} if provider else {}),
             },
             capture_output=True,
@@ -139,14 +142,69 @@ kubectl --context kind-dra-driver logs needs-60gi
 kubectl --context kind-dra-driver logs shares-first
 kubectl --context kind-dra-driver logs shares-second
 kubectl --context kind-dra-driver get resourceclaims --output=json
+kubectl --context kind-dra-driver get --raw /version
+kubectl --context kind-dra-driver apply --filename ROOT/deviceclasses/examples/example-driver/classes.yaml
 """
+OF_A_PROFILE = """\
+helm upgrade --install dra-driver-PROFILE ROOT/helm/dra-driver --kube-context kind-dra-driver --namespace dra-driver \
+--set image.tag=kind-demo --set driverName=PROFILE.example.com --set deviceClasses.enabled=false \
+--set backends.simulated.profile=example --set-json backends.simulated.example=OPTIONS --wait --timeout 180s
+"""
+OF_A_DEMO = """\
+kubectl --context kind-dra-driver create namespace example-DEMO
+kubectl --context kind-dra-driver --namespace example-DEMO apply --filename FOLDER/DEMO.yaml
+kubectl --context kind-dra-driver --namespace example-DEMO wait --for=condition=Ready pod --all --timeout=180s
+kubectl --context kind-dra-driver --namespace example-DEMO get resourceclaims --output=json
+kubectl --context kind-dra-driver delete namespace example-DEMO --timeout=180s
+"""
+PLAIN_DEMOS = (
+    *("basic-resourceclaimtemplate", "basic-multiple-requests"),
+    *("basic-shared-claim-across-containers", "basic-shared-claim-across-pods"),
+    *("basic-resourceclaim-opaque-config", "initcontainer-shared-gpu", "cel-selector"),
+    *("prioritized-alternatives", "admin-access"),
+)
+
+
+def of_demos(profile: str, options: str, *demos: str) -> list[str]:
+    """The calls for demos that run with the same options."""
+    lines = OF_A_PROFILE.replace("PROFILE", profile).replace("OPTIONS", options).splitlines()
+    for demo in demos:
+        lines += OF_A_DEMO.replace("DEMO", demo).splitlines()
+    # This manifest makes its namespace.
+    return [line for line in lines if not line.endswith("create namespace example-admin-access")]
 
 
 def test_the_whole_story_is_these_calls_in_this_order(play: Play, archive: Path) -> None:
     played = play()
     assert (played.code, played.error) == (0, "")
-    expected = [f"docker: {line}" for line in WHOLE_STORY.splitlines()]
-    assert [shown(call, archive) for call in played.calls] == expected
+    story = [*WHOLE_STORY.splitlines(), *of_demos("gpu", '{"profile":"gpu"}', *PLAIN_DEMOS)]
+    assert [shown(call, archive) for call in played.calls] == [f"docker: {one}" for one in story]
+    assert "demo partitionable-devices: left out, it needs Kubernetes 1.36" in played.output
+
+
+def test_a_newer_kubernetes_plays_more_demos(play: Play, archive: Path) -> None:
+    played = play(minor="37+")
+    assert (played.code, played.error) == (0, "")
+    assert "left out" not in played.output
+    shares = "gpu-allow-multiple-allocations"
+    more = [
+        *of_demos("gpu", '{"profile":"gpu"}', *PLAIN_DEMOS),
+        *of_demos(
+            "gpu",
+            '{"profile":"gpu","partitions":4}',
+            *("partitionable-devices", "extended-resource-request"),
+        ),
+        *of_demos("gpu", '{"profile":"gpu","multipleAllocations":true}', shares),
+        *of_demos(
+            "gpu",
+            '{"profile":"gpu","multipleAllocations":true,"partitions":4}',
+            f"{shares}-partitionable",
+        ),
+        *of_demos("gpu", '{"profile":"gpu","bindingConditions":true}', "binding-conditions"),
+        *of_demos("net", '{"profile":"net"}', "net-consumable-capacity"),
+    ]
+    calls = [shown(call, archive).removeprefix("docker: ") for call in played.calls]
+    assert calls[len(WHOLE_STORY.splitlines()) :] == more
 
 
 def test_the_example_pods_run_the_image_that_was_loaded(play: Play, tmp_path: Path) -> None:
@@ -157,13 +215,16 @@ def test_the_example_pods_run_the_image_that_was_loaded(play: Play, tmp_path: Pa
 
 def test_at_the_end_each_pods_devices_are_shown_and_how_to_remove_the_cluster(play: Play) -> None:
     _commands, _, story = play().output.partition("\n\n")
-    assert story.splitlines() == [
+    told = [line for line in story.splitlines() if not line.startswith("$ ")]
+    assert "demo cel-selector has worker/gpu-0; no device" in told
+    assert [line for line in told if not line.startswith("demo ")] == [
         "uses-gpu sees GPU_COUNT=1, GPU_DEVICE_0=GPU-12",
         "needs-60gi sees nothing",
         "shares-first sees nothing",
         "shares-second sees nothing",
         "claim one has worker/gpu-0",
         "claim two has no device",
+        "",
         "",
         "Look around: kubectl --context kind-dra-driver get resourceslices,deviceclasses,resourceclaims",
         "Remove it:   kind delete cluster --name dra-driver",
@@ -238,6 +299,13 @@ FAILURES = {
     "*apply*memory.yaml": "Is it there already, and different?",
     "*wait*shares-second*": "kubectl --context kind-dra-driver describe pod shares-second",
     "*logs needs-60gi": "Is the pod still there?",
+    "*get --raw /version": "Is it reachable?",
+    "*classes.yaml": "Are there other classes of these names?",
+    "*dra-driver-gpu*": "logs daemonset/dra-driver-gpu",
+    "*create namespace example-cel-selector": "An earlier run ended in the middle: delete the namespace.",
+    "*apply*cel-selector.yaml": "Is it there already, and different?",
+    "*example-cel-selector wait*": "--namespace example-cel-selector describe pods",
+    "*delete namespace example-cel-selector*": "Does one of its pods not end?",
 }
 
 
@@ -248,7 +316,7 @@ def test_a_step_that_fails_ends_the_story_with_a_hint(failing: str, hint: str, p
     said, message = played.error.splitlines()
     assert said == "it says why"
     failed = played.calls[-1].removeprefix("docker: ")
-    assert message.startswith(f"kind-demo: `{failed}` failed with exit status 3. ")
+    assert message.replace("'", "").startswith(f"kind-demo: `{failed}` failed with exit status 3. ")
     assert hint in message
 
 

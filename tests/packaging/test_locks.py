@@ -128,7 +128,7 @@ def test_so_do_those_of_the_measurements() -> None:
     text = (ROOT / "hack" / "bench" / "cost" / "installed.py").read_text()
     calls = re.findall(r"_pip\(interpreter, (.*)\)$", text, re.MULTILINE)
     assert calls == [
-        '"--require-hashes", "--only-binary=:all:", "-r", str(LOCKED)',
+        '"--require-hashes", "--only-binary=:all:", "-r", str(tree / LOCKED)',
         '"--no-index", "--no-deps", "--force-reinstall", str(wheel)',
     ]
 

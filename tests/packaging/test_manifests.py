@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the classes and examples of deviceclasses/ select what they say, and can every example be placed?"""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.support.api_values import slice_spec
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = sorted((ROOT / "deviceclasses").glob("*.yaml"))
 EXAMPLES = sorted((ROOT / "deviceclasses" / "examples").glob("*.yaml"))
+DEMOS = sorted((ROOT / "deviceclasses" / "examples" / "example-driver").rglob("*.yaml"))
 DRIVER = DriverName("gpu.dra-driver.dev")
 NODE = "node-1"
 Object = dict[str, Any]
@@ -61,11 +63,25 @@ IMAGE = "docker.io/library/busybox:1.36.1@sha256:73aaf090f3d85aa34ee199857f03fa3
 
 def test_the_pods_of_the_examples_run_one_image_that_any_cluster_can_pull() -> None:
     """The test bed and hack/kind-demo put their own in place of exactly this name."""
-    pods = [one for path in EXAMPLES for one in documents(path) if one["kind"] == "Pod"]
+    everything = [one for path in (*EXAMPLES, *DEMOS) for one in documents(path)]
+    pods = [one for one in everything if one["kind"] == "Pod"]
+    pods += [one["spec"]["template"] for one in everything if one["kind"] == "Deployment"]
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
     assert images == {IMAGE}
     for program in ("hack/kind-demo", "hack/testbed/onenode/node_files.py"):
         assert f'"{IMAGE}"' in (ROOT / program).read_text()
+
+
+def test_each_demo_of_the_example_driver_has_a_row_on_its_page_and_a_test() -> None:
+    page = (ROOT / "docs" / "example-driver.md").read_text()
+    tests = (ROOT / "tests" / "e2e" / "test_example_driver.py").read_text()
+    rows = re.findall(r"^\| `([\w-]+)/?` \|", page, re.MULTILINE)
+    names = {path.relative_to(DEMOS[0].parent).parts[0].removesuffix(".yaml") for path in DEMOS}
+    assert set(rows) & names == names - {"classes"}
+    assert len(names - {"classes"}) == 18
+    for path in DEMOS:
+        asked = str(path.relative_to(DEMOS[0].parents[0]).with_suffix(""))
+        assert f'"{asked}"' in tests or f"/{path.stem}" in tests or path.stem == "classes", path
 
 
 def documents(path: Path) -> list[Object]:

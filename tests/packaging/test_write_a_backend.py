@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,48 +22,25 @@ from dra_driver.model.lease import InUse, Lease
 from dra_driver.planning.config import BadConfig, config_for
 from dra_driver.testing.builders import a_uid
 from dra_driver.testing.contract import PROMISES
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-backend.md"
-BLOCK = re.compile(
-    r"^`(?P<name>[\w.]+)`[^\n]*:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
-)
+from tests.support.page_backend import PAGE, install, make_cards, page_files
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    return {found["name"]: found["text"] for found in BLOCK.finditer(PAGE.read_text())}
+    return page_files()
 
 
 @pytest.fixture
-def installed(files: dict[str, str], tmp_path: Path) -> Path:
-    """The page's files as an installed distribution: module, metadata and entry points."""
-    project = tomllib.loads(files["pyproject.toml"])["project"]
+def installed(tmp_path: Path) -> Path:
     place = tmp_path / "site"
-    metadata = place / f"acme_dra-{project['version']}.dist-info"
-    metadata.mkdir(parents=True)
-    for name in ("acme_dra.py", "test_acme.py"):
-        (place / name).write_text(files[name])
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    groups = [
-        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-        for group, entries in project["entry-points"].items()
-    ]
-    (metadata / "entry_points.txt").write_text("\n".join(groups))
+    install(place)
     return place
 
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
     root = tmp_path / "sysfs"
-    for number, state in ((0, "ok"), (1, "overheated")):
-        files = {"serial": f"A{number}\n", "state": f"{state}\n", "shell": "off\n"}
-        for name, text in {**files, "region0/bitstream": "\n", "region1/bitstream": "\n"}.items():
-            file = root / f"card{number}" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-    (root / "adder.bit").touch()
+    make_cards(root, "ok", "overheated")
     return root
 
 
@@ -113,15 +89,17 @@ def test_the_pages_backend_keeps_all_its_promises(installed: Path):
     assert f"{len(PROMISES)} passed" in done.stdout
 
 
-def test_the_pages_test_notices_a_broken_promise(installed: Path, files: dict[str, str]):
+def test_the_pages_test_notices_a_broken_promise_and_says_what_the_page_shows(
+    installed: Path, files: dict[str, str]
+):
     forgotten = '                write(region.parent / "shell", "off")'
     assert forgotten in files["acme_dra.py"]
     broken = files["acme_dra.py"].replace(forgotten, "                pass")
     (installed / "acme_dra.py").write_text(broken)
     done = run(installed, installed, "pytest", "-q", "-p", "no:cacheprovider", "test_acme.py")
     assert done.returncode == 1
-    assert "the backend breaks a promise: reset undoes configure" in done.stdout
-    assert "found:  ['on', '', '']; expected ['off', '', '']" in done.stdout
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert shown in done.stdout
 
 
 def test_the_pages_backend_is_found_and_its_devices_are_shown(
@@ -180,7 +158,9 @@ def test_hardware_that_cannot_be_read_is_one_plain_sentence(
 
 def claim_of_the_page() -> OpaqueConfig:
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (entry,) = yaml.safe_load(text)["spec"]["devices"]["config"]
+    documents = list(yaml.safe_load_all(text))
+    (claim,) = [one for one in documents if one["kind"].startswith("ResourceClaim")]
+    (entry,) = claim["spec"]["devices"]["config"]
     opaque = entry["opaque"]
     driver = DriverName(opaque["driver"])
     return OpaqueConfig(0, "FromClaim", tuple(entry["requests"]), driver, opaque["parameters"])

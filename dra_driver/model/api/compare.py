@@ -7,7 +7,7 @@ compares a field that is added later.
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
@@ -65,14 +65,16 @@ def _plain(value: object, *, is_quantity: bool) -> Any:
         return {key: _plain(each, is_quantity=is_quantity) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, is_quantity=is_quantity) for each in value]
-    return _quantity(value) if is_quantity and value is not None else value
+    return _quantity(str(value)) if is_quantity and value is not None else value
 
 
-def _quantity(text: object) -> Quantity | str:
+@lru_cache(maxsize=1024)
+def _quantity(text: str) -> Quantity | str:
+    # The devices of a slice have the same few amounts.
     try:
-        return Quantity.parse(str(text))
+        return Quantity.parse(text)
     except ValueError:
-        return str(text)
+        return text
 
 
 @cache

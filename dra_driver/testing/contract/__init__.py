@@ -20,8 +20,6 @@ package and of those in `code`.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
-
 from dra_driver.backends.base import Backend
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import DeviceName
@@ -57,6 +55,7 @@ def backend_contract(  # noqa: PLR0913  each is optional, and named at the call
     patience: float = 10.0,
 ) -> Callable[..., None]:
     """Return a pytest function that tests every promise of a backend. `patience`: the seconds after which a call counts as hanging."""
+    import pytest  # noqa: PLC0415  the image has this module, and no pytest
 
     @pytest.mark.parametrize("promise", PROMISES, ids=str)
     def keeps(promise: Promise, tmp_path: Path) -> None:
@@ -70,11 +69,22 @@ def backend_contract(  # noqa: PLR0913  each is optional, and named at the call
             code=tuple(code),
             patience=patience,
         )
-        try:
-            promise.check(bench)
-        except NothingToTest as why:
-            pytest.skip(str(why))
-        except BrokenPromise as broken:
-            pytest.fail(f"the backend breaks a promise: {promise}\n{broken}", pytrace=False)
+        missing, problem = _outcome(promise, bench)
+        if missing:
+            pytest.skip(missing)
+        # Without the traces of the tests' own code a failure is easier to read.
+        if problem:
+            pytest.fail(problem, pytrace=False)
 
     return keeps
+
+
+def _outcome(promise: Promise, bench: Bench) -> tuple[str, str]:
+    """Why the promise cannot be tested, and what is wrong; both are empty if it is kept."""
+    try:
+        promise.check(bench)
+    except NothingToTest as why:
+        return str(why), ""
+    except BrokenPromise as broken:
+        return "", f"the backend breaks a promise: {promise}\n{broken}"
+    return "", ""

@@ -3,7 +3,7 @@
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +27,14 @@ _SHARES = {
     ONE: ShareId("5b0e6f0a-2c84-4b7e-8f3d-7a1c9d2e0001"),
     OTHER: ShareId("5b0e6f0a-2c84-4b7e-8f3d-7a1c9d2e0002"),
 }
-_ALWAYS = ("claim_uid", "request", "device")
+_USUAL: Mapping[str, object] = {
+    "request": "main",
+    "claim_uid": ONE,
+    "share_id": NO_SHARE,
+    "admin_access": False,
+    "is_alone": True,
+    "may_run": False,
+}
 _SHOWN_CHARACTERS = 600
 _T = TypeVar("_T")
 
@@ -201,16 +208,19 @@ def shown(value: object) -> str:
 
 
 def named(lease: Lease) -> str:
-    """A lease for a message: what the tests chose, without what the driver adds from the scan."""
-    added = {"backend", "parent", "parts", "profile", "consumed_capacity"}
-    plain = Lease(lease.claim_uid, lease.request, lease.device)
-    chosen = [
-        f"{one.name}={getattr(lease, one.name)!r}"
-        for one in fields(lease)
-        if one.name not in added
-        and (one.name in _ALWAYS or getattr(lease, one.name) != getattr(plain, one.name))
-    ]
-    return f"Lease({', '.join(chosen)})"
+    """A lease for a message: the device, and what is not the same in every test."""
+    told: dict[str, object] = {
+        "device": lease.device,
+        "request": lease.request,
+        "claim_uid": lease.claim_uid,
+        "share_id": lease.share_id,
+        "config": lease.config.value,
+        "admin_access": lease.admin_access,
+        "is_alone": lease.is_alone,
+        "may_run": lease.may_run,
+    }
+    shown_fields = [f"{name}={one!r}" for name, one in told.items() if one != _USUAL.get(name)]
+    return f"Lease({', '.join(shown_fields)})"
 
 
 def a_lease(

@@ -56,8 +56,13 @@ def _undone(machine: Machine, lease: Lease, before: object, what: str) -> None:
 
 
 def _stories(bench: Bench) -> Iterator[_Story]:
+    forms = set()
     for device, config in bench.samples():
-        yield _Story(a_lease(device, config))
+        lease = a_lease(device, config)
+        form = (bool(lease.parts), bool(lease.share_id), repr(config))
+        if form not in forms:
+            yield _Story(lease)
+        forms.add(form)
     try:
         one, other = bench.pair()
     except NothingToTest:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dra_driver.testing.contract.bench import BrokenPromise
+from dra_driver.testing.contract.bench import BrokenPromise, raised
 
 _LOOK_SECONDS = 0.001
 _FAILED = 3
@@ -32,14 +32,19 @@ def lines_of(act: Act, code: Sequence[str], report: Path, patience: float) -> li
     places: list[str] = []
 
     def work() -> None:
-        _traced(act, code, lambda _number, place: places.append(place))
+        try:
+            _traced(act, code, lambda _number, place: places.append(place))
+        except Exception as error:
+            report.write_text(raised(error))
+            raise
         report.write_text(json.dumps(places))
 
+    report.write_text("the process died")
     if _ended(work, patience) != 0:
         raise BrokenPromise(
             "a call in a child process",
-            "it raised an exception",
-            "let the call succeed; the tests of single calls show the exception",
+            report.read_text(),
+            "make the backend work in a process without the threads of its parent",
         )
     found: list[str] = json.loads(report.read_text())
     return found

@@ -53,10 +53,12 @@ Never
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" if the driver itself sets the binding conditions of its devices. */ -}}
-{{- define "dra-driver.bindsDevices" -}}
-{{- $example := (.Values.backends.simulated | default dict).example | default dict -}}
-{{- if and $example.bindingConditions (ne (toString $example.bindingController) "false") -}}
+{{- /* "true" if the driver writes status.devices of claims: about its devices, or the binding conditions of simulated ones. */ -}}
+{{- define "dra-driver.writesStatus" -}}
+{{- $simulated := get .Values.backends "simulated" | default dict -}}
+{{- $example := $simulated.example | default dict -}}
+{{- $binds := and $example.bindingConditions (ne (toString $example.bindingController) "false") -}}
+{{- if or $binds (eq .Values.deviceStatus "write") -}}
 true
 {{- end -}}
 {{- end -}}

@@ -160,7 +160,8 @@ def test_a_backend_may_take_more_than_it_is_given(packages: Path):
 def test_an_unknown_name_is_answered_with_the_installed_ones(packages: Path):
     install(packages, "acme", "acme = backends_under_test:Empty")
     assert refusal("nvidia") == (
-        "no backend 'nvidia' is installed; installed are: acme, simulated; choose with --backend"
+        "no backend 'nvidia' is installed; installed are: acme, simulated; correct the name in the config document (backends) or in "
+        "--backend, or install the backend's package beside the driver (docs/write-a-backend.md)"
     )
 
 

@@ -137,11 +137,11 @@ def test_a_mistake_is_told_with_its_path(tmp_path: Path, text: str, said: str) -
     [
         (
             "kind: DriverConfig\n",
-            "a mistake: apiVersion: missing; it must be one of config.dra-driver.dev/v1alpha1",
+            "a mistake: apiVersion: missing; it must be config.dra-driver.dev/v1alpha1",
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\n",
-            "2 mistakes: apiVersion: 'v1' must be one of config.dra-driver.dev/v1alpha1; kind: 'ConfigMap' must be one of DriverConfig",
+            "2 mistakes: apiVersion: 'v1' must be config.dra-driver.dev/v1alpha1; kind: 'ConfigMap' must be DriverConfig",
         ),
     ],
 )

@@ -261,7 +261,10 @@ def test_a_wrong_variable_and_a_wrong_key_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot read config file .*No such file"),
+        (
+            None,
+            r"cannot read config file .*No such file.*; correct --config, or the file \(docs/reference/config.md shows one\)$",
+        ),
         (b"\xff\xfe\xff", "cannot read config file "),
         (b"a: [", "cannot read config file "),
         (b"- a", "must be a YAML mapping, not a list: docs/reference/config.md shows one"),
