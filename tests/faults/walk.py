@@ -91,6 +91,9 @@ class Walk(Disturbances, Promises):
     idle: list[ClaimRef] = field(default_factory=list)
     missed: set[ClaimUid] = field(default_factory=set)
     leftover: set[Use] = field(default_factory=set)  # settings of claims that a lost state forgot
+    stuck: set[str] = field(
+        default_factory=set
+    )  # GPUs whose mode nobody could undo, as docs/faults.md says
     runtime: Runtime = field(init=False)
     witness: Witness = field(init=False)
     call_seconds: float = 0.0

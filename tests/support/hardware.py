@@ -20,7 +20,7 @@ side by side; admin access looks on and counts for nothing. A reboot ends every 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,12 +126,12 @@ class Seen:
                 gpu_of(use.device)
             )  # a GPU that is set up as a whole has no such mode
 
-    def wrong_modes(self) -> list[str]:
-        """What is said against the modes of GPUs while no call is running."""
+    def wrong_modes(self, but: Collection[str] = ()) -> list[str]:
+        """What is said against the modes of GPUs while no call is running, but of these GPUs."""
         needed = {gpu_of(use.device) for use in self.configured if use.needs_mode}
         return [
             f"{gpu} is in the mode for partitions or shares, and none is set up"
-            for gpu in sorted(self.modes - needed)
+            for gpu in sorted(self.modes - needed - set(but))
         ]
 
     def without_mode(self) -> set[Use]:
