@@ -23,6 +23,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
@@ -288,6 +289,10 @@ def _check(db: sqlite3.Connection) -> None:
         raise damaged(f"quick_check: {found}")
     if not _version(db):
         return  # nothing in it yet
+    stored = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE type = 'trigger'")}
+    ours = chain.from_iterable(_MIGRATIONS[: _version(db)])
+    if any(one.startswith("CREATE TRIGGER") and one not in stored for one in ours):
+        raise damaged("a trigger is not as it was written")
     db.execute("BEGIN")  # both tables of one moment
     claims = _every_claim(db)
     owners = set(db.execute("SELECT pool, device, share, claim_uid FROM owners"))

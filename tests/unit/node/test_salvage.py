@@ -65,3 +65,13 @@ def test_a_file_that_cannot_be_read_holds_nothing(tmp_path: Path) -> None:
     assert held_rows(tmp_path / "absent") == ()
     write(tmp_path / "state.db", replace(row("one", "gpu-0"), held=None))
     assert held_rows(tmp_path / "state.db") == ()
+
+
+def test_a_trigger_that_is_not_as_it_was_written_is_damage(tmp_path: Path) -> None:
+    """It keeps two claims from one piece of hardware, and SQLite's own check does not read it."""
+    path = tmp_path / "state.db"
+    write(path, row("kept", "gpu-0"))
+    change(path, "DROP TRIGGER occupied_once")
+    store = StateStore(path, boot_id=A_BOOT)
+    assert store.quarantined is not None
+    store.close()
