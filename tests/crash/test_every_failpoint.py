@@ -161,6 +161,7 @@ def test_a_crash_while_a_pod_runs_on_gives_its_device_to_nobody(
     reached = failpoint.split(".")[1] in (
         "MarkHeld",
         "RemoveCdiSpec",
+        "metadata",
         "releasing",
     ) or failpoint == ("step.ShowUnused.before")
     if reached:

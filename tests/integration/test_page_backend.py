@@ -43,7 +43,9 @@ def start(node: Stage, folder: Path) -> None:
 def claim(node: Stage, device: str, bitstream: str = "") -> ClaimRef:
     """A claim with the configuration that the page shows."""
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    (entry,) = yaml.safe_load(text)["spec"]["devices"]["config"]
+    documents = list(yaml.safe_load_all(text))
+    (claim,) = [one for one in documents if one["kind"].startswith("ResourceClaim")]
+    (entry,) = claim["spec"]["devices"]["config"]
     entry["opaque"]["parameters"]["bitstream"] = bitstream
     config: list[dict[str, Any]] = [{"source": "FromClaim", "opaque": entry["opaque"]}]
     return node.claim(f"of-{device}", [device], config=config if bitstream else [])
