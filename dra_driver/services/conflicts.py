@@ -22,6 +22,9 @@ from dra_driver.services.take_back import REALLOCATED, release_if_unneeded, undo
 
 WAITING_CALLS = 8
 LOOK_SECONDS = 0.25
+# The last look may end later than the call's work should, and still before the kubelet's deadline. On a busy node the pod's event would
+# otherwise say that the work takes long, instead of who uses the device.
+LAST_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,15 @@ class Conflicts:
                 return self._replace(row, locks, until)
             reason = "" if row.held is not None else parts.releasable.why_not(row)
             # Try its lock only once: the other call that has it may wait for the lock of our claim.
+            now = parts.clock()
             return reason or release_if_unneeded(
-                parts, owner, lock_until=parts.clock(), until=until
+                parts, owner, lock_until=now, until=max(until, now + LAST_LOOK_SECONDS)
             )
         except (StillUsed, Temporary) as error:
             # Temporary: another thread releases the claim right now, and may still ask the API server for its pods.
-            now = parts.row(owner.uid) or row
+            current = parts.row(owner.uid) or row
             failed = f"the claim is gone, but releasing it failed: {error}"
-            return InUse(failed if now.held is None else _held(now, error))
+            return InUse(failed if current.held is None else _held(current, error))
         except DriverError as error:
             return f"the claim is gone, but releasing it failed: {error}"
 
