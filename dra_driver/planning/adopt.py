@@ -101,6 +101,22 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
     return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
 
 
+def free_of_owners(plan: Plan | Refusal, state: NodeState) -> Plan | Refusal:
+    """Return the plan, or a Refusal if another claim owns a device of it. `state` has the owners of the devices.
+
+    The state file refuses such a row whole. So the caller reserves the claim's other devices: its containers may use them.
+    """
+    if isinstance(plan, Refusal):
+        return plan
+    for device in plan.devices:
+        owner = state.owners.get(device.key, plan.claim)
+        if owner.uid != plan.claim.uid and not device.admin_access:
+            return Refusal(
+                f"device {device.pool}/{device.device} of claim {plan.claim} is owned by claim {owner}"
+            )
+    return plan
+
+
 def told_that_it_may_run(plan: Plan) -> Plan:
     """Change a plan to prepare for a claim whose containers may run, so that no backend changes a device.
 
@@ -134,7 +150,7 @@ def plan_reservation(
     devices = tuple(
         replace(device, admin_access=device.key in admin)
         for device in _named_devices(pod_devices)
-        if device.key in admin or state.owners.get(device.key, ref) == ref
+        if device.key in admin or state.owners.get(device.key, ref).uid == ref.uid
     )
     if not devices:
         return None

@@ -22,6 +22,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.state import Held, PodDevice, PreparedClaim, Unknown, Users
 from dra_driver.planning.adopt import (
     described_keys,
+    free_of_owners,
     plan_adoption,
     plan_adoption_of,
     plan_described,
@@ -112,13 +113,14 @@ def _take_up(
         row = state.claims.get(ref.uid)
         if (row is not None and not is_nameless(row)) or (text is None and not reserve):
             return ""  # the kubelet has unprepared or prepared the claim in the meantime
-        plan: Plan | Refusal | None = (
+        adoption = (
             Refusal("its CDI file is gone; it is written again when the API server knows the claim")
             if text is None
             else plan_adoption(ref, pod_devices, text, boot_id=state.boot_id)
         )
+        plan: Plan | Refusal | None = free_of_owners(adoption, state)
         reason = plan.reason if isinstance(plan, Refusal) else ""
-        if reason and reserve:
+        if reason and (reserve or isinstance(adoption, Plan)):
             plan = plan_reservation(ref, pod_devices, None, driver=parts.place.driver, state=state)
         if isinstance(plan, Plan):
             parts.executor.mark(transaction, plan.steps)
@@ -237,7 +239,9 @@ def _take_up_allocated(
         plan = (
             None
             if text is None
-            else plan_adoption_of(claim, text, place=place, boot_id=state.boot_id)
+            else free_of_owners(
+                plan_adoption_of(claim, text, place=place, boot_id=state.boot_id), state
+            )
         )
         if pod_devices and not isinstance(plan, Plan):
             plan = _file_again(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
-from dra_driver.model.claim import Claim
+from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import MarkHeld, MarkPrepared, MarkStarted, Plan, Refusal
@@ -23,6 +23,7 @@ from dra_driver.model.state import (
 )
 from dra_driver.planning.adopt import (
     described_keys,
+    free_of_owners,
     plan_adoption,
     plan_adoption_of,
     plan_described,
@@ -210,8 +211,28 @@ def test_what_somebody_has_by_now_is_not_reserved() -> None:
     assert row is not None
     assert [device.device for device in row.devices] == ["gpu-0", "gpu-9"]
     assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=owned)) is None
-    own = dict.fromkeys(owned, CLAIM.ref)
-    assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=own)) is not None
+    # The claim's own row may lack the name.
+    for ref in (CLAIM.ref, ClaimRef("", "", CLAIM.ref.uid)):
+        own = dict.fromkeys(owned, ref)
+        assert reserve(as_listed("gpu-1"), CLAIM, replace(a_state(), owners=own)) is not None
+
+
+def test_a_row_with_somebody_elses_device_is_not_adopted() -> None:
+    devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
+    text = document(*devices, admin=("gpu-9",))
+    plan = plan_adoption_of(CLAIM, text, place=A_PLACE, boot_id=A_BOOT)
+    assert isinstance(plan, Plan)
+    other = a_ref("another")
+
+    def free(*owned: str, owner: ClaimRef = other) -> Plan | Refusal:
+        owners = {one.key: owner for one in plan.devices if one.device in owned}
+        return free_of_owners(plan, a_state(owners=owners))
+
+    assert free() == free("gpu-9") == free("gpu-0", owner=ClaimRef("", "", REF.uid)) == plan
+    assert free("gpu-0") == Refusal(
+        f"device {A_POOL}/gpu-0 of claim {REF} is owned by claim {other}"
+    )
+    assert free_of_owners(Refusal("why"), a_state()) == Refusal("why")
 
 
 def test_a_claim_of_which_neither_file_nor_kubelet_tell_reserves_what_it_is_allocated() -> None:

@@ -106,6 +106,30 @@ def test_a_device_that_somebody_else_has_by_now_is_named(node: LocalNode) -> Non
     node.cdi.remove(ref.uid)
 
 
+@pytest.mark.parametrize("asks", ["the kubelet alone", "the API server too"])
+def test_a_device_that_somebody_else_has_costs_the_claim_no_other_device(
+    node: LocalNode, asks: str
+) -> None:
+    claim = a_claim(results=[a_result("gpu-0"), a_result("gpu-1")])
+    ref, other, third = node.add(
+        claim, a_claim("other"), a_claim("third", results=[a_result("gpu-1")])
+    )
+    node.prepare(ref)
+    lose_state(node)
+    node.prepare(other)
+    node.pod_devices = frozenset(held_by(ref, name, claim=claim) for name in ("gpu-0", "gpu-1"))
+    if asks == "the kubelet alone":
+        [said] = take_up(node).values()
+        assert f"gpu-0 of claim {ref} is owned by claim {other}" in said
+    else:
+        said = take_up_allocated(node.parts, claim, lambda: node.pod_devices)
+        assert said == f"its device gpu-0 is prepared for claim {other}"
+    owners = {device: uid for _, device, _, uid in node.disk().owners}
+    assert owners == {"gpu-0": other.uid, "gpu-1": ref.uid}
+    assert isinstance(node.prepare(third)[third.uid], Refusal)
+    node.cdi.remove(ref.uid)
+
+
 @pytest.mark.parametrize("verb", ["prepare", "unprepare"])
 def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> None:
     (ref,) = node.add(a_claim())
