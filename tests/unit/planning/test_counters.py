@@ -127,6 +127,13 @@ def test_two_sets_and_two_groups_and_all_of_a_counter_are_published():
     assert plan_of((GOOD, other), device).devices == {"a": device.api}
 
 
+def test_a_whole_device_that_consumes_is_published_beside_partitions_that_name_it():
+    whole = part("gpu-0", uses("gpu-0", memory="80Gi", slices="7"), uuid="GPU-1")
+    half = part("gpu-0-half", uses("gpu-0", memory="40Gi"), parentUUID="GPU-1", index=0)
+    plan = plan_of((GOOD,), whole, half)
+    assert (list(plan.devices), plan.problems) == (["gpu-0", "gpu-0-half"], ())
+
+
 def test_a_whole_device_that_does_not_consume_beside_its_partitions_is_left_out():
     whole = part("gpu-0", uuid="GPU-1")
     half = part("gpu-0-half", uses("gpu-0", memory="40Gi"), parentUUID="GPU-1", index=0)
