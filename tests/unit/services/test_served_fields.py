@@ -136,6 +136,10 @@ def test_what_the_server_dropped_from_a_written_slice_is_off_at_once():
     ask.served.lost(frozenset({TAINTS}))
     assert ask.served.seconds_left() == AGAIN_SECONDS
     assert ask.tried() == 1
+    # That it was kept once is no answer for later.
+    ask.now += AGAIN_SECONDS
+    ask.rules(TAINTS)
+    assert ask.tried() == 2
 
 
 @pytest.mark.parametrize(
