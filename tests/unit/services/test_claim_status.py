@@ -239,17 +239,25 @@ def test_a_new_claim_wakes_the_loop_and_other_events_do_not(
     assert "three" in server.reported
 
 
+@pytest.mark.parametrize("wakes", [True, False])
 def test_a_claim_whose_set_up_ended_after_its_call_wakes_the_loop(
-    server: Server, clock: ManualClock
+    server: Server, *, wakes: bool
 ) -> None:
-    rounds(server, clock, count=1, wake=False)
+    stop, waits = Event(), 0
     (ref,) = server.node.add(a_claim("three", results=[a_result("gpu-3")]))
-    server.node.prepare(ref)
-    begun = clock()
-    server.statuses(WorkEnded(ref, ""))
-    rounds(server, clock, count=1, wake=False)
-    assert "three" in server.reported
-    assert clock() < begun + LOOK_SECONDS
+
+    def wait(_woken: Event, _seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            server.node.prepare(ref)
+            server.statuses(WorkEnded(ref, "") if wakes else Published(1, 1))
+        else:
+            stop.set()
+        return False
+
+    server.statuses.run(stop, wait=wait)
+    assert ("three" in server.reported) is wakes
 
 
 def test_a_failed_claim_is_tried_before_the_next_look(server: Server, clock: ManualClock) -> None:
