@@ -32,7 +32,7 @@ def _pytest() -> int:
         "no:randomly",
         "-p",
         "no:cacheprovider",
-        "--durations=0",
+        "--durations=15",
     )
     # A hung cluster ends by the deadlines of its own waits; this is the last resort.
     deadline = ("--timeout=600", "-o", "timeout_func_only=true")

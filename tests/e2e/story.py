@@ -82,12 +82,16 @@ class Story:
         # Nothing here heeds SIGTERM, and half a minute for each pod adds up.
         now = ("--all", "--wait=false", "--grace-period=1")
         self._kubectl("delete", "pods,resourceclaims", *now)
-        wait_until(
-            lambda: not self._kubectl("get", "pods,resourceclaims", "-o", "name"),
-            f"the end of everything in namespace {self.namespace}",
-            timeout_seconds=150,
-        )
+        what = f"the end of everything in namespace {self.namespace}"
+        try:
+            wait_until(self._is_empty, what, timeout_seconds=150)
+        except TestBedError as error:
+            left = self._kubectl("get", "pods,resourceclaims", "-o", "yaml")
+            raise AssertionError(f"{error}; what is left:\n{left}") from error
         cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def _is_empty(self) -> bool:
+        return not self._kubectl("get", "pods,resourceclaims", "-o", "name")
 
     def _kubectl(self, *arguments: str, check: bool = True) -> str:
         kubectl = self.driver.cluster.kubectl

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.testbed.onenode.driver import DRIVER_NAME
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.node_files import NODE
 from tests.e2e.agreement import assert_agreement, published, read_state
@@ -16,8 +17,8 @@ from tests.e2e.story import Story, memory_at_least, request
 pytestmark = pytest.mark.real
 
 
-def _run(story: Story, name: str) -> None:
-    story.claim(name, request(cel=memory_at_least("40Gi")))
+def _run(story: Story, name: str, cel: str = "") -> None:
+    story.claim(name, request(cel=cel or memory_at_least("40Gi")))
     story.pod(name, name)
     story.wait_ready(name)
     story.assert_has_claimed(name, name)
@@ -70,15 +71,16 @@ def test_an_etcd_of_yesterday_takes_no_device_twice_and_yesterdays_pod_runs_agai
     driver, cluster = story.driver, story.driver.cluster
     _run(story, "stays")
     _run(story, "yesterday")
-    there, devices = story.allocated("yesterday"), published(driver)
+    [there], devices = story.allocated("yesterday"), published(driver)
+    uuid = devices[there]["attributes"]["uuid"]["string"]
     cluster.stop_control_plane()
     shutil.copytree(cluster.etcd_folder, tmp_path / "etcd")
     cluster.start_control_plane()
 
     story.delete_pod("yesterday")
     story.delete_claim("yesterday")
-    _run(story, "today")
-    assert story.allocated("today") == there
+    _run(story, "today", f'device.attributes["{DRIVER_NAME}"].uuid == "{uuid}"')
+    assert list(story.allocated("today")) == [there]
     cluster.stop_control_plane()
     cluster.start_control_plane(etcd=tmp_path / "etcd")
     # A kubelet's watches would wait for a version that lies in the future now; etcd's manual says to restart it.

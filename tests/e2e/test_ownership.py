@@ -15,16 +15,23 @@ import pytest
 from hack.testbed.onenode import init
 from hack.testbed.onenode.components import ETCD
 from hack.testbed.onenode.driver import DRIVER_NAME
+from hack.testbed.onenode.features import missing
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.node_files import IMAGE
-from tests.e2e.agreement import read_state
+from hack.testbed.onenode.selection import kubernetes_version
+from tests.e2e.agreement import published, read_state
 from tests.e2e.runtime_times import RuntimeTimes
 from tests.e2e.story import API, FIRST, Story, request
 
 pytestmark = pytest.mark.real
 
+HELD_TAINT = "gpu.dra-driver.dev/held"
 # One device of the node, so that the second pod must wait for the first one's.
-ONLY = request(cel=f'device.attributes["{DRIVER_NAME}"].index == 0')
+INDEX_0 = f'device.attributes["{DRIVER_NAME}"].index == 0'
+UNTOLERATED = request(cel=INDEX_0)
+# A claim that tolerates the taint of a held device is allocated while the device is held. Then the driver alone keeps the pod away.
+TOLERATED = request(cel=INDEX_0, tolerations=[{"key": HELD_TAINT, "operator": "Exists"}])
+ONLY = UNTOLERATED if missing(("DRADeviceTaints",), kubernetes_version()) else TOLERATED
 LONG_GRACE_SECONDS = 1800  # the test ends the container itself
 KUBELET_LOOKS_SECONDS = 150  # once a minute, for claims of pods that it does not know any more
 KUBELET_CLAIMS = (
@@ -46,9 +53,9 @@ def times(story: Story) -> Iterator[RuntimeTimes]:
     times.close()
 
 
-def _template(story: Story, name: str) -> None:
+def _template(story: Story, name: str, wanted: dict[str, Any] = ONLY) -> None:
     metadata = {"name": name, "namespace": story.namespace}
-    spec = {"spec": {"devices": {"requests": [ONLY]}}}
+    spec = {"spec": {"devices": {"requests": [wanted]}}}
     story.driver.cluster.apply(
         {"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
     )
@@ -179,6 +186,34 @@ def test_a_pod_removed_without_a_deletion_keeps_its_device_while_its_container_r
     assert times.runs(first)
     times.kill(first)
     assert times.started(_container(story, "two")) > times.ended(first)
+
+
+def _held_taints(story: Story) -> list[dict[str, Any]]:
+    """The taints of that key, of all devices."""
+    return [
+        taint
+        for device in published(story.driver).values()
+        for taint in device.get("taints", [])
+        if taint["key"] == HELD_TAINT
+    ]
+
+
+@pytest.mark.needs("DRADeviceTaints")
+def test_a_pod_waits_at_the_scheduler_while_its_device_is_held(
+    story: Story, times: RuntimeTimes
+) -> None:
+    _template(story, "only", UNTOLERATED)
+    _pod(story, "one", template="only", grace_seconds=LONG_GRACE_SECONDS)
+    first = _container(story, "one")
+    _remove_without_deletion(story, "one")
+    wait_until(lambda: _held_taints(story), "the taint", timeout_seconds=KUBELET_LOOKS_SECONDS)
+    _pod(story, "two", template="only")
+
+    assert "cannot allocate all claims" in story.why_pending("two")
+    assert times.runs(first)
+    times.kill(first)
+    assert times.started(_container(story, "two")) > times.ended(first)
+    assert not _held_taints(story)
 
 
 def _named_claim_loses_its_pod(story: Story) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from hack.testbed.onenode import (
 from hack.testbed.onenode.namespaces import Namespaces, Program, TestBedError, wait_until
 
 CTR = ("ctr", "--address", node_files.RUNTIME_SOCKET, "--namespace", "k8s.io")
+CLIENTS = ("kube-controller-manager", "kube-scheduler")  # of the control plane's API server
 FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for programs inside
 
 
@@ -180,14 +181,26 @@ class Cluster:
     def _stop(self, name: str) -> None:
         self._components.pop(name).stop()
 
-    def start_apiserver(self) -> None:
-        """Start the API server and wait until it serves."""
-        self._start("kube-apiserver")
-        wait_until(self._api_is_ready, f"the API server ({self.root}/log/kube-apiserver.log)")
-
     def stop_apiserver(self) -> None:
         """Kill the API server."""
         self._stop("kube-apiserver")
+
+    def start_apiserver(self) -> None:
+        """Start the API server again, and wait until it serves; the controllers and the scheduler start anew.
+
+        With leader election they end after an outage. Without it each of their watches comes back at a time of its own, up to a
+        minute later. Until then the controllers work on old objects, and after each conflict they wait twice as long: claims
+        without a pod were kept for 150 s.
+        """
+        for name in CLIENTS:
+            self._stop(name)
+        self._start_apiserver()
+        for name in CLIENTS:
+            self._start(name)
+
+    def _start_apiserver(self) -> None:
+        self._start("kube-apiserver")
+        wait_until(self._api_is_ready, f"the API server ({self.root}/log/kube-apiserver.log)")
 
     def stop_control_plane(self) -> None:
         """Kill it, etcd first of all; the node goes on alone."""
@@ -200,9 +213,9 @@ class Cluster:
             shutil.rmtree(self.etcd_folder)
             shutil.copytree(etcd, self.etcd_folder)
         self._start("etcd")
-        self.start_apiserver()
-        self._start("kube-controller-manager")
-        self._start("kube-scheduler")
+        self._start_apiserver()
+        for name in CLIENTS:
+            self._start(name)
 
     @property
     def etcd_folder(self) -> Path:

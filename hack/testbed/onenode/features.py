@@ -62,6 +62,8 @@ FEATURES = (
         36,
         36,
     ),
+    # Left off where it is off: then a pod whose device is held is scheduled, and the driver keeps it away.
+    Feature("DRADeviceTaints", "taints, which keep pods from a device", 36, 36),
     # Nor here: by then the gates of everything that `explain` can name as a reason are on.
     Feature("SchedulerVerdicts", "every reason that `explain` gives, from one scheduler", 37, 37),
     # Nor here: two of the demos need gates that are off by default, and kinds of scheduling.k8s.io/v1beta1.
