@@ -72,6 +72,19 @@ def test_a_server_before_135_gets_the_counters_in_the_slice_of_the_devices():
     assert node.writes() == [f"create {FIRST}"]
 
 
+def test_an_update_of_the_api_server_to_135_takes_the_counters_out_of_the_slice_of_the_devices():
+    """The scheduler of 1.35 and later takes a slice with counter sets as a slice without devices."""
+    node = Node()
+    node.api.version = "v1.34.10"
+    node.inventory = partitioned()
+    node.follow(node.step, node.looks)
+    node.api.version = "v1.35.0"
+    node.follow(node.after(AGAIN_SECONDS), node.looks)
+    first, second = node.stored().values()
+    assert (len(first.devices or ()), first.shared_counters) == (3, None)
+    assert (second.devices, len(second.shared_counters or ())) == (None, 1)
+
+
 def test_counters_that_somebody_changes_are_put_right():
     node = Node()
     node.inventory = partitioned()

@@ -118,6 +118,23 @@ def test_a_missing_gate_is_asked_again_after_some_minutes_and_the_release_too():
     assert ask.rules(TAINTS) == ServerRules(37, {})
 
 
+@pytest.mark.parametrize(
+    ("version", "gate", "asked"),
+    [
+        ("v1.34.10", "DRAPartitionableDevices", True),
+        ("v1.34.10", TAINTS, False),
+        ("v1.35.0", "DRAPartitionableDevices", False),
+    ],
+)
+def test_the_release_is_asked_again_while_counters_are_in_the_slices_of_devices(
+    version: str, gate: str, *, asked: bool
+):
+    ask = Asking()
+    ask.api.version = version
+    ask.rules(gate)
+    assert ask.served.seconds_left() == (AGAIN_SECONDS if asked else float("inf"))
+
+
 def test_a_gate_that_is_on_is_not_asked_again():
     ask = Asking()
     ask.rules(TAINTS)
