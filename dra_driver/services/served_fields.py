@@ -41,13 +41,13 @@ class ServedFields:
         self._minor: int | None = None
         self._asked_at = -inf
         self._news = False
-        self._old_layout = False
+        self._may_change = False
 
     def rules(self, needs: frozenset[Gate]) -> ServerRules:
         """Return what is known of the server, when devices need the fields of these gates. Raises DriverError if it does not answer."""
+        self._news = self._may_change = False
         if not needs:
             return ServerRules()
-        self._news = False
         if self._clock() >= self._asked_at + AGAIN_SECONDS:
             self._off.clear()
             self._minor = self._release()
@@ -58,7 +58,8 @@ class ServedFields:
             else:
                 self._on.add(gate)
         rules = ServerRules(self._minor, {gate: self._off[gate] for gate in sorted(self._off)})
-        self._old_layout = rules.counters_with_devices and COUNTERS in needs
+        old_layout = rules.counters_with_devices and COUNTERS in needs
+        self._may_change = old_layout or not needs.isdisjoint(self._off)
         return rules
 
     def lost(self, gates: frozenset[Gate]) -> None:
@@ -69,13 +70,13 @@ class ServedFields:
             self._news = True
 
     def seconds_left(self) -> float:
-        """Return the seconds until a publication can have another result: 0 after a loss, inf if no gate is missing and the layout is that
-        of today.
+        """Return the seconds until a publication can have another result: 0 after a loss, inf if no device needs a gate that is missing, and
+        no counters are in the slices of devices.
         """
         if self._news:
             return 0.0
-        changes = self._off or self._old_layout
-        return max(self._asked_at + AGAIN_SECONDS - self._clock(), 0.0) if changes else inf
+        left = max(self._asked_at + AGAIN_SECONDS - self._clock(), 0.0)
+        return left if self._may_change else inf
 
     def _release(self) -> int | None:
         try:

@@ -145,6 +145,12 @@ def test_a_whole_device_that_does_not_consume_beside_its_partitions_is_left_out(
     assert plan.problems == (of_device("gpu-0", found),)
 
 
+def test_a_partition_may_name_its_whole_device_with_the_drivers_domain():
+    whole = part("gpu-0", uuid="GPU-1")
+    half = part("half", uses("gpu-0", memory="1"), **{"gpu.example.com/parentUUID": "GPU-1"})
+    assert list(plan_of((GOOD,), whole, half).devices) == ["half"]
+
+
 def test_a_set_that_no_device_consumes_is_not_published():
     assert plan_of((GOOD,), found_device("a", "uuid")).slices == (content(published("a")),)
 

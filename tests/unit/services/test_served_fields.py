@@ -118,6 +118,19 @@ def test_a_missing_gate_is_asked_again_after_some_minutes_and_the_release_too():
     assert ask.rules(TAINTS) == ServerRules(37, {})
 
 
+def test_while_no_device_needs_a_gate_nothing_is_due():
+    """Otherwise the publisher would plan again without a pause, for ever."""
+    ask = Asking()
+    ask.api.stores = bare
+    ask.api.version = "v1.34.10"
+    ask.rules(TAINTS, "DRAPartitionableDevices")
+    ask.served.lost(frozenset({LISTS}))
+    ask.now += AGAIN_SECONDS
+    assert ask.served.seconds_left() == 0.0
+    assert ask.rules() == ServerRules()
+    assert ask.served.seconds_left() == float("inf")
+
+
 @pytest.mark.parametrize(
     ("version", "gate", "asked"),
     [
