@@ -128,11 +128,6 @@ def test_an_ill_device_is_not_ready(message: str, shown: str) -> None:
     assert shown in (entry.conditions or [])[0].message
 
 
-def test_the_message_of_a_backend_is_cut_before_it_is_too_long_for_a_condition() -> None:
-    entry = only(a_row(), a_device(health=Health(HealthStatus.UNHEALTHY, "hot " * 10_000)))
-    assert (entry.conditions or [])[0].message == ("hot " * 10_000)[:1000]
-
-
 def test_a_vanished_device_is_not_ready_and_keeps_its_uuid() -> None:
     entry = only(a_row())
     assert ready(entry) == ("False", "Vanished")

@@ -77,9 +77,11 @@ def test_an_update_of_the_api_server_to_135_takes_the_counters_out_of_the_slice_
     node = Node()
     node.api.version = "v1.34.10"
     node.inventory = partitioned()
-    node.follow(node.step, node.looks)
-    node.api.version = "v1.35.0"
-    node.follow(node.after(AGAIN_SECONDS))
+
+    def updated() -> None:
+        node.api.version = "v1.35.0"
+
+    node.follow(node.step, node.looks, updated, node.after(AGAIN_SECONDS))
     first, second = node.stored().values()
     assert (len(first.devices or ()), first.shared_counters) == (3, None)
     assert (second.devices, len(second.shared_counters or ())) == (None, 1)
