@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real  # mounts need namespaces, which not every user ge
 BEGIN = """
 import json, subprocess, sys
 from pathlib import Path
-from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.builders import a_claim, a_result, an_inventory
 from tests.support.local_node import LocalNode, ManualClock
 
 directory = Path(sys.argv[1])
@@ -78,6 +78,7 @@ FULL_STATE = """
 mount("-t", "tmpfs", "-o", "size=512k", "none", str(directory))
 node, old, new = opened()
 say("before", node.prepare(old))
+node.inventory = an_inventory(4, shared=True)
 fill(directory)
 crowd = [a_claim(f"c{index}", results=[a_result("gpu-2", share=f"s{index}")]) for index in range(64)]
 answers = node.prepare(*node.add(*crowd))
@@ -140,7 +141,7 @@ def test_a_read_only_cdi_directory_refuses_prepare_and_unprepare(tmp_path: Path)
         "trouble": [
             (
                 "cannot prepare claim default/new (uid uid-new): "
-                f"cannot write {file_of(tmp_path, 'uid-new')}: the filesystem is read-only; mount it writable"
+                f"cannot remove {file_of(tmp_path, 'uid-new')}: the filesystem is read-only; mount it writable"
             ),
             (
                 "cannot unprepare claim default/old (uid uid-old): "
