@@ -66,7 +66,9 @@ def _wrong_skip(skipped: object) -> str:
     return ""
 
 
-def with_fields(content: SliceContent, fields: SliceContent, report: Report) -> SliceContent:
+def with_fields(
+    content: SliceContent, fields: SliceContent, driver: str, report: Report
+) -> SliceContent:
     """Return a slice with the fields that the API server accepts in it. A slice of counter sets has none."""
     if content.devices is None:
         return content
@@ -74,7 +76,7 @@ def with_fields(content: SliceContent, fields: SliceContent, report: Report) -> 
     parts = [device for device in content.devices if device.consumes_counters]
     if not kind or not parts:
         return replace(content, skip_node_operations=fields.skip_node_operations)
-    without = next((device for device in parts if not _has_text(device, kind)), None)
+    without = next((device for device in parts if not _has_text(device, kind, driver)), None)
     if without is not None:
         found = f"the device consumes counters and has no string attribute {kind}"
         report(Problem(DeviceName(without.name), TYPE, found, _LEFT_OUT))
@@ -86,9 +88,10 @@ def with_fields(content: SliceContent, fields: SliceContent, report: Report) -> 
     )
 
 
-def _has_text(device: Device, name: str) -> bool:
+def _has_text(device: Device, name: str, driver: str) -> bool:
     attributes = device.attributes or {}
-    found = attributes.get(name) or attributes.get(name.rpartition("/")[2])
+    # An attribute without a domain is in the driver's: it is not the attribute of this name in another domain.
+    found = attributes.get(name) or attributes.get(name.removeprefix(f"{driver}/"))
     return found is not None and found.string_value is not None
 
 

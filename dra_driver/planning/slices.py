@@ -94,7 +94,9 @@ def plan_pool(
     cut = together(devices, sets, report) if rules.counters_with_devices else apart(devices, sets)
     fields = without_gates(fields, rules)
     return PoolPlan(
-        tuple(with_fields(content, fields, report) for content in cut), tuple(problems), needs
+        tuple(with_fields(content, fields, driver, report) for content in cut),
+        tuple(problems),
+        needs,
     )
 
 

@@ -28,6 +28,7 @@ from dra_driver.model.api.resource_slice import (
 from dra_driver.model.slices import SliceContent
 
 Gate = str
+COUNTERS: Gate = "DRAPartitionableDevices"
 _COUNTERS_APART = 35
 _FEWER_TAINTS = 4
 
@@ -139,7 +140,7 @@ FEATURES: Mapping[Gate, Feature] = {
         _without_taints,
         _probe(taints=[DeviceTaint(key=_PROBE, effect="NoSchedule")]),
     ),
-    "DRAPartitionableDevices": Feature(
+    COUNTERS: Feature(
         "sharedCounters and consumesCounters",
         _without_counters,
         SliceContent(shared_counters=[CounterSet(name="probe", counters=_ONE)]),

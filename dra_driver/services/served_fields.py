@@ -3,7 +3,8 @@
 
 A server drops the fields of a feature gate that is off, and tells nobody. So the driver lets the server try to create a small slice
 with these fields (a dry run, nothing is stored) before it publishes the first device that has them. The answer counts for this
-process. A missing gate is asked again after some minutes, because an admin may have switched it on.
+process. A missing gate is asked again after some minutes, because an admin may have switched it on. So is the release of a server that
+wants counter sets in the slices of their devices: after an update to 1.35 the scheduler does not see the devices in such slices.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from dra_driver.model.ids import NodeName
 from dra_driver.model.slices import content_of
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import NAME_VARIANTS, slice_name
-from dra_driver.planning.unrestricted import FEATURES, Gate, ServerRules
+from dra_driver.planning.unrestricted import COUNTERS, FEATURES, Gate, ServerRules
 
 AGAIN_SECONDS = 600.0
 _LAST_SLICE = (
@@ -40,12 +41,13 @@ class ServedFields:
         self._minor: int | None = None
         self._asked_at = -inf
         self._news = False
+        self._may_change = False
 
     def rules(self, needs: frozenset[Gate]) -> ServerRules:
         """Return what is known of the server, when devices need the fields of these gates. Raises DriverError if it does not answer."""
+        self._news = self._may_change = False
         if not needs:
             return ServerRules()
-        self._news = False
         if self._clock() >= self._asked_at + AGAIN_SECONDS:
             self._off.clear()
             self._minor = self._release()
@@ -55,7 +57,10 @@ class ServedFields:
                 self._off[gate] = why
             else:
                 self._on.add(gate)
-        return ServerRules(self._minor, {gate: self._off[gate] for gate in sorted(self._off)})
+        rules = ServerRules(self._minor, {gate: self._off[gate] for gate in sorted(self._off)})
+        old_layout = rules.counters_with_devices and COUNTERS in needs
+        self._may_change = old_layout or not needs.isdisjoint(self._off)
+        return rules
 
     def lost(self, gates: frozenset[Gate]) -> None:
         """The server dropped the fields of these gates from a slice that was written."""
@@ -65,10 +70,13 @@ class ServedFields:
             self._news = True
 
     def seconds_left(self) -> float:
-        """Return the seconds until a publication can have another result: 0 after a loss, inf if no gate is missing."""
+        """Return the seconds until a publication can have another result: 0 after a loss, inf if no device needs a gate that is missing, and
+        no counters are in the slices of devices.
+        """
         if self._news:
             return 0.0
-        return max(self._asked_at + AGAIN_SECONDS - self._clock(), 0.0) if self._off else inf
+        left = max(self._asked_at + AGAIN_SECONDS - self._clock(), 0.0)
+        return left if self._may_change else inf
 
     def _release(self) -> int | None:
         try:

@@ -158,3 +158,8 @@ def test_two_parts_of_a_driver_write_into_one_entry(server: ApiServer) -> None:
     found = statuses(server, ref)["gpu-0"]
     assert {one.type for one in found.conditions or ()} == {"Attached", "Ready"}
     assert found.data == {"uuid": "GPU-gpu-0"}
+
+    server.kube.report_devices(ref, [], part="binding")
+    found = statuses(server, ref)["gpu-0"]
+    assert {one.type for one in found.conditions or ()} == {"Ready"}
+    assert found.data == {"uuid": "GPU-gpu-0"}

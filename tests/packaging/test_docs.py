@@ -52,7 +52,9 @@ OURS = (
         "write-a-backend",
     ),
     *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
-    *("architecture", "reference/names", "reference/exit-codes", "reference/documents"),
+    *("architecture", "go-helper", "claims", "performance", "reference/config"),
+    *("reference/names", "reference/exit-codes", "reference/documents", "reference/fields"),
+    *("reference/kinds", "reference/settings", "reference/metrics", "reference/profiles"),
 )
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
@@ -119,6 +121,14 @@ def test_the_places_to_add_something_are_there() -> None:
         path for path in named if (ROOT / path).exists() or (ROOT / "dra_driver" / path).exists()
     ]
     assert [path for path in named if path not in there] == []
+
+
+def test_the_files_and_tests_that_the_comparison_with_the_helper_names_are_there() -> None:
+    page = (ROOT / "docs" / "go-helper.md").read_text()
+    named = set(re.findall(r"`([a-z0-9_/]+\.py)`", page))
+    assert len(named) > 60
+    folders = (ROOT / "dra_driver", ROOT / "tests" / "unit", ROOT / "tests")
+    assert [name for name in named if not any((one / name).exists() for one in folders)] == []
 
 
 def driver_commands() -> list[Any]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which error says that the right to write status.devices is missing?"""
+"""Who writes status.devices, and which error says that the right to do so is missing?"""
 
 import pytest
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import Conflict, Forbidden, Invalid
-from dra_driver.kube.device_statuses import missing_right
+from dra_driver.kube.device_statuses import apply_of, missing_right
+from dra_driver.kube.discovery import Wire
 from dra_driver.model.ids import DriverName
+from dra_driver.testing.builders import a_ref
 
 DRIVER = DriverName("gpu.example.com")
 SAID = (
@@ -31,3 +33,12 @@ def test_other_errors_stay_as_they_are(error: DriverError) -> None:
     with pytest.raises(DriverError) as caught, missing_right(DRIVER):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("part", "manager"), [("", "gpu.example.com"), ("binding", "gpu.example.com/binding")]
+)
+def test_each_part_of_the_driver_is_a_field_manager_of_its_own(part: str, manager: str) -> None:
+    """The API server removes the conditions that a field manager applied before and does not apply now."""
+    query = apply_of(Wire("v1"), DRIVER, a_ref(), (), part).query or {}
+    assert query["fieldManager"] == manager

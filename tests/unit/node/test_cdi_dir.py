@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.errors import Permanent
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.metadata import joined
 from dra_driver.node.cdi_dir import CdiDirectory
@@ -100,6 +100,13 @@ def test_a_directory_that_is_none_is_named(tmp_path: Path, act: str, tried: str)
     path.write_text("")
     with pytest.raises(Permanent, match=re.escape(f"{tried} CDI directory {path}: ")):
         getattr(CdiDirectory(path, KIND, MetadataDirectory(path / "metadata")), act)()
+
+
+def test_without_its_metadata_files_there_is_no_document(cdi: CdiDirectory, tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text("in the way")
+    with pytest.raises(DriverError, match="cannot make directory"):
+        cdi.write(UID, "{}", joined({"gpu": "one"}))
+    assert not cdi.file(UID).exists()
 
 
 def test_metadata_files_are_there_before_the_document_and_gone_after_it(tmp_path: Path) -> None:

@@ -236,6 +236,13 @@ def test_a_lease_occupies_its_hardware_whatever_another_process_has_scanned(
     start(store, a_row("two", WHOLE))
 
 
+def test_who_has_the_whole_is_named_to_a_part_that_no_scan_has_found(store: StateStore) -> None:
+    learn(store, **{LEFT: None, WHOLE: None})
+    start(store, a_row("one", WHOLE))
+    with pytest.raises(Permanent, match=r"left of claim default/two .* is owned by .*default/one"):
+        start(store, a_row("two", LEFT))
+
+
 def test_a_row_written_anew_leaves_only_what_it_owns_no_more(store: StateStore, path: Path) -> None:
     first, second = a_row("one", LEFT), a_row("one", RIGHT)
     both = replace(
@@ -336,6 +343,35 @@ def test_two_leases_of_one_claim_are_not_alone_until_one_is_undone(store: StateS
         start(store, a_row("two", WHOLE))
 
 
+@pytest.mark.parametrize("admin", [False, True], ids=["another parent", "admin access"])
+def test_a_lease_of_the_same_claim_counts_only_if_it_sets_up_the_same_parent(
+    store: StateStore, *, admin: bool
+) -> None:
+    first = a_lease("mine", LEFT)
+    second = replace(a_lease("mine", RIGHT if admin else OTHER, 1), admin_access=admin)
+    entries = tuple(
+        PreparedDevice(("gpu",), A_POOL, one.device, (), "", admin_access=one.admin_access)
+        for one in (first, second)
+    )
+    start(store, replace(a_row("mine", LEFT), devices=entries, leases=(first, second)))
+    with store.reading() as state:
+        assert not state.has_other_lease(first)
+
+
+def test_of_two_shares_of_a_device_in_one_claim_only_the_undone_one_leaves_its_row(
+    store: StateStore,
+) -> None:
+    first, second = a_lease("mine", share="s1"), a_lease("mine", index=1, share="s2")
+    entries = tuple(
+        PreparedDevice(("gpu",), A_POOL, WHOLE, (), "", one.share_id) for one in (first, second)
+    )
+    mine = replace(a_row("mine"), devices=entries, leases=(first, second))
+    start(store, mine)
+    with store.transaction("undone") as transaction:
+        transaction.set_undone(second)
+    assert row_of(store, "mine") == replace(mine, leases=(first,))
+
+
 def test_a_row_of_an_older_driver_has_no_lease_of_its_own_claim_beside_it(
     store: StateStore,
 ) -> None:
@@ -353,9 +389,9 @@ def test_a_row_gets_its_text_with_the_phase_and_stays_as_it_was_written(
     row = replace(a_row("wine"), users=Users(("pod",)))
     start(store, row)
     with store.transaction("prepared") as transaction:
-        transaction.set_prepared(a_uid("wine"), '{"ü": 1}\n')
+        transaction.set_prepared(a_uid("wine"), '{"ü": 1}\n', '{"gpu": "file"}')
         transaction.set_prepared(a_uid("unknown"), "{}")
-    prepared = replace(row, phase=Phase.PREPARED, cdi_spec='{"ü": 1}\n')
+    prepared = replace(row, phase=Phase.PREPARED, cdi_spec='{"ü": 1}\n', metadata='{"gpu": "file"}')
     assert row_of(store, "wine") == prepared
     # A next process believes it: the digest is that of the new text.
     with closing(StateStore(path, boot_id=A_BOOT)) as second:

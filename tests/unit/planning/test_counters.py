@@ -127,6 +127,13 @@ def test_two_sets_and_two_groups_and_all_of_a_counter_are_published():
     assert plan_of((GOOD, other), device).devices == {"a": device.api}
 
 
+def test_a_whole_device_that_consumes_is_published_beside_partitions_that_name_it():
+    whole = part("gpu-0", uses("gpu-0", memory="80Gi", slices="7"), uuid="GPU-1")
+    half = part("gpu-0-half", uses("gpu-0", memory="40Gi"), parentUUID="GPU-1", index=0)
+    plan = plan_of((GOOD,), whole, half)
+    assert (list(plan.devices), plan.problems) == (["gpu-0", "gpu-0-half"], ())
+
+
 def test_a_whole_device_that_does_not_consume_beside_its_partitions_is_left_out():
     whole = part("gpu-0", uuid="GPU-1")
     half = part("gpu-0-half", uses("gpu-0", memory="40Gi"), parentUUID="GPU-1", index=0)
@@ -136,6 +143,12 @@ def test_a_whole_device_that_does_not_consume_beside_its_partitions_is_left_out(
     assert list(plan.devices) == ["gpu-0-half", "gpu-1", "gpu-2"]
     found = "its partitions consume counters, so the whole device must consume them too"
     assert plan.problems == (of_device("gpu-0", found),)
+
+
+def test_a_partition_may_name_its_whole_device_with_the_drivers_domain():
+    whole = part("gpu-0", uuid="GPU-1")
+    half = part("half", uses("gpu-0", memory="1"), **{"gpu.example.com/parentUUID": "GPU-1"})
+    assert list(plan_of((GOOD,), whole, half).devices) == ["half"]
 
 
 def test_a_set_that_no_device_consumes_is_not_published():

@@ -183,6 +183,18 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert since(written(with_statuses(first), only(a_row(), ill))) == NOW
 
 
+def test_each_share_of_a_device_keeps_the_time_of_its_own_entry() -> None:
+    other = ShareId("22222222-2222-4222-8222-222222222222")
+    known = only(a_row(share=SHARE), a_device())
+    (first,) = entries_to_write((known,), a_claim(), A_DRIVER, EARLIER)
+    new = only(a_row(share=other), a_device())
+    kept, added = entries_to_write((known, new), with_statuses(first), A_DRIVER, NOW)
+    assert [(one.share_id, since((one,))) for one in (kept, added)] == [
+        (SHARE, EARLIER),
+        (other, NOW),
+    ]
+
+
 def test_an_entry_without_conditions_is_completed() -> None:
     bare = AllocatedDeviceStatus(driver=A_DRIVER, pool=A_POOL, device="gpu-0")
     assert since(written(with_statuses(bare), only(a_row(), a_device()))) == NOW

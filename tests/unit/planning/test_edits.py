@@ -127,3 +127,9 @@ def test_paths_that_lead_elsewhere_are_refused_always(edits: ContainerEdits, rea
 )
 def test_wrong_types_are_refused(edits: object, reason: str) -> None:
     assert wrong_edits(edits, ("hooks",)) == reason
+
+
+def test_what_a_device_declares_allows_nothing_else() -> None:
+    assert wrong_edits(ContainerEdits(hooks=(HOOK,)), ("LD_PRELOAD",))
+    assert wrong_edits(ContainerEdits(env={"LD_PRELOAD": "/x.so"}), ("hooks",))
+    assert not wrong_edits(ContainerEdits(hooks=(HOOK,)), ("hooks",))

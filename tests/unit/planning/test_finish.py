@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import MarkPrepared, Plan, Refusal, WriteCdiSpec
+from dra_driver.model.plan import MarkPrepared, MarkStarted, Plan, Refusal, WriteCdiSpec
+from dra_driver.planning.adopt import told_that_it_may_run
 from dra_driver.planning.finish import is_file_of, plan_finish, started_row, variables_by_device
 from dra_driver.planning.prepare import plan_prepare
 from dra_driver.testing.builders import (
@@ -53,6 +54,16 @@ def test_the_row_gets_the_text_before_the_file_is_written() -> None:
     assert finish(plan, *edits) == Plan(
         plan.claim, (MarkPrepared(uid, text), WriteCdiSpec(uid, text)), plan.devices
     )
+
+
+def test_the_row_of_a_claim_that_may_run_gets_its_leases_before_it_is_prepared() -> None:
+    plan = told_that_it_may_run(first_half(a_result("gpu-1")))
+    assert started_row(plan).leases is None
+    ended = finish(plan, ContainerEdits(env={"A": "1"}))
+    assert isinstance(ended, Plan)
+    assert [type(step) for step in ended.steps] == [MarkStarted, MarkPrepared, WriteCdiSpec]
+    (lease,) = started_row(ended).leases or ()
+    assert lease.device == "gpu-1"
 
 
 def test_admin_access_is_told_to_the_container() -> None:

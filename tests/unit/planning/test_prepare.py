@@ -62,6 +62,31 @@ def key(device: str = "gpu-0", share: str = "") -> DeviceKey:
     return DeviceKey(A_POOL, device, share)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "admin", "fits"),
+    [
+        ("gpu-0", "gpu-1", False, False),
+        ("gpu-1", "gpu-0", False, False),
+        ("gpu-0", "gpu-1", True, True),
+        ("gpu-1", "gpu-2", False, True),
+    ],
+    ids=["the whole and its part", "a part and the whole", "admin access", "two parts"],
+)
+def test_a_claim_gets_no_hardware_twice(
+    first: str, second: str, *, admin: bool, fits: bool
+) -> None:
+    parts = {"gpu-0": (), "gpu-1": ("s0",), "gpu-2": ("s1",)}
+    devices = [
+        replace(a_device(name), hardware=Hardware("GPU-1", slices))
+        for name, slices in parts.items()
+    ]
+    results = [a_result(first, request="one"), a_result(second, request="two", admin=admin)]
+    found = decide(a_claim(results=results), inventory=Inventory(tuple(devices)))
+    assert isinstance(found, Plan) is fits
+    if isinstance(found, Refusal):
+        assert f"devices {first} and {second}, which are the same hardware" in found.reason
+
+
 def test_the_plan_reserves_the_devices_with_their_leases_before_it_configures_them() -> None:
     claim = a_claim(
         "wine",

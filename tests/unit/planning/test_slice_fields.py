@@ -55,6 +55,18 @@ def test_a_consumer_without_the_attribute_as_a_string_costs_the_type_of_its_slic
     assert list(plan.devices) == ["a"]
 
 
+def test_an_attribute_of_the_drivers_domain_is_not_the_one_of_another_domain():
+    """lookupQualifiedAttribute: a name without a domain is in the driver's. The API server would refuse the whole slice."""
+    device = part("a", USES, profile="1g")
+    plan = plan_of(device, partition_type_attribute="other.example.com/profile")
+    assert plan.slices[0].partition_type_attribute is None
+    found = "the device consumes counters and has no string attribute other.example.com/profile"
+    assert plan.problems == (Problem(DeviceName("a"), "partitionTypeAttribute", found, LEFT_OUT),)
+    named = part("a", USES, **{"gpu.example.com/profile": "1g"})
+    plan = plan_of(named, partition_type_attribute="profile")
+    assert plan.slices[0].partition_type_attribute == "gpu.example.com/profile"
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [

@@ -11,7 +11,7 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Conflict, Forbidden, Invalid, NotFound
 from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.events import ClaimPrepared, DeviceStatusForbidden, Published
+from dra_driver.model.events import ClaimPrepared, DeviceStatusForbidden, Published, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.services.claim_status import FORBIDDEN_SECONDS, LOOK_SECONDS, ClaimStatuses
@@ -87,6 +87,22 @@ def test_claims_that_are_not_prepared_get_none(new_node: NewNode) -> None:
     server = Server(node)
     server.statuses.once()
     assert server.gets == 0
+
+
+@pytest.mark.parametrize("what", ["another boot", "no name"])
+def test_rows_that_are_not_prepared_here_and_now_get_none(server: Server, what: str) -> None:
+    """A claim that was found only in a CDI file has no name by which it could be read."""
+    row = server.node.parts.row(a_ref("one").uid)
+    assert row is not None
+    changed = (
+        replace(row, boot_id="another boot")
+        if what == "another boot"
+        else replace(row, ref=replace(row.ref, name=""))
+    )
+    with server.node.store.transaction("started") as transaction:
+        transaction.start(changed)
+    server.statuses.once()
+    assert (server.gets, server.reported) == (1, ["two"])
 
 
 def test_a_device_that_vanishes_is_not_ready_any_more(server: Server) -> None:
@@ -221,6 +237,27 @@ def test_a_new_claim_wakes_the_loop_and_other_events_do_not(
     server.node.prepare(ref)
     rounds(server, clock, count=1, wake=False)
     assert "three" in server.reported
+
+
+@pytest.mark.parametrize("wakes", [True, False])
+def test_a_claim_whose_set_up_ended_after_its_call_wakes_the_loop(
+    server: Server, *, wakes: bool
+) -> None:
+    stop, waits = Event(), 0
+    (ref,) = server.node.add(a_claim("three", results=[a_result("gpu-3")]))
+
+    def wait(_woken: Event, _seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            server.node.prepare(ref)
+            server.statuses(WorkEnded(ref, "") if wakes else Published(1, 1))
+        else:
+            stop.set()
+        return False
+
+    server.statuses.run(stop, wait=wait)
+    assert ("three" in server.reported) is wakes
 
 
 def test_a_failed_claim_is_tried_before_the_next_look(server: Server, clock: ManualClock) -> None:

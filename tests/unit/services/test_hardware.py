@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that are the same hardware: who excludes whom, and who sets up and undoes what they share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Barrier, Thread
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -15,12 +17,14 @@ from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import Phase, PodDevice
+from dra_driver.services.hardware import LeasedHardware
 from dra_driver.testing.builders import (
     A_DRIVER,
     A_POOL,
     a_cdi_id,
     a_claim,
     a_device,
+    a_ref,
     a_result,
     an_inventory,
 )
@@ -347,6 +351,78 @@ def test_of_a_share_the_hardware_is_not_asked(new_node: NewNode) -> None:
     node.used.add("gpu-0")  # type: ignore[arg-type]  # a DeviceName
     assert node.unprepare(ref) == {ref.uid: None}
     assert node.disk().claims == {}
+
+
+def test_of_a_partition_the_hardware_is_not_asked(new_node: NewNode) -> None:
+    """A process on the card may be that of another partition."""
+    node = new_node(inventory=partitions())
+    (ref,) = node.add(a_claim(results=[a_result("part-2")]))
+    node.prepare(ref)
+    node.used.add("part-2")  # type: ignore[arg-type]  # a DeviceName
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert node.disk().claims == {}
+
+
+@pytest.mark.parametrize("name", ["device-part-0", "device-gpu-0"])
+def test_the_lock_of_an_older_process_on_the_device_counts(new_node: NewNode, name: str) -> None:
+    node = new_node(inventory=partitions(), clock=ManualClock())
+    (ref,) = node.add(a_claim(results=[a_result("part-0")]))
+    with node.lock([name], 0.0, "an older driver sets up"):
+        answer = node.prepare(ref)[ref.uid]
+    assert isinstance(answer, Refusal) is (name == "device-part-0")
+
+
+def test_an_undone_lease_leaves_its_row_before_the_lock_of_the_hardware_is_released() -> None:
+    """Otherwise two leases that end together would each take the other one for one that stays."""
+    done: list[str] = []
+
+    @contextmanager
+    def noted(name: str) -> Iterator[Any]:
+        done.append(f"{name} begins")
+        yield Recorder()
+        done.append(f"{name} ends")
+
+    class Recorder:
+        def reset(self, _lease: Lease) -> None:
+            done.append("reset")
+
+        def has_other_lease(self, _lease: Lease) -> bool:
+            return False
+
+        def set_undone(self, _lease: Lease) -> None:
+            done.append("undone")
+
+        def transaction(self, commit: str) -> AbstractContextManager[Any]:
+            return noted(f"commit {commit}")
+
+        def reading(self) -> AbstractContextManager[Any]:
+            return nullcontext(Recorder())
+
+    found: Any = Recorder()
+    hardware = LeasedHardware(
+        found, found, partitions, lambda *_: noted("lock"), lambda _inventory: None
+    )
+    hardware.reset(Lease(a_ref().uid, "gpu", DeviceName("part-2"), parent="GPU-1"), 1.0)
+    assert done == [
+        *("lock begins", "reset", "commit undone begins", "undone"),
+        *("commit undone ends", "lock ends"),
+    ]
+
+
+def test_a_partition_in_a_row_of_an_older_driver_is_reset_with_its_parts(
+    new_node: NewNode,
+) -> None:
+    node = new_node(inventory=partitions())
+    (ref,) = node.add(a_claim(results=[a_result("part-0")]))
+    node.prepare(ref)
+    row = node.parts.row(ref.uid)
+    assert row is not None
+    with node.store.transaction("recovered") as transaction:
+        transaction.start(replace(row, leases=None))
+    leases: list[Lease] = []
+    node.reset = leases.append
+    node.unprepare(ref)
+    assert [(lease.parent, lease.parts) for lease in leases] == [("GPU-1", ("s0", "s1"))]
 
 
 def test_a_row_of_an_older_driver_is_reset_with_the_hardware_of_the_inventory(

@@ -72,6 +72,21 @@ def test_a_server_before_135_gets_the_counters_in_the_slice_of_the_devices():
     assert node.writes() == [f"create {FIRST}"]
 
 
+def test_an_update_of_the_api_server_to_135_takes_the_counters_out_of_the_slice_of_the_devices():
+    """The scheduler of 1.35 and later takes a slice with counter sets as a slice without devices."""
+    node = Node()
+    node.api.version = "v1.34.10"
+    node.inventory = partitioned()
+
+    def updated() -> None:
+        node.api.version = "v1.35.0"
+
+    node.follow(node.step, node.looks, updated, node.after(AGAIN_SECONDS))
+    first, second = node.stored().values()
+    assert (len(first.devices or ()), first.shared_counters) == (3, None)
+    assert (second.devices, len(second.shared_counters or ())) == (None, 1)
+
+
 def test_counters_that_somebody_changes_are_put_right():
     node = Node()
     node.inventory = partitioned()
@@ -185,6 +200,15 @@ def test_a_gate_that_is_switched_on_later_brings_the_device():
     assert node.stored() == {FIRST: spec()}
     node.follow(node.after(1))
     assert node.taints() == {"gpu-0": [UNHEALTHY]}
+
+
+def test_a_device_that_was_ill_on_a_server_without_taints_keeps_nobody_busy():
+    node = Node(0)
+    node.api.stores = without_taints
+    well = node.inventory
+    node.inventory = with_health(well, "gpu-0", ILL)
+    node.follow(node.step, node.finds(well), node.after(AGAIN_SECONDS))
+    assert node.publisher._due == float("inf")
 
 
 def test_a_gate_that_is_switched_off_later_withdraws_the_device_at_once():

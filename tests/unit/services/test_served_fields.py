@@ -118,6 +118,36 @@ def test_a_missing_gate_is_asked_again_after_some_minutes_and_the_release_too():
     assert ask.rules(TAINTS) == ServerRules(37, {})
 
 
+def test_while_no_device_needs_a_gate_nothing_is_due():
+    """Otherwise the publisher would plan again without a pause, for ever."""
+    ask = Asking()
+    ask.api.stores = bare
+    ask.api.version = "v1.34.10"
+    ask.rules(TAINTS, "DRAPartitionableDevices")
+    ask.served.lost(frozenset({LISTS}))
+    ask.now += AGAIN_SECONDS
+    assert ask.served.seconds_left() == 0.0
+    assert ask.rules() == ServerRules()
+    assert ask.served.seconds_left() == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "asked"),
+    [
+        ("v1.34.10", "DRAPartitionableDevices", True),
+        ("v1.34.10", TAINTS, False),
+        ("v1.35.0", "DRAPartitionableDevices", False),
+    ],
+)
+def test_the_release_is_asked_again_while_counters_are_in_the_slices_of_devices(
+    version: str, gate: str, *, asked: bool
+):
+    ask = Asking()
+    ask.api.version = version
+    ask.rules(gate)
+    assert ask.served.seconds_left() == (AGAIN_SECONDS if asked else float("inf"))
+
+
 def test_a_gate_that_is_on_is_not_asked_again():
     ask = Asking()
     ask.rules(TAINTS)
@@ -136,6 +166,10 @@ def test_what_the_server_dropped_from_a_written_slice_is_off_at_once():
     ask.served.lost(frozenset({TAINTS}))
     assert ask.served.seconds_left() == AGAIN_SECONDS
     assert ask.tried() == 1
+    # That it was kept once is no answer for later.
+    ask.now += AGAIN_SECONDS
+    ask.rules(TAINTS)
+    assert ask.tried() == 2
 
 
 @pytest.mark.parametrize(

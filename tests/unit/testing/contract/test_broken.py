@@ -313,6 +313,78 @@ class FindsOthers(Cards):
         return super().place(DeviceName(device.partition("-")[2] or device))
 
 
+class VanishedNeedsParent(Cards):
+    def reset(self, lease: Lease, /) -> None:
+        known = (
+            lease.parent or lease.device not in self.mine or self.place(lease.device)[0].exists()
+        )
+        if not known:
+            raise Temporary("which card was it?")
+        super().reset(lease)
+
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        self.mine.add(lease.device)
+        return super().configure(lease)
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.mine: set[DeviceName] = set()
+
+
+class AdminsTakeOver(Cards):
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        owner = self.place(lease.device)[1]
+        if lease.admin_access and owner.exists():
+            self.write(owner, lease.claim_uid)
+        return super().configure(lease)
+
+
+class WaitsBeforeItLooks(Cards):
+    """Asks `stop` only at the second round, and then never again."""
+
+    def watch(self, stop: Event) -> Iterator[None]:
+        if stop.is_set():
+            time.sleep(30)
+        yield from super().watch(stop)
+
+
+class SecondUndoesFirst(Cards):
+    """Undoes the mode with the second part, also beside the first one."""
+
+    def reset(self, lease: Lease, /) -> None:
+        mine = lease.device.endswith("part1")
+        super().reset(replace(lease, is_alone=lease.is_alone or mine))
+
+
+class OnePartSetsUpShared(Cards):
+    """Right if the first part comes first."""
+
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        mode = self.place(lease.device)[0] / "mode"
+        was_there = mode.exists()
+        edits = super().configure(lease)
+        if lease.device.endswith("part1") and not was_there:
+            mode.unlink(missing_ok=True)
+        return edits
+
+
+class LastStays(Cards):
+    """Forgets to undo its last device."""
+
+    def reset(self, lease: Lease, /) -> None:
+        if lease.device != "card1-part1":
+            super().reset(lease)
+
+
+class SlowOnly(Cards):
+    """Undoes only the set-up of the default configuration."""
+
+    def reset(self, lease: Lease, /) -> None:
+        _card, owner = self.place(lease.device)
+        if not (owner.exists() and owner.read_text().endswith("at 3")):
+            super().reset(lease)
+
+
 class SetsUpForAdmins(Cards):
     def configure(self, lease: Lease, /) -> ContainerEdits:
         return super().configure(replace(lease, admin_access=False))
@@ -447,6 +519,7 @@ SHARED = "the first lease sets up what is shared, and the last undoes it"
 CRASH = "reset undoes what a crash in configure has left"
 CRASH_IN_RESET = "reset undoes what a crash in reset has left"
 SPEED_9 = [SPEED.config(Speed(speed=9))]
+SPEED_3 = (SPEED.config(Speed(speed=3)),)
 UNKNOWN_KIND = [ConfigKind("cards.example.com/v1", "Other", Speed).config(Speed())]
 QUICK = {"patience": 2.0}
 
@@ -497,6 +570,13 @@ BAD = (
     Bad(VANISHED, NeedsDevice, "reset(Lease", "FileNotFoundError"),
     Bad(VANISHED, TakesStrangers, "reset of device other-0", "'card0/alarm': ''"),
     Bad(VANISHED, FindsOthers, "vanished", "['1-card1-part0', '1-card1-part1']; before ['2-card0"),
+    Bad(VANISHED, VanishedNeedsParent, "request=''", "Temporary: which card was it?"),
+    Bad(ADMIN, AdminsTakeOver, "of a device that is set up for a claim", "card0/owner-part0"),
+    Bad(ENDS, WaitsBeforeItLooks, "watch(stop) with stop set", "not ended after 2.0 s", QUICK),
+    Bad(SHARED, OnePartSetsUpShared, "device='card0-part1'", "{'card0/mode': 'divided', 'card0/o"),
+    Bad(SHARED, SecondUndoesFirst, "card0-part1", "expected {'card0/mode': 'divided'"),
+    Bad(UNDONE, LastStays, "card1-part1", "expected {}"),
+    Bad(UNDONE, SlowOnly, "speed=3", "expected {}", {"configs": SPEED_3}),
     Bad(ADMIN, SetsUpForAdmins, "of a device that is free", "'card0/mode': 'divided'"),
     Bad(RUNNING, SetsUpWhileRunning, "may_run=True", "'again'"),
     Bad(RUNNING, OtherEditsWhileRunning, "may_run=True", "'RUNS'"),
