@@ -47,7 +47,7 @@ EXCUSES = {
     "crowded": r"shall get \S+ of capacity",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }
-ALSO_UNPREPARE = ("crash", "sockets", "disk")
+ALSO_UNPREPARE = ("crash", "sockets", "disk", "releasing")
 
 # How often each happens.
 ACTIONS = {
