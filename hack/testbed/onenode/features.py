@@ -62,7 +62,7 @@ FEATURES = (
         36,
         36,
     ),
-    # Left off where it is off: then a pod whose device is held is scheduled, and the driver keeps it away.
+    # Left off where it is off: then a device that is held is not published.
     Feature("DRADeviceTaints", "taints, which keep pods from a device", 36, 36),
     # Nor here: by then the gates of everything that `explain` can name as a reason are on.
     Feature("SchedulerVerdicts", "every reason that `explain` gives, from one scheduler", 37, 37),

@@ -15,7 +15,7 @@ import pytest
 from hack.testbed.onenode.selection import unmet_needs
 
 VARIABLE = "E2E_RECORD"
-CLUSTER = "cluster"  # the fixture of tests/e2e
+CLUSTERS = {"cluster", "published", "machines"}  # fixtures of tests/e2e that start one
 
 
 class Record:
@@ -29,7 +29,7 @@ class Record:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep what looks at the cluster."""
-        items[:] = [item for item in items if CLUSTER in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if CLUSTERS & set(getattr(item, "fixturenames", ()))]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One of the three phases of a test has ended."""
