@@ -2,6 +2,7 @@
 """A deadline for a whole run of tests. pytest has one for each test; this one also ends a run in which no test runs any more."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -27,14 +28,28 @@ def run_within(seconds: float, command: Sequence[str], *, cwd: Path, env: Mappin
 
 
 def abort(process: subprocess.Popen[bytes]) -> int:
-    """End a process and its children with SIGABRT, and return its exit code."""
-    for pid in (*_children(process.pid), process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGABRT)
+    """End the children of a process and then the process with SIGABRT, and return its exit code.
+
+    One after the other: they write to the same file, and their lines would be mixed.
+    """
+    for pid in _children(process.pid):
+        _abort_child(pid)
+    process.send_signal(signal.SIGABRT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(DUMPING_SECONDS)
     process.kill()
     return process.wait()
+
+
+def _abort_child(pid: int) -> None:
+    """End a process that somebody else waits for, and wait until it has written what it has to say."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGABRT)
+            select.select([handle], [], [], DUMPING_SECONDS)
+        finally:
+            os.close(handle)
 
 
 def _children(pid: int) -> list[int]:

@@ -101,9 +101,11 @@ def published(request: pytest.FixtureRequest) -> Iterator[Published]:
     on = _default() if request.param == "default" else _every()
     gates = {} if request.param == "default" else dict.fromkeys(on, True)
     gates |= {NEEDS[gate]: True for gate in gates.keys() & NEEDS.keys()}
-    cluster = HollowCluster(kubernetes_version(), feature_gates=gates)
-    failed_before = request.session.testsfailed
-    keep: Path | None = build.cache_folder() / "logs" / time.strftime("every-%Y%m%d-%H%M%S")
+    # With the gate, a scheduler before 1.36 waits for DeviceTaintRules before it schedules any pod with claims.
+    rules = {"resource.k8s.io/v1alpha3": True} if MINOR < 36 and "DRADeviceTaints" in gates else {}
+    cluster = HollowCluster(kubernetes_version(), feature_gates=gates, runtime_config=rules)
+    failed_before, failed = request.session.testsfailed, True
+    logs = build.cache_folder() / "logs" / time.strftime("every-%Y%m%d-%H%M%S")
     try:
         cluster.start()
         every = f'device.driver == "{DRIVER}"'
@@ -114,9 +116,9 @@ def published(request: pytest.FixtureRequest) -> Iterator[Published]:
         found = Published(cluster, on)
         found.publish()
         yield found
-        keep = None
+        failed = request.session.testsfailed > failed_before
     finally:
-        cluster.stop(keep=keep if request.session.testsfailed > failed_before else None)
+        cluster.stop(keep=logs if failed else None)
 
 
 def test_everything_is_published_but_what_would_be_given_to_anybody(published: Published) -> None:

@@ -24,10 +24,18 @@ class HollowCluster(Cluster):
     """etcd, API server, controllers and scheduler; neither containerd nor a kubelet."""
 
     def __init__(
-        self, version: str = build.KUBERNETES, *, feature_gates: Mapping[str, bool] | None = None
+        self,
+        version: str = build.KUBERNETES,
+        *,
+        feature_gates: Mapping[str, bool] | None = None,
+        runtime_config: Mapping[str, bool] | None = None,
     ) -> None:
-        flags = {"kube-controller-manager": (WITHOUT_KUBELETS,)}
-        options = Options(version=version, flags=flags, feature_gates=feature_gates or {})
+        options = Options(
+            version=version,
+            flags={"kube-controller-manager": (WITHOUT_KUBELETS,)},
+            feature_gates=feature_gates or {},
+            runtime_config=runtime_config or {},
+        )
         super().__init__(build.build(version), options)
 
     def start(self) -> None:
