@@ -76,7 +76,10 @@ class NodeInventory:
                 one is other for one, other in zip(parts, self._parts, strict=True)
             )
             if self._combined is None or not same or self._recall is not None:
-                had = {**self._recalled(), **(self._combined.had if self._combined else {})}
+                recalled = self._recalled()
+                # The record counts: until it can be read, no claim can be prepared for who took a name since the start.
+                named = {name: backend for name, backend in recalled.items() if backend}
+                had = {**recalled, **(self._combined.had if self._combined else {}), **named}
                 self._combined = combine(
                     dict(zip(self._feeds, parts, strict=True)), had, self._kinds
                 )

@@ -117,6 +117,31 @@ def test_a_record_that_cannot_be_read_is_read_later_and_told_once() -> None:
     assert node.inventory.current().awaited() == ("a-0",)
 
 
+def test_the_record_counts_if_it_is_read_after_another_backend_took_the_name() -> None:
+    node = Node()
+    node.had = Permanent("the disk is broken")
+    node.acme.names = node.other.names = ("gpu-0",)
+    with capture_logs():
+        node.scan()
+        assert [device.backend for device in node.inventory.current().devices] == ["acme"]
+    node.had = {DeviceName("gpu-0"): "other"}
+    assert [device.backend for device in node.inventory.current().devices] == ["other"]
+    node.scan()
+    assert [device.backend for device in node.inventory.current().devices] == ["other"]
+
+
+def test_a_record_without_a_backend_takes_no_name_away() -> None:
+    node = Node()
+    node.had = Permanent("the disk is broken")
+    with capture_logs():
+        node.scan("other")
+        assert node.names() == ["b-0"]
+    node.acme.names = ("b-0",)
+    node.scan("acme")
+    node.had = {DeviceName("b-0"): ""}
+    assert [device.backend for device in node.inventory.current().devices] == ["other"]
+
+
 def test_a_change_of_one_backend_is_told_to_all() -> None:
     node, told = Node(), list[str]()
     node.inventory.subscribe(lambda: told.append("changed"))
