@@ -40,6 +40,7 @@ FEATURES = (
     Feature(DRA, "devices through claims", 32, 34),
     Feature("DRAAdminAccess", "admin access", 32, 34),
     Feature("DRAPrioritizedList", "alternatives in a request (`firstAvailable`)", 33, 34),
+    Feature("DRAResourceClaimDeviceStatus", "drivers report devices in `status.devices`", 32, 33),
     # Left off where it is off: nodes of those releases have it off, and the driver must cope.
     Feature(
         "KubeletPodResourcesDynamicResources",
