@@ -10,10 +10,11 @@ for a lease that stays, and nobody would undo what they share.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Protocol
 
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware, InUse, Lease
@@ -79,6 +80,23 @@ class HardwareRecord:
         self._seen, self._learned = inventory, found
 
 
+class _Siblings:
+    """The devices of each physical resource, counted once for each inventory: a node can have hundreds of partitions."""
+
+    def __init__(self) -> None:
+        self._found: tuple[Inventory, Mapping[str, tuple[AllocatableDevice, ...]]] | None = None
+
+    def of(self, inventory: Inventory, parent: str) -> tuple[AllocatableDevice, ...]:
+        found = self._found
+        if found is None or found[0] is not inventory:
+            by_parent: dict[str, tuple[AllocatableDevice, ...]] = {}
+            for device in inventory.devices:
+                name = device.resource.parent
+                by_parent[name] = (*by_parent.get(name, ()), device)
+            found = self._found = (inventory, by_parent)
+        return found[1].get(parent, ())
+
+
 @dataclass(frozen=True, slots=True)
 class LeasedHardware:
     """Calls the backend for a lease, with the hardware's lock. `lock(names, until, purpose)` takes locks; `learn` is that of the
@@ -90,6 +108,7 @@ class LeasedHardware:
     inventory: Callable[[], Inventory]
     lock: Callable[[Iterable[str], float, str], AbstractContextManager[None]]
     learn: Callable[[Inventory], None]
+    _siblings: _Siblings = field(default_factory=_Siblings, init=False)
 
     def configure(self, lease: Lease, until: float) -> object:
         """Set up the lease and return what the backend returned. Raises DriverError, also if the lock is not free by `until`."""
@@ -133,8 +152,7 @@ class LeasedHardware:
 
     def _is_shared(self, lease: Lease) -> bool:
         """Whether several leases can have this hardware. A device that is not found (any more) may have had such a parent."""
-        devices = self.inventory().devices
-        found = [device for device in devices if device.resource.parent == lease.parent]
+        found = self._siblings.of(self.inventory(), lease.parent)
         names = {device.name for device in found}
         return (
             bool(lease.share_id)
