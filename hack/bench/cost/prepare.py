@@ -27,10 +27,11 @@ PARTS = {
     "get_claim": "gRPC, the claim's lock, a look into the state",
     "commit.started.before": "decide, reserve",
     "commit.started.after": "commit Started",
-    "step.WriteCdiSpec.before": "let the backend set the device up, under its lock",
-    "step.WriteCdiSpec.after": "write the CDI file",
-    "commit.prepared.before": "back to the call",
+    "step.ConfigureDevice.before": "to the thread that does the work",
+    "step.ConfigureDevice.after": "let the backend set the device up, under its lock",
+    "commit.prepared.before": "back to the call, make the CDI text",
     "commit.prepared.after": "commit Prepared",
+    "step.WriteCdiSpec.after": "write the CDI file",
     "answered": "release the lock, log line, answer, gRPC",
 }
 
