@@ -104,7 +104,11 @@ def test_an_object_that_is_old_already_is_refused() -> None:
 @pytest.mark.parametrize(
     ("version", "served", "switched_on"),
     [
-        ("1.32.5", ("v1beta1",), {features.DRA, "DRAAdminAccess"}),
+        (
+            "1.32.5",
+            ("v1beta1",),
+            {features.DRA, "DRAAdminAccess", "DRAResourceClaimDeviceStatus"},
+        ),
         (
             "1.33.13",
             ("v1beta2", "v1beta1"),
