@@ -81,7 +81,7 @@ class HardwareRecord:
 
 
 class _Siblings:
-    """The devices of each physical resource, counted once for each inventory: a node can have hundreds of partitions."""
+    """The devices of each physical resource, grouped once for each inventory: a node can have hundreds of partitions."""
 
     def __init__(self) -> None:
         self._found: tuple[Inventory, Mapping[str, tuple[AllocatableDevice, ...]]] | None = None

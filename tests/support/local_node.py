@@ -252,6 +252,13 @@ class LocalNode:
         self.workers.shutdown()
         self.store.close()
 
+    def lose_state(self) -> None:
+        """Let the state file vanish while no process runs; the next one begins with an empty state."""
+        self.close()
+        for path in self.directory.glob("state.db*"):
+            path.unlink()
+        self._open()
+
     def disk(self) -> Disk:
         """What stands on the disk, read by the side door."""
         with closing(sqlite3.connect(self.directory / "state.db")) as db:

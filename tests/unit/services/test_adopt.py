@@ -30,13 +30,6 @@ def held_by(ref: ClaimRef, device: str = "gpu-0", *, claim: Claim | None = None)
     return PodDevice(ref.namespace, ref.name, A_DRIVER, A_POOL, device, cdi_ids=ids)
 
 
-def lose_state(node: LocalNode) -> None:
-    node.close()
-    for path in node.directory.glob("state.db*"):
-        path.unlink()
-    node._open()
-
-
 def take_up(node: LocalNode) -> dict:
     return dict(
         take_up_pod_claims(node.parts, node.store, node.cdi.documents, lambda: node.pod_devices)
@@ -57,7 +50,7 @@ def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node:
     ref, other = node.add(mine, a_claim("other"))
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref, claim=mine)})
 
     def fetch(_ref):
@@ -82,7 +75,7 @@ def test_nothing_is_taken_up_when_the_kubelet_cannot_be_asked_or_names_nobody(
 ) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     for node.pod_devices in (
         Unknown("no socket"),
         frozenset(),
@@ -96,7 +89,7 @@ def test_nothing_is_taken_up_when_the_kubelet_cannot_be_asked_or_names_nobody(
 def test_a_device_that_somebody_else_has_by_now_is_named(node: LocalNode) -> None:
     ref, other = node.add(a_claim(), a_claim("other"))
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.prepare(other)
     node.pod_devices = frozenset({held_by(ref)})
     assert take_up(node) == {
@@ -115,7 +108,7 @@ def test_a_device_that_somebody_else_has_costs_the_claim_no_other_device(
         claim, a_claim("other"), a_claim("third", results=[a_result("gpu-1")])
     )
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.prepare(other)
     node.pod_devices = frozenset(held_by(ref, name, claim=claim) for name in ("gpu-0", "gpu-1"))
     if asks == "the kubelet alone":
@@ -135,7 +128,7 @@ def test_what_the_kubelet_did_meanwhile_counts(node: LocalNode, verb: str) -> No
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
 
     def held():
         getattr(node, verb)(ref)
@@ -169,7 +162,7 @@ def test_a_start_without_any_row_reserves_what_the_kubelet_alone_still_knows(
     node.cdi.remove(ref.uid)
     if text is not None:
         node.cdi.write(ref.uid, text)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset(
         {held_by(ref, claim=mine), replace(held_by(ref), driver="nic.example.com")}
     )
@@ -195,7 +188,7 @@ def test_a_start_without_any_row_gives_nobodys_device_away(node: LocalNode) -> N
     ref, other = node.add(mine, a_claim("other"))
     node.prepare(ref)
     node.cdi.remove(ref.uid)
-    lose_state(node)
+    node.lose_state()
 
     def held():
         node.prepare(other)  # by another process
@@ -212,7 +205,7 @@ def test_whose_file_stands_comes_before_whom_the_kubelet_alone_names(node: Local
     for claim in (watching, mine):
         node.prepare(*node.add(claim))
     node.cdi.remove(watching.ref.uid)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(one.ref, claim=one) for one in (watching, mine)})
     take_up_pod_claims(
         node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
@@ -232,7 +225,7 @@ def test_a_name_that_this_driver_did_not_make_reserves_nothing(node: LocalNode) 
 def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
     take_up(node)
     before = node.prepare(ref)
@@ -251,7 +244,7 @@ def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNo
 def test_a_state_that_cannot_be_written_is_the_callers_business(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
 
     def point(_name: str) -> None:

@@ -14,7 +14,7 @@ from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import LocalNode, ManualClock
 from tests.unit.services.test_follow import ONE, SHARED, TWO, Bench
-from tests.unit.services.test_lost_state import RUNS, as_the_kubelet_lists, let_run, lose_state
+from tests.unit.services.test_lost_state import RUNS, as_the_kubelet_lists, let_run
 from tests.unit.services.test_missed_pods import at, unprepare
 
 
@@ -32,7 +32,7 @@ def lost(node: LocalNode, claim: Claim) -> Bench:
     """The claim was prepared; its row and its file are lost, and the kubelet lists it."""
     bench = Bench(node)
     bench.prepare(claim)
-    lose_state(node)
+    node.lose_state()
     bench.follower._store = node.store
     node.cdi.remove(claim.ref.uid)
     node.pod_devices = as_the_kubelet_lists(claim)
@@ -156,7 +156,7 @@ def test_devices_that_a_file_described_stay_reserved_if_the_claim_is_allocated_o
     claim = a_claim("named", sole=False)
     (ref,) = node.add(claim)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     let_run(node, claim)
     node.pod_devices = listed  # type: ignore[assignment]
     take_up_pod_claims(

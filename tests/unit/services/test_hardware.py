@@ -118,10 +118,7 @@ def test_a_claim_that_was_reserved_before_the_first_scan_does_not_get_hardware_t
             )
         }
     )
-    node.close()
-    for path in node.directory.glob("state.db*"):
-        path.unlink()
-    node._open()
+    node.lose_state()
     node.inventory = Inventory(scanned=False)
     node.sweep()
     node.inventory = partitions()

@@ -56,13 +56,6 @@ def as_the_kubelet_lists(claim: Claim) -> frozenset[PodDevice]:
     return frozenset(found)
 
 
-def lose_state(node: LocalNode) -> None:
-    node.close()
-    for path in node.directory.glob("state.db*"):
-        path.unlink()
-    node._open()
-
-
 def let_run(node: LocalNode, claim: Claim) -> None:
     node.presences |= dict.fromkeys(users_of(claim).pods or (), RUNS)
 
@@ -76,7 +69,7 @@ def test_a_lost_claim_of_two_devices_is_answered_as_before_where_the_api_server_
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)[ref.uid]
     assert not isinstance(answer, Refusal)
-    lose_state(node)
+    node.lose_state()
     node.delete(ref)
     node.pod_devices = as_the_kubelet_lists(TWO)
     let_run(node, TWO)
@@ -93,7 +86,7 @@ def test_a_lost_claim_of_two_devices_is_prepared_as_before_when_the_kubelet_asks
     node = new_node(clock=ManualClock())
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = as_the_kubelet_lists(TWO)
     let_run(node, TWO)
     assert node.sweep() == ()
@@ -108,7 +101,7 @@ def test_a_kubelet_that_cannot_be_asked_leaves_a_sweep_open(node: LocalNode, whe
     claim = a_claim()
     (ref,) = node.add(claim)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.cdi.remove(ref.uid)
     let_run(node, claim)
     held = as_the_kubelet_lists(claim)
@@ -155,7 +148,7 @@ def test_a_lost_claim_of_a_pod_that_was_deleted_by_force_keeps_its_device(
     (ref,) = node.add(claim)
     node.prepare(ref)
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     node.delete(ref)
     node.pod_devices = frozenset()
     node.recover()
@@ -175,7 +168,7 @@ def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
     (ref,) = node.add(claim)
     node.prepare(ref)
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = as_the_kubelet_lists(claim)
     take_up_pod_claims(
         node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
@@ -208,7 +201,7 @@ def test_what_a_file_describes_is_given_to_nobody_before_it_is_known_whose_it_is
     answer = node.prepare(ref)
     before = node.disk()
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = kubelet
     take_up_pod_claims(
         node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
@@ -233,7 +226,7 @@ def test_what_a_file_describes_is_held_once_its_claim_is_known_to_be_gone(
     (ref,) = node.add(claim)
     node.prepare(ref)
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset()
     take_up_pod_claims(
         node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
@@ -256,7 +249,7 @@ def test_the_kubelet_may_unprepare_what_is_only_reserved_for_its_file(node: Loca
     (ref,) = node.add(claim)
     node.prepare(ref)
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(
         node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
     )
@@ -275,7 +268,7 @@ def test_a_reserved_claim_of_a_running_pod_is_not_reset_by_a_start(new_node: New
     (ref,) = node.add(claim)
     node.prepare(ref)
     node.cdi.remove(ref.uid)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = as_the_kubelet_lists(claim)
     node.inventory = an_inventory(1)
     (sentence,) = node.sweep()
@@ -292,7 +285,7 @@ def test_of_a_lost_claim_the_device_that_nobody_else_has_stays_its_own(new_node:
     node = new_node(clock=ManualClock())
     (ref,) = node.add(TWO)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.cdi.remove(ref.uid)
     let_run(node, TWO)
     node.pod_devices = as_the_kubelet_lists(TWO)
@@ -310,7 +303,7 @@ def test_of_a_lost_claim_that_is_allocated_anew_the_device_that_its_pod_has_stay
     claim = a_claim("named", sole=False)
     (ref,) = node.add(claim)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.cdi.remove(ref.uid)
     let_run(node, claim)
     node.pod_devices = as_the_kubelet_lists(claim)
@@ -336,7 +329,7 @@ def test_a_device_that_was_reserved_for_a_file_alone_is_free_after_a_boot(node: 
     """The claim ended while nobody knew its name: after the boot no file, no pod and no API server speaks of it."""
     (ref,) = node.add(TWO)
     assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.recover()
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
@@ -354,7 +347,7 @@ def test_it_is_free_too_where_its_file_goes_only_after_the_start(
 ) -> None:
     (ref,) = node.add(TWO)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.delete(ref)
     go_on, ended = Event(), Event()
@@ -378,7 +371,7 @@ def test_a_device_that_was_reserved_for_a_file_is_held_if_somebody_removes_the_f
     """In the same boot: its claim is gone too, so only the row knows the device, and containers may still use it."""
     (ref,) = node.add(TWO)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.delete(ref)
     node.cdi.remove(ref.uid)
@@ -400,7 +393,7 @@ def test_a_device_that_was_reserved_for_a_file_gets_its_claim_if_somebody_remove
     """Its claim is still allocated and no pod holds it: nothing may wait for the next start to release it."""
     (ref,) = node.add(TWO)
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.cdi.remove(ref.uid)
     if not same:
@@ -424,7 +417,7 @@ def test_a_device_that_was_reserved_for_a_file_that_is_gone_is_prepared_when_the
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.cdi.remove(ref.uid)
     node.sweep()
@@ -438,7 +431,7 @@ def test_a_lost_claim_of_which_its_file_and_the_kubelet_tell_nothing_keeps_its_d
     """The state is lost, the file is empty, and the kubelet has lost its checkpoint. The API server still has the allocation."""
     (ref,) = node.add(TWO)
     answer = node.prepare(ref)[ref.uid]
-    lose_state(node)
+    node.lose_state()
     node.cdi.write(ref.uid, "")
     let_run(node, TWO)
     (told,) = node.sweep()
@@ -460,7 +453,7 @@ def test_a_device_in_use_whose_edits_came_late_is_never_set_up_again(
     node.prepare(ref)
     node.pod_devices = as_the_kubelet_lists(claim)
     let_run(node, claim)
-    lose_state(node)
+    node.lose_state()
     node.cdi.remove(ref.uid)
     node.backend_calls.clear()
 
@@ -488,7 +481,7 @@ def test_a_file_of_a_lost_state_does_not_prove_a_preparation_that_died(node: Loc
     text = node.cdi.read(ref.uid)
     assert text is not None
     node.boot_id = ANOTHER_BOOT
-    lose_state(node)
+    node.lose_state()
     node.cdi.write(ref.uid, text.replace("uuid-gpu-0", "uuid-of-the-earlier-boot"))
 
     def die(_lease: Lease) -> object:

@@ -39,13 +39,6 @@ def held_by(ref: ClaimRef, device: str = "gpu-0", driver: str = A_DRIVER) -> Pod
     return PodDevice(ref.namespace, ref.name, driver, A_POOL, device, cdi_ids=ids)
 
 
-def lose_state(node: LocalNode) -> None:
-    node.close()
-    for path in node.directory.glob("state.db*"):
-        path.unlink()
-    node._open()
-
-
 def forget_users(node: LocalNode) -> None:
     """As a driver that knows nothing of users leaves the rows."""
     with closing(sqlite3.connect(node.directory / "state.db")) as db, db:
@@ -80,7 +73,7 @@ def test_a_lost_state_is_rebuilt_and_no_running_pod_loses_its_device(
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref)
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)}) if held else UNKNOWN
     assert [sentence for sentence in node.sweep() if "is not known" not in sentence] == []
     assert node.disk() == before
@@ -94,7 +87,7 @@ def test_a_claim_that_a_pod_holds_is_taken_up_even_when_its_file_is_lost_too(
     node.prepare(ref)
     before = node.disk()
     node.cdi.remove(ref.uid)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
     node.presences = {
         pod: Alive("its cgroup has processes") for pod in users_of(a_claim()).pods or ()
@@ -111,7 +104,7 @@ def test_of_a_claim_whose_file_cannot_be_made_anew_the_devices_stay_its_own(
     node.prepare(ref)
     before = node.disk()
     (node.directory / "cdi" / node.cdi.file(ref.uid).name).write_bytes(b"")
-    lose_state(node)
+    node.lose_state()
     held = frozenset(
         replace(held_by(ref, device), cdi_ids=(a_cdi_id(claim, device),))
         for device in ("gpu-0", "gpu-1")
@@ -146,7 +139,7 @@ def test_a_lost_claim_of_which_no_pod_runs_is_prepared_anew_for_the_kubelet_may_
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref)
     node.cdi.remove(ref.uid)
-    lose_state(node)
+    node.lose_state()
     # The kubelet regards the claim as prepared. None of its pods runs: after a boot, or because the file is missing.
     node.pod_devices = frozenset({held_by(ref)})
     configured: list[str] = []
@@ -164,7 +157,7 @@ def test_a_lost_claim_whose_device_cannot_be_set_up_now_is_tried_again_by_the_ne
     (ref,) = node.add(a_claim())
     answer = node.prepare(ref)
     node.cdi.remove(ref.uid)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
 
     def fail(lease) -> None:
@@ -195,7 +188,7 @@ def test_a_file_whose_claim_is_gone_and_that_no_pod_holds_is_removed_and_its_dev
 ) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.delete(ref)
     assert node.sweep() == ()
     assert (node.disk().claims, node.disk().files) == ({ref.uid: ("Started", "boot-1")}, {})
@@ -214,7 +207,7 @@ def test_a_file_whose_claim_is_gone_stays_while_a_pod_may_hold_it(node: LocalNod
     (ref,) = node.add(a_claim())
     node.prepare(ref)
     files = node.disk().files
-    lose_state(node)
+    node.lose_state()
     node.delete(ref)
     node.pod_devices = UNKNOWN
     assert node.sweep() == (
@@ -234,7 +227,7 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
     ref, other = node.add(a_claim(), a_claim("other"))
     answer = node.prepare(ref)[ref.uid]
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
     if outage:
 
@@ -264,7 +257,7 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
 def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.delete(ref)
     node.pod_devices = frozenset({held_by(ref)})
     node.cdi.write(ref.uid, "{}")
@@ -278,7 +271,7 @@ def test_a_running_pods_claim_with_a_foreign_file_is_named(node: LocalNode) -> N
 def test_a_running_pods_claim_that_was_prepared_meanwhile_is_not_taken_up(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
 
     def allocated():
@@ -338,7 +331,7 @@ def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None
     (ref,) = node.add(claim)
     answer = node.prepare(ref)
     before = node.disk()
-    lose_state(node)
+    node.lose_state()
     node.backend_calls.clear()
     used = replace(held_by(ref), cdi_ids=(a_cdi_id(claim),))
     node.pod_devices = frozenset({used})
@@ -350,13 +343,13 @@ def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None
     assert node.disk() == before
     assert node.prepare(ref) == answer
     # The same without the file.
-    lose_state(node)
+    node.lose_state()
     node.cdi.remove(ref.uid)
     assert node.sweep() == ()
     assert node.backend_calls == []
     assert node.disk() == before
     # And with one that was cut off in the middle.
-    lose_state(node)
+    node.lose_state()
     node.cdi.file(ref.uid).write_text("{")
     assert node.sweep() == ()
     assert node.disk() == before
@@ -365,7 +358,7 @@ def test_nothing_is_set_up_for_a_claim_that_a_pod_holds(node: LocalNode) -> None
 def test_a_file_and_a_pod_that_do_not_fit_the_allocation_are_named(node: LocalNode) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.add(a_claim(results=[a_result("gpu-1")]))
     node.pod_devices = frozenset({replace(held_by(ref), cdi_ids=(a_cdi_id(a_claim()), "more"))})
     (sentence,) = node.sweep()
@@ -543,7 +536,7 @@ def test_a_claim_that_the_kubelet_unprepared_meanwhile_is_not_taken_up(
 ) -> None:
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    lose_state(node)
+    node.lose_state()
     node.pod_devices = frozenset({held_by(ref)})
     if not file:
         node.cdi.remove(ref.uid)
