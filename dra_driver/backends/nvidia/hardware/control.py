@@ -110,6 +110,6 @@ def take(control: socket.socket, taken: Callable[[socket.socket], None]) -> None
         message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not message:
             return
+        control.send(b"+")  # first: a request may end the process
         for descriptor in descriptors:
             taken(socket.socket(fileno=descriptor))
-        control.send(b"+")
