@@ -40,6 +40,8 @@ CGROUPS_NOT_FOUND = "CgroupsNotFound"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
+DEVICE_RECOVERED = "DeviceRecovered"
+DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
 PUBLISH_FAILED = "PublishFailed"
@@ -115,9 +117,13 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
+    FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
     FixedName(
         DEVICE_STATUS_FORBIDDEN,
         "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
+    ),
+    FixedName(
+        DEVICE_UNHEALTHY, "a device is unhealthy; the message says what was found and what to do"
     ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),
