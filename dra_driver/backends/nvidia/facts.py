@@ -152,6 +152,8 @@ class Gpu(Fact, frozen=True):
     ecc_uncorrected: int | None = None
     """Double-bit errors since the driver was loaded."""
     remapped_rows: RemappedRows | None = None
+    retired_pages_pending: bool | None = None
+    """nvmlDeviceGetRetiredPagesPendingStatus; only GPUs without row remapping (before Ampere) have it."""
     processes: tuple[Process, ...] | None = None
     problem: str = ""
     """Why this look at the GPU failed (it fell off the bus, a call did not return); the other values are then of an earlier look."""
