@@ -2,7 +2,7 @@
 """A device as a backend finds it: its fields in the API, and what a container needs to use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -42,8 +42,9 @@ class AllocatableDevice:
 
     `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
     `dra_driver.planning.edits` refuses otherwise. With `binds` the driver itself sets the device's binding conditions, as soon as a claim
-    waits for them; without it a controller of somebody else has to. `status_data` replaces what the driver writes about the device into
-    status.devices of its claims. `backend` is the name of the backend, and
+    waits for them; without it a controller of somebody else has to. `errors` counts the errors that the hardware reported since the
+    driver started, by name ("xid-31"); the driver makes a metric of them. `status_data` replaces what the driver writes about the device
+    into status.devices of its claims. `backend` is the name of the backend, and
     `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
@@ -53,6 +54,7 @@ class AllocatableDevice:
     hardware: Hardware | None = None
     declares: frozenset[str] = frozenset()
     binds: bool = False
+    errors: Mapping[str, int] = field(default_factory=dict)
     status_data: Mapping[str, object] | None = None
     backend: str = ""
     config_kinds: tuple[ConfigKind, ...] = ()

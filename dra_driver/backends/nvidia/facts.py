@@ -204,6 +204,8 @@ class Installation(Fact, frozen=True):
     """Of the loaded kernel module; empty: it is not loaded."""
     library_version: str = ""
     """From the name of libcuda.so.<version> or libnvidia-ml.so.<version>."""
+    machine: str = "x86_64"
+    """As uname writes it; it decides which folders a container's linker looks into."""
     libraries: tuple[str, ...] = ()
     links: Mapping[str, tuple[str, ...]] = {}
     """By the path of a library: the names that must link to it (its SONAME, and a plain .so where the installation has one)."""
@@ -213,6 +215,11 @@ class Installation(Fact, frozen=True):
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
     device_files: tuple[DeviceFile, ...] = ()
+    """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
+    drm_links: Mapping[str, str] = {}
+    """/dev/dri/by-path/pci-0000:65:00.0-card to ../card1."""
+    gpu_major: int | None = None
+    """Major number of /dev/nvidia<minor>."""
     caps_major: int | None = None
     caps: Mapping[str, int] = {}
     """Minor numbers: gpu0/gi1/access to 12."""
