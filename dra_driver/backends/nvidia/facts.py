@@ -169,6 +169,8 @@ class System(Fact, frozen=True):
     """nvmlSystemGetConfComputeState: ccFeature, devToolsMode; nvmlSystemGetConfComputeGpusReadyState."""
     cc_dev_tools: int | None = None
     cc_ready: int | None = None
+    memory_total: int | None = None
+    """MemTotal of /proc/meminfo in bytes: the memory of GPUs that have none of their own."""
     errors: Mapping[str, int] = {}
 
 
