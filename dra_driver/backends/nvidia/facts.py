@@ -219,10 +219,11 @@ class Installation(Fact, frozen=True):
     binaries: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    """With the driver root in front, if they are there."""
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
     sources: Mapping[str, str] = {}
-    """Where a binary, firmware file or socket really is, if its path is a link or goes through one."""
+    """Where a binary or firmware file really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
     """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
     drm_links: Mapping[str, str] = {}
