@@ -17,6 +17,7 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -136,6 +137,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "slice_name_taken"
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
+        case DeviceNotClean():
+            return logging.WARNING, "device_not_clean"
         case Recovered():
             return logging.INFO, "recovered"
         case Leading(leads=leads):

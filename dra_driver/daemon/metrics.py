@@ -9,6 +9,7 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -66,6 +67,10 @@ class Metrics:
         )
         self._vanished = self._counter(
             "devices_vanished", "Devices that an earlier scan found and a later scan did not"
+        )
+        self._unclean = self._counter(
+            "devices_not_clean",
+            "Times that a device without claim was found in use, so that it was tainted",
         )
         self._recoveries = self._counter(
             "recoveries", "Corrections of state and CDI files, at start and while running", "what"
@@ -150,6 +155,8 @@ class Metrics:
                 self._evaded.inc()
             case DeviceVanished():
                 self._vanished.inc()
+            case DeviceNotClean():
+                self._unclean.inc()
             case Recovered(rewritten, released, removed_files):
                 for what, count in (
                     ("rewritten", rewritten),

@@ -8,6 +8,7 @@ from dra_driver.daemon.metrics import Metrics
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceVanished,
@@ -61,6 +62,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (FieldsDropped("s", ("a", "b")), {"fields_dropped_total": 2}),
         (NameEvaded("a", "somebody's", "b"), {"slice_names_taken_total": 1}),
         (DeviceVanished("d", kept=True), {"devices_vanished_total": 1}),
+        (DeviceNotClean("d", "process 1 uses it"), {"devices_not_clean_total": 1}),
         (
             Recovered(1, 2, 3),
             {

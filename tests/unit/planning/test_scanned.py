@@ -51,6 +51,7 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
         ({"binds": WRONG}, "binds: 5 is a int, it must be a bool"),
+        ({"not_clean": WRONG}, "not_clean: 5 is a int, it must be a str"),
         ({"status_data": WRONG}, "status_data: 5 is a int, it must be a Mapping or NoneType"),
         ({"hardware": "GPU-1"}, "hardware: 'GPU-1' is a str, it must be a Hardware or NoneType"),
         ({"hardware": Hardware(WRONG)}, "hardware.parent: 5 is a int, it must be a str"),
