@@ -51,6 +51,7 @@ from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
+from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
@@ -109,6 +110,8 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
+    # After the publisher and the kubelet's stream: people are told last.
+    deps.inventory.subscribe(HealthChanges(deps.inventory.current, deps.observe))
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)

@@ -17,6 +17,8 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceErrors,
+    DeviceHealthChanged,
     DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
@@ -139,6 +141,13 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "device_vanished"
         case DeviceNotClean():
             return logging.WARNING, "device_not_clean"
+        case DeviceHealthChanged(status="unhealthy"):
+            return logging.WARNING, "device_unhealthy"
+        case DeviceHealthChanged(message=message, before=before):
+            told = bool(message) or before == "unhealthy"
+            return logging.INFO if told else logging.DEBUG, "device_health"
+        case DeviceErrors():
+            return logging.INFO, "device_reported_error"
         case Recovered():
             return logging.INFO, "recovered"
         case Leading(leads=leads):
