@@ -24,7 +24,9 @@ UNHEALTHY_TAINT = f"{DOMAIN}/unhealthy"
 UNHEALTHY_REASON = "reported-by-backend"
 HELD_TAINT = f"{DOMAIN}/held"
 HELD_REASON = "in-use-after-unprepare"
-OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
+NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
+NOT_CLEAN_REASON = "in-use-without-claim"
+OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT})
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
 LOST_TAINT = f"{DOMAIN}/lost"
@@ -37,6 +39,7 @@ READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
 
 CGROUPS_NOT_FOUND = "CgroupsNotFound"
+DEVICE_NOT_CLEAN = "DeviceNotClean"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
@@ -71,6 +74,11 @@ TAINTS = (
     FixedName(
         HELD_TAINT,
         f"no claim needs the device, but a process of an ended pod may still use it; value `{HELD_REASON}`, effect NoSchedule",
+    ),
+    FixedName(
+        NOT_CLEAN_TAINT,
+        f"no claim has the device, and the hardware shows a process on it, or memory in use; value `{NOT_CLEAN_REASON}`, effect "
+        f"NoSchedule; an Event {DEVICE_NOT_CLEAN} on the Node says what is found",
     ),
     FixedName(
         XID_TAINT,
@@ -114,6 +122,10 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_ATTRIBUTE_DROPPED,
         "the API would refuse a part of a device, so that part or the device was left out of the slices",
+    ),
+    FixedName(
+        DEVICE_NOT_CLEAN,
+        "no claim has the device, and something uses it: a process of an ended pod, or one that was started on the node; it gets a taint",
     ),
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"

@@ -18,6 +18,7 @@ from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import (
     CgroupsNotFound,
     DeviceHealthChanged,
+    DeviceNotClean,
     DeviceStatusForbidden,
     DriverEvent,
     Leading,
@@ -26,10 +27,12 @@ from dra_driver.model.events import (
 )
 from dra_driver.model.names import (
     CGROUPS_NOT_FOUND,
+    DEVICE_NOT_CLEAN,
     DEVICE_RECOVERED,
     DEVICE_STATUS_FORBIDDEN,
     DEVICE_UNHEALTHY,
     DEVICES_HELD,
+    NOT_CLEAN_TAINT,
     SECOND_OWNER_REFUSED,
 )
 
@@ -120,6 +123,13 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 DEVICES_HELD,
                 f"{devices} of claim {claim}: not needed since {since}, and not given to other claims: {reason}; end what uses it, and the "
                 f"driver releases it. Run `dra-driver release {claim.word}` on this node if you know that nothing uses it",
+            )
+        case DeviceNotClean(device, found):
+            return NodeEvent(
+                "Warning",
+                DEVICE_NOT_CLEAN,
+                f"device {device} belongs to no claim, and is not given to one: {found}; end what uses it, and the driver removes the "
+                f"taint {NOT_CLEAN_TAINT}",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(

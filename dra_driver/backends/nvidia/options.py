@@ -53,6 +53,14 @@ class NvidiaOptions(
             description="The socket of the hardware process; empty: the driver starts one itself."
         ),
     ] = ""
+    idle_memory: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How much of its memory a GPU uses that nothing uses, in MiB. A GPU that no claim has and that uses more is "
+            "tainted as not clean, until it uses no more again.",
+        ),
+    ] = msgspec.field(name="idleMemoryMiB", default=64)
     health: Annotated[HealthOptions, Meta(description="When a GPU counts as unhealthy.")] = (
         HealthOptions()
     )

@@ -10,6 +10,7 @@ from dra_driver.errors import Temporary
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import (
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesHeld,
     Leading,
     SecondOwnerRefused,
@@ -63,6 +64,20 @@ def test_what_cannot_be_written_now_is_written_later() -> None:
     assert [line["error"] for line in lines] == ["503"]
     teller.once(emit)
     assert written == [TOLD_REFUSED]
+
+
+def test_a_device_that_is_not_clean_is_told_with_what_is_found() -> None:
+    teller, written = a_teller(), []
+    teller(DeviceNotClean("gpu-0", "process 4711 uses it"))
+    teller.once(written.append)
+    assert written == [
+        NodeEvent(
+            "Warning",
+            "DeviceNotClean",
+            "device gpu-0 belongs to no claim, and is not given to one: process 4711 uses it; end what uses it, and the driver removes "
+            "the taint gpu.dra-driver.dev/not-clean",
+        )
+    ]
 
 
 ILL = DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="healthy")
