@@ -28,6 +28,11 @@ HELD_REASON = "in-use-after-unprepare"
 OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
+LOST_TAINT = f"{DOMAIN}/lost"
+RECOVERY_TAINT = f"{DOMAIN}/recovery-action"
+MEMORY_TAINT = f"{DOMAIN}/memory"
+TEMPERATURE_TAINT = f"{DOMAIN}/temperature"
+FABRIC_TAINT = f"{DOMAIN}/fabric"
 
 READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
@@ -36,6 +41,8 @@ CGROUPS_NOT_FOUND = "CgroupsNotFound"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
+DEVICE_RECOVERED = "DeviceRecovered"
+DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
 HARDWARE_NOT_READY = "HardwareNotReady"
@@ -67,7 +74,28 @@ TAINTS = (
         f"no claim needs the device, but a process of an ended pod may still use it; value `{HELD_REASON}`, effect NoSchedule",
     ),
     FixedName(
-        XID_TAINT, "an NVIDIA GPU reported an error; the value is the XID number", reserved=True
+        XID_TAINT,
+        "an NVIDIA GPU reported an error that is no application's; the value is the XID number; effect NoSchedule, or None if nothing must be done",
+    ),
+    FixedName(LOST_TAINT, "the hardware does not answer; value `no-answer`, effect NoSchedule"),
+    FixedName(
+        RECOVERY_TAINT,
+        "the hardware asks for an action before it can be used again; value `gpu-reset`, `node-reboot`, `drain-p2p`, `drain-and-reset`, or the "
+        "number of an action that the driver does not know; effect NoSchedule",
+    ),
+    FixedName(
+        MEMORY_TAINT,
+        "the device's memory has errors; values with the effect NoSchedule: `query-failed`, `ecc-uncorrected`, `retired-pages-pending`, "
+        "`row-remap-failed`; with the effect None: `row-remap-pending`",
+    ),
+    FixedName(
+        TEMPERATURE_TAINT,
+        "the device is hotter than its limit; value `over-limit`, effect NoSchedule",
+    ),
+    FixedName(
+        FABRIC_TAINT,
+        "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
+        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `not-ready`",
     ),
 )
 LABELS: tuple[FixedName, ...] = ()
@@ -91,9 +119,13 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
+    FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
     FixedName(
         DEVICE_STATUS_FORBIDDEN,
         "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
+    ),
+    FixedName(
+        DEVICE_UNHEALTHY, "a device is unhealthy; the message says what was found and what to do"
     ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),

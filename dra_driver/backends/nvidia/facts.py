@@ -152,6 +152,8 @@ class Gpu(Fact, frozen=True):
     ecc_uncorrected: int | None = None
     """Double-bit errors since the driver was loaded."""
     remapped_rows: RemappedRows | None = None
+    retired_pages_pending: bool | None = None
+    """nvmlDeviceGetRetiredPagesPendingStatus; only GPUs without row remapping (before Ampere) have it."""
     processes: tuple[Process, ...] | None = None
     problem: str = ""
     """Why this look at the GPU failed (it fell off the bus, a call did not return); the other values are then of an earlier look."""
@@ -206,6 +208,8 @@ class Installation(Fact, frozen=True):
     """Of the loaded kernel module; empty: it is not loaded."""
     library_version: str = ""
     """From the name of libcuda.so.<version> or libnvidia-ml.so.<version>."""
+    machine: str = "x86_64"
+    """As uname writes it; it decides which folders a container's linker looks into."""
     libraries: tuple[str, ...] = ()
     links: Mapping[str, tuple[str, ...]] = {}
     """By the path of a library: the names that must link to it (its SONAME, and a plain .so where the installation has one)."""
@@ -214,12 +218,21 @@ class Installation(Fact, frozen=True):
     sockets: tuple[str, ...] = ()
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
+    sources: Mapping[str, str] = {}
+    """Where a binary, firmware file or socket really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
+    """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
+    drm_links: Mapping[str, str] = {}
+    """/dev/dri/by-path/pci-0000:65:00.0-card to ../card1."""
+    gpu_major: int | None = None
+    """Major number of /dev/nvidia<minor>."""
     caps_major: int | None = None
     caps: Mapping[str, int] = {}
     """Minor numbers: gpu0/gi1/access to 12."""
     hook: str = ""
     """Path of nvidia-cdi-hook on the host; empty: there is none."""
+    hook_commands: tuple[str, ...] = ()
+    """The commands that this nvidia-cdi-hook knows, of those that not every release has: a container with an unknown one fails."""
     problems: tuple[str, ...] = ()
 
 
