@@ -20,6 +20,7 @@ from dra_driver.model.names import (
     XID_TAINT,
 )
 
+GPU_UUID = "GPU-UUID"
 DOUBLE_BIT_ERROR = 2
 XID_EVENT = 8
 
@@ -36,7 +37,7 @@ _FABRIC_NOT_COMPLETED = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: the key and value of its taint, and a sentence for people."""
+    """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's."""
 
     key: str
     value: str
@@ -44,9 +45,9 @@ class Finding:
     text: str
 
 
-_DRAIN_AND_RESET = "let the running pods end, then reset it: nvidia-smi --gpu-reset -i <uuid>"
+_DRAIN_AND_RESET = "let the running pods end, then reset it: nvidia-smi --gpu-reset -i GPU-UUID"
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, str]] = {
-    1: ("gpu-reset", Severity.RESET, "end its pods and run nvidia-smi --gpu-reset -i <uuid>"),
+    1: ("gpu-reset", Severity.RESET, "end its pods and run nvidia-smi --gpu-reset -i GPU-UUID"),
     2: ("node-reboot", Severity.REBOOT, "drain the node and reboot it"),
     3: ("drain-p2p", Severity.DRAIN, "end the pods that use it together with other GPUs"),
     4: ("drain-and-reset", Severity.DRAIN, f"it has less capacity: {_DRAIN_AND_RESET}"),
