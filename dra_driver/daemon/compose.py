@@ -110,16 +110,14 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
-    # After the publisher and the kubelet's stream: people are told last.
-    deps.inventory.subscribe(HealthChanges(deps.inventory.current, deps.observe))
+    _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
-    membership = Membership(
-        Peers(settings.state_dir / PEER_DIRECTORY), deps.place.driver, sockets, log
-    )
+    peers = Peers(settings.state_dir / PEER_DIRECTORY)
+    membership = Membership(peers, deps.place.driver, sockets, log)
     kubelet = KubeletServer(
         sockets,
         driver=deps.place.driver,
@@ -155,6 +153,11 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         unfinished=parts.executor.unfinished,
         close=partial(_close, deps, leadership, membership),
     )
+
+
+def _tell_of_health(deps: Dependencies) -> None:
+    """After the publisher and the kubelet's stream have subscribed: people are told last."""
+    deps.inventory.subscribe(HealthChanges(deps.inventory.current, deps.observe))
 
 
 def _start_all(supervisor: Supervisor, loops: Mapping[str, Loop]) -> None:

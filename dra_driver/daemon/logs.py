@@ -95,17 +95,9 @@ def log_events(log: FilteringBoundLogger) -> Observer:
 def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  a table: one short case for each event
     match event:
         case ClaimPrepared(error=error):
-            return (
-                (logging.WARNING, "claim_not_prepared")
-                if error
-                else (logging.INFO, "claim_prepared")
-            )
+            return _worse(error, "claim_not_prepared", "claim_prepared")
         case ClaimUnprepared(error=error):
-            return (
-                (logging.WARNING, "claim_not_unprepared")
-                if error
-                else (logging.INFO, "claim_unprepared")
-            )
+            return _worse(error, "claim_not_unprepared", "claim_unprepared")
         case WorkEnded(error=error):
             return logging.WARNING if error else logging.INFO, "late_work_ended"
         case DevicesHeld():
@@ -155,6 +147,10 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.ERROR, "thread_failed"
         case _:
             assert_never(event)
+
+
+def _worse(error: object, failed: str, done: str) -> tuple[int, str]:
+    return (logging.WARNING, failed) if error else (logging.INFO, done)
 
 
 def _pairs(event: DriverEvent) -> dict[str, object]:

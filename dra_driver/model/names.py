@@ -44,6 +44,7 @@ DEVICE_RECOVERED = "DeviceRecovered"
 DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
+HARDWARE_NOT_READY = "HardwareNotReady"
 PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
@@ -127,6 +128,10 @@ EVENT_REASONS = (
     ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),
+    FixedName(
+        HARDWARE_NOT_READY,
+        "the node has hardware that a backend cannot offer yet: the kernel driver or its libraries are missing, or do not match",
+    ),
     FixedName(PUBLISH_FAILED, "the ResourceSlices could not be written; the driver tries again"),
     FixedName(
         SECOND_OWNER_REFUSED,

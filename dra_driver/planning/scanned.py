@@ -32,7 +32,7 @@ def as_scanned(found: object) -> Inventory:
     if not problems:
         return found
     good = (device for index, device in enumerate(found.devices) if index not in problems)
-    return replace(found, devices=tuple(good), left_out=tuple(problems.values()))
+    return replace(found, devices=tuple(good), left_out=(*found.left_out, *problems.values()))
 
 
 def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:

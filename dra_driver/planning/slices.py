@@ -29,6 +29,7 @@ from dra_driver.planning.unrestricted import (
     for_release,
     gates_in,
     gates_of,
+    without_idle_counters,
     wrong_for_release,
 )
 
@@ -88,6 +89,10 @@ def plan_pool(
     fields = slice_fields(inventory, driver, report)
     used = [(device, tuple(gates_of(device))) for device in devices]
     needs = gates_in(fields).union(*(gates for _, gates in used))
+    devices = without_idle_counters(devices, sets, rules)
+    used = [(device, tuple(gates_of(device))) for device in devices]
+    if not any(device.consumes_counters for device in devices):
+        fields = msgspec.structs.replace(fields, partition_type_attribute=None)
     for problem in _missing(used, gates_in(fields), rules):
         report(problem)
     devices = [one for device in devices if (one := _for_server(device, rules, report))]

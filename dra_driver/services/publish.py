@@ -41,7 +41,7 @@ from dra_driver.model.events import (
     ignore,
 )
 from dra_driver.model.ids import NodeName
-from dra_driver.model.names import DEVICE_ATTRIBUTE_DROPPED, PUBLISH_FAILED, SLICE_NAME_TAKEN
+from dra_driver.model.names import PUBLISH_FAILED, SLICE_NAME_TAKEN
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
@@ -271,7 +271,7 @@ class Publisher:
         self.published_once.set()
         for problem in plan.problems:
             key = (f"{problem.kind} {problem.device}", problem.subject)
-            if self._node.say(key, DEVICE_ATTRIBUTE_DROPPED, str(problem)):
+            if self._node.say(key, problem.reason, str(problem)):
                 self._observe(PublicationProblem(problem))
 
     def _accept(self, change: SliceChange, stored: StoredSlice, wish: SliceContent) -> None:

@@ -171,6 +171,8 @@ class System(Fact, frozen=True):
     """nvmlSystemGetConfComputeState: ccFeature, devToolsMode; nvmlSystemGetConfComputeGpusReadyState."""
     cc_dev_tools: int | None = None
     cc_ready: int | None = None
+    memory_total: int | None = None
+    """MemTotal of /proc/meminfo in bytes: the memory of GPUs that have none of their own."""
     errors: Mapping[str, int] = {}
 
 
@@ -216,6 +218,8 @@ class Installation(Fact, frozen=True):
     sockets: tuple[str, ...] = ()
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
+    sources: Mapping[str, str] = {}
+    """Where a binary, firmware file or socket really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
     """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
     drm_links: Mapping[str, str] = {}
@@ -227,6 +231,8 @@ class Installation(Fact, frozen=True):
     """Minor numbers: gpu0/gi1/access to 12."""
     hook: str = ""
     """Path of nvidia-cdi-hook on the host; empty: there is none."""
+    hook_commands: tuple[str, ...] = ()
+    """The commands that this nvidia-cdi-hook knows, of those that not every release has: a container with an unknown one fails."""
     problems: tuple[str, ...] = ()
 
 
