@@ -83,7 +83,10 @@ def test_the_container_is_there_where_the_driver_is_told_to_ask_it(
 
 @pytest.mark.parametrize("values", ["cleanup: {enabled: true}", "backend: {name: other}"])
 def test_who_does_not_run_the_driver_of_today_has_none(render: Any, values: str) -> None:
-    assert [one["name"] for one in pod(render(values=values))["containers"]] in (["done"], ["driver"])
+    assert [one["name"] for one in pod(render(values=values))["containers"]] in (
+        ["done"],
+        ["driver"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,9 @@ def test_who_does_not_run_the_driver_of_today_has_none(render: Any, values: str)
         ("deviceClasses: {apiVersion: v1beta2, nvidia: {extendedResources: true}}", "extendedResources needs resource.k8s.io/v1"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_refused_and_says_what_to_set(refusal: Any, values: str, said: str) -> None:
+def test_a_wrong_value_is_refused_and_says_what_to_set(
+    refusal: Any, values: str, said: str
+) -> None:
     assert said in refusal(values)
 
 

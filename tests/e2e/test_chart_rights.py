@@ -142,7 +142,9 @@ def test_openshift_takes_the_privileged_container_where_there_is_one(render: Any
     objects = render(*SERVED, values="platform: openshift")
     (allowed,) = of_kind(objects, "SecurityContextConstraints")
     assert allowed["allowPrivilegedContainer"] is allowed["allowPrivilegeEscalation"] is True
-    assert allowed["requiredDropCapabilities"] == []  # OpenShift would put them into the privileged one
+    assert (
+        allowed["requiredDropCapabilities"] == []
+    )  # OpenShift would put them into the privileged one
     spec = daemonset(objects)["spec"]["template"]["spec"]
     assert volume_kinds(spec) <= {*allowed["volumes"]}
     assert container(objects)["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -174,7 +174,9 @@ def test_only_the_drivers_own_container_has_the_token() -> None:
     text = template("daemonset.yaml")
     assert "automountServiceAccountToken: false" in text
     assert text.count("- name: token  #") == 1
-    assert "token" not in re.sub(r"\{\{- /\*.*?\*/ -\}\}", "", template("_hardware.tpl"), flags=re.DOTALL)
+    assert "token" not in re.sub(
+        r"\{\{- /\*.*?\*/ -\}\}", "", template("_hardware.tpl"), flags=re.DOTALL
+    )
 
 
 def test_the_page_names_the_settings_and_mounts_of_the_hardware_container_and_why() -> None:

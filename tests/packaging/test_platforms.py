@@ -57,5 +57,7 @@ def test_the_page_says_what_the_file_sets(name: str) -> None:
 def test_the_page_says_of_each_platform_whether_it_was_run_and_what_is_to_do() -> None:
     ran = {name: row[-1] for name, row in cells("driver root").items()}
     assert ran.keys() == PLATFORMS.keys()
-    assert [name for name, said in ran.items() if not said.startswith(("yes", "[yes]", "not run"))] == []
+    assert [
+        name for name, said in ran.items() if not said.startswith(("yes", "[yes]", "not run"))
+    ] == []
     assert cells("what you must do yourself").keys() == PLATFORMS.keys() - {"generic"}
