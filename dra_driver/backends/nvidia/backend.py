@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from threading import Event
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.backends.nvidia.child import link_of
+from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.model.cdi import ContainerEdits
@@ -21,9 +23,9 @@ class NvidiaBackend:
 
     options = NvidiaOptions
 
-    def __init__(self, context: BackendContext, *, hardware: Hardware) -> None:
+    def __init__(self, context: BackendContext, *, hardware: Hardware | None = None) -> None:
         self._options: NvidiaOptions = context.options
-        self._hardware = hardware
+        self._hardware = hardware or HardwareProcess(link_of(self._options))
 
     def scan(self) -> Inventory:
         """Look at all GPUs."""
