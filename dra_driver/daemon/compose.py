@@ -276,7 +276,12 @@ def _publisher(deps: Dependencies) -> Publisher:
             return devices_held_by(state.held_claims(), deps.place.pool)
 
     inputs = PublisherInputs(
-        deps.inventory.known, owned, deps.health.set_kept, deps.memory, held=held
+        deps.inventory.known,
+        owned,
+        deps.health.set_kept,
+        deps.memory,
+        held=held,
+        ages=deps.inventory.ages,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)

@@ -19,6 +19,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DeviceErrors,
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -130,6 +131,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "slice_name_taken"
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
+        case DeviceNotClean():
+            return logging.WARNING, "device_not_clean"
         case DeviceHealthChanged(status="unhealthy"):
             return logging.WARNING, "device_unhealthy"
         case DeviceHealthChanged(message=message, before=before):

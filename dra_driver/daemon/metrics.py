@@ -12,6 +12,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DeviceErrors,
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -70,6 +71,10 @@ class Metrics:
         )
         self._vanished = self._counter(
             "devices_vanished", "Devices that an earlier scan found and a later scan did not"
+        )
+        self._unclean = self._counter(
+            "devices_not_clean",
+            "Times that a device without claim was found in use, so that it was tainted",
         )
         self._recoveries = self._counter(
             "recoveries", "Corrections of state and CDI files, at start and while running", "what"
@@ -174,6 +179,8 @@ class Metrics:
                 self._evaded.inc()
             case DeviceVanished():
                 self._vanished.inc()
+            case DeviceNotClean():
+                self._unclean.inc()
             case DeviceHealthChanged(device, status):
                 self._health(device, status)
             case DeviceErrors(device, error, count):

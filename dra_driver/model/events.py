@@ -182,6 +182,14 @@ class DeviceErrors:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceNotClean:
+    """No claim has the device, and something uses it: `found` says what. From now on it has a taint."""
+
+    device: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """The recovery made the state and the CDI files agree; the fields count what it did."""
 
@@ -235,6 +243,7 @@ DriverEvent = (
     | FieldsDropped
     | NameEvaded
     | DeviceVanished
+    | DeviceNotClean
     | DeviceHealthChanged
     | DeviceErrors
     | Recovered

@@ -25,7 +25,9 @@ UNHEALTHY_TAINT = f"{DOMAIN}/unhealthy"
 UNHEALTHY_REASON = "reported-by-backend"
 HELD_TAINT = f"{DOMAIN}/held"
 HELD_REASON = "in-use-after-unprepare"
-OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
+NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
+NOT_CLEAN_REASON = "in-use-without-claim"
+OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT})
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
 LOST_TAINT = f"{DOMAIN}/lost"
@@ -38,6 +40,7 @@ READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
 
 CGROUPS_NOT_FOUND = "CgroupsNotFound"
+DEVICE_NOT_CLEAN = "DeviceNotClean"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
@@ -74,6 +77,11 @@ TAINTS = (
         f"no claim needs the device, but a process of an ended pod may still use it; value `{HELD_REASON}`, effect NoSchedule",
     ),
     FixedName(
+        NOT_CLEAN_TAINT,
+        f"no claim has the device, and the hardware shows a process on it, or memory in use; value `{NOT_CLEAN_REASON}`, effect "
+        f"NoSchedule; an Event {DEVICE_NOT_CLEAN} on the Node says what is found",
+    ),
+    FixedName(
         XID_TAINT,
         "an NVIDIA GPU reported an error that is no application's; the value is the XID number; effect NoSchedule, or None if nothing must be done",
     ),
@@ -95,7 +103,7 @@ TAINTS = (
     FixedName(
         FABRIC_TAINT,
         "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
-        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `not-ready`",
+        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
 LABELS: tuple[FixedName, ...] = ()
@@ -115,6 +123,10 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_ATTRIBUTE_DROPPED,
         "the API would refuse a part of a device, so that part or the device was left out of the slices",
+    ),
+    FixedName(
+        DEVICE_NOT_CLEAN,
+        "no claim has the device, and something uses it: a process of an ended pod, or one that was started on the node; it gets a taint",
     ),
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"

@@ -46,6 +46,7 @@ def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
     yield from _unlike("health", device.health, Health)
     yield from _unlike("health.status", device.health.status, HealthStatus)
     yield from _unlike("binds", device.binds, bool)
+    yield from _unlike("not_clean", device.not_clean, str)
     yield from _named("errors", device.errors)
     for name, count in device.errors.items():
         yield from _unlike(f"errors[{name}]", count, int)

@@ -206,11 +206,16 @@ def test_why_a_device_is_ill_is_shown(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = tmp_path / "faults.yaml"
-    faults.write_text('devices: {gpu-1: {unhealthy: "XID 79\\e[2J"}}\n')
+    faults.write_text(
+        'devices: {gpu-1: {unhealthy: "XID 79\\e[2J"}, gpu-0: {not_clean: "process 1 uses it"}}\n'
+    )
     assert main([*arguments, "--simulated-faults", str(faults)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[5] for line in lines[1:3]] == ["Healthy", "Unhealthy"]
-    assert lines[3:] == ["gpu-1 is unhealthy: XID 79\\x1b[2J"]
+    assert lines[3:] == [
+        "gpu-0 is not clean, and no claim has it: process 1 uses it",
+        "gpu-1 is unhealthy: XID 79\\x1b[2J",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DeviceErrors,
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -151,6 +152,12 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "warning",
         "device_vanished",
         {"device": "gpu-0", "kept": False},
+    ),
+    (
+        DeviceNotClean("gpu-0", "process 4711 uses it"),
+        "warning",
+        "device_not_clean",
+        {"device": "gpu-0", "found": "process 4711 uses it"},
     ),
     (
         DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="healthy"),

@@ -10,6 +10,7 @@ from dra_driver.model.events import (
     ClaimUnprepared,
     DeviceErrors,
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceVanished,
@@ -63,6 +64,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (FieldsDropped("s", ("a", "b")), {"fields_dropped_total": 2}),
         (NameEvaded("a", "somebody's", "b"), {"slice_names_taken_total": 1}),
         (DeviceVanished("d", kept=True), {"devices_vanished_total": 1}),
+        (DeviceNotClean("d", "process 1 uses it"), {"devices_not_clean_total": 1}),
         (
             DeviceHealthChanged("gpu-0", "unhealthy", "XID 79"),
             {'device_healthy{device="gpu-0"}': 0},

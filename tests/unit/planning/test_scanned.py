@@ -52,6 +52,7 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
         ({"binds": WRONG}, "binds: 5 is a int, it must be a bool"),
+        ({"not_clean": WRONG}, "not_clean: 5 is a int, it must be a str"),
         ({"errors": WRONG}, "errors: 5 is a int, it must be a Mapping"),
         ({"errors": {WRONG: 1}}, "a name in errors: 5 is a int, it must be a str"),
         ({"errors": {"xid-31": "2"}}, "errors[xid-31]: '2' is a str, it must be a int"),

@@ -10,6 +10,7 @@ from dra_driver.errors import Temporary
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import (
     DeviceHealthChanged,
+    DeviceNotClean,
     DevicesHeld,
     Leading,
     SecondOwnerRefused,
@@ -65,6 +66,20 @@ def test_what_cannot_be_written_now_is_written_later() -> None:
     assert written == [TOLD_REFUSED]
 
 
+def test_a_device_that_is_not_clean_is_told_with_what_is_found() -> None:
+    teller, written = a_teller(), []
+    teller(DeviceNotClean("gpu-0", "process 4711 uses it"))
+    teller.once(written.append)
+    assert written == [
+        NodeEvent(
+            "Warning",
+            "DeviceNotClean",
+            "device gpu-0 belongs to no claim, and is not given to one: process 4711 uses it; end what uses it, and the driver removes "
+            "the taint gpu.dra-driver.dev/not-clean",
+        )
+    ]
+
+
 ILL = DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="healthy")
 WELL = DeviceHealthChanged("gpu-0", "healthy", before="unhealthy")
 OTHER_ILL = DeviceHealthChanged("gpu-1", "unhealthy", "XID 48")
@@ -92,7 +107,6 @@ def test_a_device_that_falls_ill_and_recovers_is_two_events() -> None:
     leader = Leader()
     leader.teller(ILL)
     assert leader.wrote() == [TOLD_ILL]
-    leader.now += QUIET_SECONDS
     leader.teller(WELL)
     assert leader.wrote() == [TOLD_WELL]
     assert leader.wrote() == []
@@ -102,13 +116,15 @@ def test_a_device_that_flaps_is_told_once_in_a_while_and_the_last_word_is_true()
     leader = Leader()
     leader.teller(ILL)
     assert leader.wrote() == [TOLD_ILL]
-    for change in (WELL, ILL, WELL):
+    leader.teller(WELL)
+    assert leader.wrote() == [TOLD_WELL]
+    for change in (ILL, WELL, ILL):
         leader.now += 1.0
         leader.teller(change)
         leader.teller(OTHER_ILL)
     assert leader.wrote() == [TOLD_OTHER]
     leader.now = QUIET_SECONDS
-    assert leader.wrote() == [TOLD_WELL]
+    assert leader.wrote() == [TOLD_ILL]
 
 
 def test_a_new_device_that_is_healthy_or_unchecked_is_no_event() -> None:
@@ -151,5 +167,4 @@ def test_a_change_that_comes_while_an_event_is_written_is_not_lost() -> None:
     leader = Leader()
     leader.teller(ILL)
     leader.teller.once(lambda _event: leader.teller(WELL))
-    leader.now += QUIET_SECONDS
     assert leader.wrote() == [TOLD_WELL]
