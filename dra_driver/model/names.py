@@ -16,6 +16,7 @@ DOCUMENT_VERSION = f"{DOMAIN}/v1"
 CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"
+HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
 NODE_DEVICES_KIND = "NodeDevices"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"
