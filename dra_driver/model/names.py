@@ -103,7 +103,7 @@ TAINTS = (
     FixedName(
         FABRIC_TAINT,
         "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
-        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `not-ready`",
+        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
 LABELS: tuple[FixedName, ...] = ()

@@ -18,7 +18,7 @@ from dra_driver.backends.nvidia.health import HealthBook, Rules
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
 from dra_driver.backends.sysfs import has_pci_device
-from dra_driver.errors import DriverError, Permanent
+from dra_driver.errors import DriverError
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
@@ -104,4 +104,8 @@ class NvidiaBackend:
 
 def _hardware_of(options: NvidiaOptions) -> Hardware:
     """Return the door to the hardware process, which starts with the first question."""
-    raise Permanent(f"there is no hardware process yet (socket {options.socket!a})")
+    # Not at the top: a node without GPUs never needs them.
+    from dra_driver.backends.nvidia.child import link_of  # noqa: PLC0415
+    from dra_driver.backends.nvidia.client import HardwareProcess  # noqa: PLC0415
+
+    return HardwareProcess(link_of(options))

@@ -100,17 +100,15 @@ def _other_mounts(installation: Installation, capabilities: Collection[str]) -> 
     mounts = [_mount(installation, installation.sources.get(path, path), path) for path in files]
     if GRAPHICS & set(capabilities):
         mounts += [_mount(installation, *pair) for pair in installation.configs.items()]
-    for path in installation.sockets:
-        source = installation.sources.get(path, path)
-        mounts.append(_mount(installation, source, path, _SOCKET_OPTIONS))
-    return mounts
+    root = installation.driver_root.rstrip("/")
+    return mounts + [
+        Mount(path, path.removeprefix(root), _SOCKET_OPTIONS) for path in installation.sockets
+    ]
 
 
-def _mount(
-    installation: Installation, source: str, target: str, options: tuple[str, ...] = _FILE_OPTIONS
-) -> Mount:
+def _mount(installation: Installation, source: str, target: str) -> Mount:
     """Mount a file of the driver root."""
-    return Mount(f"{installation.driver_root.rstrip('/')}{source}", target, options)
+    return Mount(f"{installation.driver_root.rstrip('/')}{source}", target, _FILE_OPTIONS)
 
 
 def _linker_paths(installation: Installation, path: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 
 The hardware process reads facts, the daemon turns them into devices (`devices.py`) and container edits (`edits.py`), and a snapshot is
 a file of facts. So a node can be played again anywhere, and all decisions are tested without hardware. A value is None if the call
-failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function.
+failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function (the symbol:
+`nvmlDeviceGetMemoryInfo_v2`), for a field value with the number of the field (`nvmlDeviceGetFieldValues:230`).
 
 Names and numbers are NVML's (nvml.h): sizes in bytes unless the name says MiB, temperatures in degrees Celsius.
 """
@@ -157,6 +158,8 @@ class Gpu(Fact, frozen=True):
     processes: tuple[Process, ...] | None = None
     problem: str = ""
     """Why this look at the GPU failed (it fell off the bus, a call did not return); the other values are then of an earlier look."""
+    problem_code: int | None = None
+    """The number of the NVML error behind `problem`: 15 for a GPU that fell off the bus. None: the GPU did not answer at all."""
     errors: Mapping[str, int] = {}
 
 
@@ -216,10 +219,11 @@ class Installation(Fact, frozen=True):
     binaries: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    """With the driver root in front, if they are there."""
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
     sources: Mapping[str, str] = {}
-    """Where a binary, firmware file or socket really is, if its path is a link or goes through one."""
+    """Where a binary or firmware file really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
     """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
     drm_links: Mapping[str, str] = {}

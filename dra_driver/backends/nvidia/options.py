@@ -42,7 +42,9 @@ class HealthOptions(
     ] = 60
 
 
-class NvidiaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NvidiaOptions(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
     """The options of the NVIDIA backend."""
 
     socket: Annotated[
@@ -62,3 +64,14 @@ class NvidiaOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     health: Annotated[HealthOptions, Meta(description="When a GPU counts as unhealthy.")] = (
         HealthOptions()
     )
+    host_root: Annotated[
+        str,
+        Meta(description="Where the hardware process that the driver starts sees the host's /."),
+    ] = "/"
+    driver_root: Annotated[
+        str,
+        Meta(
+            description="The folder of the host with the installation of NVIDIA's driver, for the hardware process that the driver "
+            "starts; empty: it looks in the usual places."
+        ),
+    ] = ""

@@ -17,10 +17,23 @@ from dra_driver.backends.nvidia.hardware.tree import Tree
 _FILES = re.compile(r"nvidia\d{1,4}|nvidiactl|nvidia-(?:modeset|uvm|uvm-tools)")
 _CAPS = re.compile(r"nvidia-cap\d{1,6}")
 _DRM = re.compile(r"(?:card|renderD)\d{1,6}")
-_GPU_MAJORS = ("nvidia", "nvidia-frontend", "nvidiactl")
+_NUMBERED = re.compile(r"(nvidia-cap|nvidia|card|renderD)(\d+)")
+_GPU_DRIVERS = ("nvidia", "nvidia-frontend", "nvidiactl")
+_NUMBERED_DRIVERS = {
+    "nvidia": _GPU_DRIVERS,
+    "nvidia-cap": ("nvidia-caps",),
+    "card": ("drm",),
+    "renderD": ("drm",),
+}
+_CONTROL_FILES: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "/dev/nvidiactl": (_GPU_DRIVERS, 255),
+    "/dev/nvidia-modeset": (("nvidia-modeset", *_GPU_DRIVERS), 254),
+    "/dev/nvidia-uvm": (("nvidia-uvm",), 0),
+    "/dev/nvidia-uvm-tools": (("nvidia-uvm",), 1),
+}
+"""The names of their driver in /proc/devices, which depend on its release, and their minor number."""
+
 _MAJOR_LINE = re.compile(r"\s*(\d{1,4}) (\S+)\s*")
-_CONTROL = 255
-_MODESET = 254
 _MINOR_LINE = re.compile(r"(gpu\d+/gi\d+/(?:ci\d+/)?access)\s+(\d{1,9})")
 _MINOR_FIELD = re.compile(r"DeviceFileMinor:\s*(\d{1,9})")
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
@@ -37,7 +50,7 @@ def majors(host: Tree) -> Mapping[str, int]:
 
 def gpu_major(numbers: Mapping[str, int]) -> int | None:
     """Return the major number of /dev/nvidia<minor>; its name depends on the release of the driver."""
-    return next((numbers[name] for name in _GPU_MAJORS if name in numbers), None)
+    return next((numbers[name] for name in _GPU_DRIVERS if name in numbers), None)
 
 
 def device_files(host: Tree, devices: Tree, numbers: Mapping[str, int]) -> tuple[DeviceFile, ...]:
@@ -46,7 +59,7 @@ def device_files(host: Tree, devices: Tree, numbers: Mapping[str, int]) -> tuple
     """
     paths = [(devices, path) for path in _paths(devices)]
     paths += [(host, path) for path in _in(host, "/dev/dri", _DRM)]
-    found = {path: file for tree, path in paths if (file := _file(tree, path))}
+    found = {path: file for tree, path in paths if (file := _file(tree, path, numbers))}
     for file in _served(numbers):
         found.setdefault(file.path, file)
     return tuple(found[path] for path in sorted(found))
@@ -72,30 +85,38 @@ def _in(tree: Tree, folder: str, pattern: re.Pattern[str]) -> list[str]:
     return [f"{folder}/{name}" for name in tree.names(folder) if pattern.fullmatch(name)]
 
 
-def _file(devices: Tree, path: str) -> DeviceFile | None:
-    found = devices.stat(path)
-    if found is None or not stat.S_ISCHR(found.st_mode):
+def _file(tree: Tree, path: str, numbers: Mapping[str, int]) -> DeviceFile | None:
+    """Return what a device file says. An ordinary file in its place stands for the device that belongs there."""
+    found = tree.stat(path)
+    if found is None:
         return None
-    return DeviceFile(
-        path=path,
-        major=os.major(found.st_rdev),
-        minor=os.minor(found.st_rdev),
-        mode=stat.S_IMODE(found.st_mode),
-        gid=found.st_gid,
-    )
+    mode, gid = stat.S_IMODE(found.st_mode), found.st_gid
+    if stat.S_ISCHR(found.st_mode):
+        major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+        return DeviceFile(path=path, major=major, minor=minor, mode=mode, gid=gid)
+    if stat.S_ISREG(found.st_mode) and (belongs := _belongs(path, numbers)):
+        return DeviceFile(path=path, major=belongs[0], minor=belongs[1], mode=mode, gid=gid)
+    return None
 
 
 def _served(numbers: Mapping[str, int]) -> Iterator[DeviceFile]:
-    major = gpu_major(numbers)
-    if major is not None:
-        yield DeviceFile(path="/dev/nvidiactl", major=major, minor=_CONTROL)
-    if "nvidia-modeset" in numbers:
-        modeset = numbers["nvidia-modeset"]
-        yield DeviceFile(path="/dev/nvidia-modeset", major=modeset, minor=_MODESET)
-    if "nvidia-uvm" in numbers:
-        uvm = numbers["nvidia-uvm"]
-        yield DeviceFile(path="/dev/nvidia-uvm", major=uvm, minor=0)
-        yield DeviceFile(path="/dev/nvidia-uvm-tools", major=uvm, minor=1)
+    for path, (drivers, minor) in _CONTROL_FILES.items():
+        known = (
+            drivers[:1] if path == "/dev/nvidia-modeset" else drivers
+        )  # its module may be missing
+        if major := next((numbers[name] for name in known if name in numbers), None):
+            yield DeviceFile(path=path, major=major, minor=minor)
+
+
+def _belongs(path: str, numbers: Mapping[str, int]) -> tuple[int, int] | None:
+    """Return the major and minor number of the device that belongs to a path; None if its driver is not loaded."""
+    if path in _CONTROL_FILES:
+        drivers, minor = _CONTROL_FILES[path]
+    else:
+        stem, digits = _NUMBERED.findall(path.rpartition("/")[2])[0]
+        drivers, minor = _NUMBERED_DRIVERS[stem], int(digits)
+    major = next((numbers[driver] for driver in drivers if driver in numbers), None)
+    return None if major is None else (major, minor)
 
 
 def drm_links(devices: Tree) -> Mapping[str, str]:

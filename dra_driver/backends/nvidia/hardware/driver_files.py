@@ -20,6 +20,8 @@ _UNVERSIONED = re.compile(
 )
 """Libraries of the driver that have a version of their own."""
 
+_OTHER_LINKS = {"libGLX_nvidia": ("libGLX_indirect.so.0",)}
+
 _XORG_FOLDERS = ("drivers", "extensions", "updates/drivers", "updates/extensions")
 _XORG_ROOTS = ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules", "/usr/X11R6/lib/modules")
 
@@ -27,11 +29,11 @@ _BINARIES = (
     "nvidia-smi",
     "nvidia-debugdump",
     "nvidia-persistenced",
-    "nvidia-xconfig",
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
     "nvidia-imex",
     "nvidia-imex-ctl",
+    "nvidia-xconfig",
 )
 BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/opt/bin", "/usr/local/bin")
 SOCKETS = (
@@ -129,12 +131,12 @@ def _candidates(root: Root) -> Iterator[str]:
 
 
 def _link_names(tree: Tree, path: str, soname: str) -> tuple[str, ...]:
-    """Return the names by which programs open a library, other than its own: the SONAME, and the plain one if there is a link."""
+    """Return the names by which programs open a library, other than its own: the SONAME, and other links if the folder has them."""
     folder, _, name = path.rpartition("/")
-    plain = name.partition(".so")[0] + ".so"
-    names = [soname] if soname else []
-    if tree.link(f"{folder}/{plain}") and tree.is_file(f"{folder}/{plain}"):
-        names.append(plain)
+    stem = name.partition(".so")[0]
+    links = (f"{stem}.so", *_OTHER_LINKS.get(stem, ()))
+    present = (link for link in links if tree.resolve(f"{folder}/{link}") == path)
+    names = (soname, *present) if soname else tuple(present)
     return tuple(each for each in dict.fromkeys(names) if each != name)
 
 

@@ -5,6 +5,7 @@
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from dra_driver.backends.nvidia.facts import Installation
@@ -65,7 +66,6 @@ class InstallationReader:
         root, files = self._root, self._files
         dev_root = root.path if root.tree.stat("/dev/nvidiactl") else "/"
         devices = self._host.below(dev_root)
-        sockets = tuple(path for path in SOCKETS if root.version and root.tree.stat(path))
         numbers = majors(self._host)
         hook, hook_commands = self._hook.find()
         return Installation(
@@ -78,9 +78,9 @@ class InstallationReader:
             links=files.links,
             binaries=files.binaries,
             firmware=files.firmware,
-            sockets=sockets,
+            sockets=tuple(self._sockets()),
             configs=files.configs,
-            sources=sources(root.tree, (*files.binaries, *files.firmware, *sockets)),
+            sources=sources(root.tree, (*files.binaries, *files.firmware)),
             device_files=device_files(self._host, devices, numbers),
             drm_links=drm_links(self._host),
             gpu_major=gpu_major(numbers),
@@ -90,6 +90,14 @@ class InstallationReader:
             hook_commands=hook_commands,
             problems=(*self._problems, *files.problems, *wrong_files(devices)),
         )
+
+    def _sockets(self) -> Iterator[str]:
+        """Yield the host's path of each socket. Its program runs beside the driver, or on the host."""
+        for path in SOCKETS if self._root.version else ():
+            if self._root.tree.stat(path):
+                yield f"{self._root.path.rstrip('/')}{path}"
+            elif self._host.stat(path):
+                yield path
 
     def _fingerprint(self) -> list[object]:
         """Times of all folders where a driver could be. They change when a file in them is made, renamed or removed."""
