@@ -220,8 +220,11 @@ class Installation(Fact, frozen=True):
     binaries: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    """With the driver root in front, if they are there."""
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
+    sources: Mapping[str, str] = {}
+    """Where a binary or firmware file really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
     """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
     drm_links: Mapping[str, str] = {}
@@ -233,6 +236,8 @@ class Installation(Fact, frozen=True):
     """Minor numbers: gpu0/gi1/access to 12."""
     hook: str = ""
     """Path of nvidia-cdi-hook on the host; empty: there is none."""
+    hook_commands: tuple[str, ...] = ()
+    """The commands that this nvidia-cdi-hook knows, of those that not every release has: a container with an unknown one fails."""
     problems: tuple[str, ...] = ()
 
 
