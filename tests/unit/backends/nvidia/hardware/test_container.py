@@ -64,10 +64,9 @@ class Bed:
 
     def replay(self, script: Script) -> None:
         """Play this from now on: the running second process is replaced."""
-        self.play(script)
-        eventually(lambda: bool(self.seconds()))
-        os.kill(self.second(), signal.SIGKILL)
+        self.hardware.let_go()
         eventually(lambda: not self.seconds())
+        self.play(script)
 
     def second(self) -> int:
         return int(self.seconds()[0])
