@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dra_driver import PROJECT
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.testing.nvml.tables import tables
 
@@ -105,7 +106,7 @@ def _cached(kind: str, parts: list[str], name: str, compile_into: Callable[[Path
 
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "dra-driver" / "nvml"
+    return Path(home) / PROJECT / "nvml"
 
 
 def _compile(*arguments: str) -> None:
