@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from dra_driver.backends.nvidia.facts import Installation, Node
+from dra_driver.backends.nvidia.facts import DeviceFile, Installation, Node
 from dra_driver.testing.nvml import driver_files, elf
 from dra_driver.testing.nvml.kernel_files import (
     LOCAL_MAJORS,
@@ -54,17 +54,9 @@ GKE = Layout(
     graphics=False,
 )
 TALOS = Layout(
-    driver_root="/usr/local",
-    library_folder="glibc/usr/lib",
-    binary_folder="bin",
-    graphics=False,
+    library_folder="usr/local/glibc/usr/lib", binary_folder="usr/local/bin", graphics=False
 )
-BOTTLEROCKET = Layout(
-    driver_root="/x86_64-bottlerocket-linux-gnu/sys-root",
-    library_folder="usr/lib/nvidia/tesla",
-    binary_folder="usr/libexec/nvidia/tesla/bin",
-    graphics=False,
-)
+BOTTLEROCKET = Layout(library_folder="usr/lib/nvidia/tesla", cache=True)
 
 
 class MockNode:
@@ -206,13 +198,21 @@ class MockNode:
         manager = ("/run/nvidia-fabricmanager/socket",) if switched else ()
         return ("/run/nvidia-persistenced/socket", *manager)
 
+    def _device_files(self, facts: Node) -> tuple[DeviceFile, ...]:
+        """The device files as a scan finds them: an ordinary file belongs to the group that made it."""
+        files = sorted(device_files(facts, self.majors), key=lambda file: file.path)
+        if self._real:
+            return tuple(files)
+        return tuple(msgspec.structs.replace(file, gid=os.getgid()) for file in files)
+
     def _installation(self, facts: Node) -> Installation:
         layout = self.layout
         module = self.version if layout.module else ""
         found = Installation(
             driver_root=layout.driver_root,
             kernel_version=module,
-            device_files=device_files(facts, self.majors) if module else (),
+            device_files=self._device_files(facts) if module else (),
+            gpu_major=self.majors.nvidia if module else None,
             caps_major=self.majors.caps if module else None,
             caps=live_caps(facts) if module else {},
             hook=f"/{HOOK}" if layout.hook else "",
