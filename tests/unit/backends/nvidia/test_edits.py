@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dra_driver.backends.nvidia.capabilities import CAPABILITIES
-from dra_driver.backends.nvidia.edits import DECLARES, gpu_edits, mig_edits
+from dra_driver.backends.nvidia.edits import DECLARES, edits_for, gpu_edits, mig_edits
 from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, Installation, MigDevice
 from dra_driver.backends.nvidia.hardware.installation import read_installation
 from dra_driver.errors import Temporary
@@ -248,15 +248,18 @@ def test_everything_of_an_installation_reaches_the_container() -> None:
     ]
 
 
-def test_a_group_is_joined_only_for_files_that_need_it() -> None:
-    assert gpu_edits(WHOLE, WITH_DRM).additional_gids == (44, 109)
-    assert gpu_edits(WHOLE, GPU).additional_gids == ()
+def test_a_group_is_joined_only_if_the_admin_wants_it_and_for_files_that_need_it() -> None:
+    assert gpu_edits(WHOLE, WITH_DRM).additional_gids == ()
+    assert gpu_edits(WHOLE, WITH_DRM, groups=True).additional_gids == (44, 109)
+    assert gpu_edits(WHOLE, GPU, groups=True).additional_gids == ()
+    assert mig_edits(WHOLE, GPU, MIG, groups=True).additional_gids == ()
     modes = {0o600: (), 0o660: (7,), 0o664: (7,), 0o666: (), 0o640: ()}
     for mode, groups in modes.items():
         files = (DeviceFile(path="/dev/nvidia0", major=195, minor=0, mode=mode, gid=7),)
-        assert gpu_edits(changed(device_files=files), GPU).additional_gids == groups, oct(mode)
+        edits = gpu_edits(changed(device_files=files), GPU, groups=True)
+        assert edits.additional_gids == groups, oct(mode)
     root_s = (DeviceFile(path="/dev/nvidia0", major=195, minor=0, mode=0o660, gid=0),)
-    assert gpu_edits(changed(device_files=root_s), GPU).additional_gids == ()
+    assert gpu_edits(changed(device_files=root_s), GPU, groups=True).additional_gids == ()
 
 
 def test_capabilities_leave_out_what_nobody_wants() -> None:
@@ -384,6 +387,13 @@ def test_all_gpus_of_a_claim_share_what_is_common() -> None:
     assert len(common["hooks"]) == 4
     assert len(common["mounts"]) == len(both[0].mounts)
     assert spec.version == "0.3.0"
+
+
+def test_the_admin_s_wishes_hold_for_gpus_and_mig_devices() -> None:
+    wishes = {"capabilities": frozenset({"graphics"}), "groups": True}
+    make = edits_for(**wishes)
+    assert make(WHOLE, WITH_DRM, None) == gpu_edits(WHOLE, WITH_DRM, **wishes)
+    assert make(WHOLE, WITH_DRM, MIG) == mig_edits(WHOLE, WITH_DRM, MIG, **wishes)
 
 
 def test_the_default_is_everything() -> None:
