@@ -38,6 +38,7 @@ from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait
 from tests.faults.armed import empty_disks, fill_disks
 from tests.faults.machines import FAILED, READY, given_in, result
 from tests.support import starting
+from tests.support.hardware import Runtime, Witness
 from tests.support.invariants import (
     Picture,
     Running,
@@ -74,11 +75,9 @@ class Bed(Stage):
         """Start the driver; its log comes through a pipe, since files may be impossible to write."""
         assert not die_at, "arm it instead"
         self.log_file.touch()
-        faults = ("--simulated-faults", str(self.fault_file))
-        journal = ("--backend-option", f"journal={self.journal}")
         self.process = starting.start(
             "tests.faults.armed",
-            [str(self.control), "--", *self.arguments(), *faults, *journal, *extra],
+            [str(self.control), "--", *self.arguments(), *self.hardware_flags(), *extra],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             program=self.program,
@@ -86,6 +85,15 @@ class Bed(Stage):
         self._reader = Thread(target=self._copy_log, args=(self.process.stdout,))
         self._reader.start()
         return self.process.pid
+
+    def hardware_flags(self) -> tuple[str, ...]:
+        """What a driver is told of the hardware when it starts."""
+        faults = ("--simulated-faults", str(self.fault_file))
+        return (*faults, "--backend-option", f"journal={self.journal}")
+
+    def hardware(self) -> tuple[Runtime, Witness]:
+        """Who tells the hardware what containers do, and who asks it what it has seen."""
+        return Runtime(self.journal), Witness(self.journal)
 
     def _copy_log(self, lines: Any) -> None:
         with self.log_file.open("ab", buffering=0) as log:
@@ -206,11 +214,19 @@ class Bed(Stage):
             if one["device"] in bound:
                 one |= {"bindingConditions": [READY], "bindingFailureConditions": [FAILED]}
         stored = self.api.object("resourceclaims", claim.name)
+        found: dict[str, Any] = {"results": results}
+        if config := self.config(claim):
+            found["config"] = config
         stored["status"] = {
-            "allocation": {"devices": {"results": results}},
+            "allocation": {"devices": found},
             "reservedFor": [_consumer(uid, name) for uid, name in pods],
         }
         self.api.put("resourceclaims", stored)
+
+    def config(self, claim: ClaimRef) -> list[dict[str, Any]]:
+        """What the claim says about its devices, as its allocation repeats it."""
+        del claim
+        return []
 
     def reserve_for(self, claim: ClaimRef, pod: tuple[PodUid, str]) -> bool:
         """One more pod may use it; False when the API server knows no such claim."""

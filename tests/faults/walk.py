@@ -116,7 +116,7 @@ class Walk(Disturbances, Promises):
         api = FakeApi(versions=("v1",))
         api.__enter__()
         self.bed = Bed(self.root, api, *self.machine.flags)
-        self.runtime, self.witness = Runtime(self.bed.journal), Witness(self.bed.journal)
+        self.runtime, self.witness = self.bed.hardware()
         self.call_seconds = self.bed.kubelet.call_seconds
 
     # The loop.

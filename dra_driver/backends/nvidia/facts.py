@@ -3,7 +3,8 @@
 
 The hardware process reads facts, the daemon turns them into devices (`devices.py`) and container edits (`edits.py`), and a snapshot is
 a file of facts. So a node can be played again anywhere, and all decisions are tested without hardware. A value is None if the call
-failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function.
+failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function (the symbol:
+`nvmlDeviceGetMemoryInfo_v2`), for a field value with the number of the field (`nvmlDeviceGetFieldValues:230`).
 
 Names and numbers are NVML's (nvml.h): sizes in bytes unless the name says MiB, temperatures in degrees Celsius.
 """
@@ -152,9 +153,13 @@ class Gpu(Fact, frozen=True):
     ecc_uncorrected: int | None = None
     """Double-bit errors since the driver was loaded."""
     remapped_rows: RemappedRows | None = None
+    retired_pages_pending: bool | None = None
+    """nvmlDeviceGetRetiredPagesPendingStatus; only GPUs without row remapping (before Ampere) have it."""
     processes: tuple[Process, ...] | None = None
     problem: str = ""
     """Why this look at the GPU failed (it fell off the bus, a call did not return); the other values are then of an earlier look."""
+    problem_code: int | None = None
+    """The number of the NVML error behind `problem`: 15 for a GPU that fell off the bus. None: the GPU did not answer at all."""
     errors: Mapping[str, int] = {}
 
 
@@ -169,6 +174,8 @@ class System(Fact, frozen=True):
     """nvmlSystemGetConfComputeState: ccFeature, devToolsMode; nvmlSystemGetConfComputeGpusReadyState."""
     cc_dev_tools: int | None = None
     cc_ready: int | None = None
+    memory_total: int | None = None
+    """MemTotal of /proc/meminfo in bytes: the memory of GPUs that have none of their own."""
     errors: Mapping[str, int] = {}
 
 

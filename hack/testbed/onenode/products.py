@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,11 +30,12 @@ def cache_folder() -> Path:
 
 # Modules are named by version; that a version is what it always was says Go's checksum database, of every module.
 GO_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -trimpath", "GONOSUMDB": "none"}
+WITH_C = {"CGO_ENABLED": "1", "CGO_CFLAGS": "-O2 -w"}  # warnings are for who wrote the module
 
 
-def go(*arguments: str, cwd: Path) -> str:
-    """Run the go command without a C compiler; answers its output or raises BuildError."""
-    environment = {**os.environ, **GO_SETTINGS}
+def go(*arguments: str, cwd: Path, settings: Mapping[str, str] = GO_SETTINGS) -> str:
+    """Run the go command, without a C compiler unless `settings` say otherwise; answers its output or raises BuildError."""
+    environment = {**os.environ, **GO_SETTINGS, **settings}
     ended = subprocess.run(
         ["go", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -56,7 +57,12 @@ def upstream_go_mod(module: str, version: str, source: Path) -> str:
 
 
 def build_commands(
-    module: str, version: str, commands: tuple[str, ...], *, ldflags: str = "-s -w"
+    module: str,
+    version: str,
+    commands: tuple[str, ...],
+    *,
+    ldflags: str = "-s -w",
+    settings: Mapping[str, str] = GO_SETTINGS,
 ) -> Callable[[Path, Path], None]:
     """How to build commands (import paths) of one module as it was released, for `product`."""
 
@@ -67,7 +73,8 @@ def build_commands(
             raise BuildError(f"the go.mod of {module} v{version} names no Go version")
         lines = (f"module build-{target.name}", f"go {language[1]}", f"require {module} v{version}")
         (source / "go.mod").write_text("\n".join(lines) + "\n")
-        go("build", f"-ldflags={ldflags}", "-o", f"{target}/", *commands, cwd=source)
+        flags = f"-ldflags={ldflags}"
+        go("build", flags, "-o", f"{target}/", *commands, cwd=source, settings=settings)
 
     return make
 
