@@ -77,12 +77,13 @@ def mig_edits(
 def edits_for(
     capabilities: Collection[str], *, groups: bool
 ) -> Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]:
-    """Return the function that makes the edits of a GPU, or of a MIG device of it, as the admin wants them."""
+    """Return the function that makes the edits of a GPU, or of a MIG device of it, as the admin wants them. No capabilities: all."""
+    wanted_ones = frozenset(capabilities) or CAPABILITIES
 
     def edits(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
         if mig is None:
-            return gpu_edits(installation, gpu, capabilities=capabilities, groups=groups)
-        return mig_edits(installation, gpu, mig, capabilities=capabilities, groups=groups)
+            return gpu_edits(installation, gpu, capabilities=wanted_ones, groups=groups)
+        return mig_edits(installation, gpu, mig, capabilities=wanted_ones, groups=groups)
 
     return edits
 

@@ -394,6 +394,7 @@ def test_the_admin_s_wishes_hold_for_gpus_and_mig_devices() -> None:
     make = edits_for(**wishes)
     assert make(WHOLE, WITH_DRM, None) == gpu_edits(WHOLE, WITH_DRM, **wishes)
     assert make(WHOLE, WITH_DRM, MIG) == mig_edits(WHOLE, WITH_DRM, MIG, **wishes)
+    assert edits_for((), groups=False)(WHOLE, WITH_DRM, None) == gpu_edits(WHOLE, WITH_DRM)
 
 
 def test_the_default_is_everything() -> None:
