@@ -7,7 +7,6 @@ containers get. A node without NVIDIA's GPUs costs a look into sysfs: no process
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Self
@@ -18,11 +17,9 @@ from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
-from dra_driver.backends.nvidia.edits import gpu_edits, mig_edits
-from dra_driver.backends.nvidia.facts import Gpu, Installation, MigDevice
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
-from dra_driver.backends.nvidia.leases import Leases, Seen
+from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
 from dra_driver.errors import DriverError
@@ -55,12 +52,7 @@ class NvidiaBackend:
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(
-            self._hardware,
-            look=self._look,
-            edits=_edits,
-            idle_bytes=options.idle_memory * _MIB,
-        )
+        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
@@ -75,10 +67,7 @@ class NvidiaBackend:
         leased = self._leases.leased()
         node = self._hardware.look()
         found = inventory(node, self._book.judge(node))
-        seen = Seen(node, {device.name: device.uuid for device in found.devices})
-        left = self._leases.seen(seen, leased)
-        devices = (replace(one, not_clean=left.get(one.uuid, "")) for one in found.devices)
-        return replace(found, devices=tuple(devices))
+        return self._leases.judged(node, found, leased)
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware."""
@@ -108,14 +97,5 @@ class NvidiaBackend:
         """Whether the library sees a process that computes on the device."""
         return self._leases.in_use(device)
 
-    def _look(self) -> Seen:
-        """Look for a lease before the first scan. Health does not matter then."""
-        node = self._hardware.look()
-        return Seen(node, {one.name: one.uuid for one in inventory(node, {}).devices})
-
     def _is_there(self) -> bool:
         return self._sysfs is None or bool(gpus(self._sysfs))
-
-
-def _edits(installation: Installation, gpu: Gpu, mig: MigDevice | None, /) -> ContainerEdits:
-    return gpu_edits(installation, gpu) if mig is None else mig_edits(installation, gpu, mig)
