@@ -12,9 +12,11 @@ from threading import Event, Lock
 from typing import Self
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.health import HealthBook, Rules
+from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
 from dra_driver.backends.sysfs import has_pci_device
@@ -27,6 +29,7 @@ from dra_driver.model.lease import InUse, Lease
 SYSFS = Path("/sys")
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
+MIB = 2**20
 _VENDOR, _DISPLAY = 0x10DE, 0x03
 
 
@@ -34,6 +37,7 @@ class NvidiaBackend:
     """The NVIDIA GPUs of this node. `sysfs` None: they are there, whatever the machine has."""
 
     options = NvidiaOptions
+    config_kinds = KINDS
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class NvidiaBackend:
         self._connecting = Lock()
         self._sysfs = sysfs
         self._book = HealthBook(Rules(), clock=clock)
+        self._leases = Leases(lambda: self._hardware, idle_bytes=self._options.idle_memory * MIB)
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
@@ -67,8 +72,9 @@ class NvidiaBackend:
         """Look at all GPUs."""
         if not self._is_there():
             return Inventory()
+        leased = self._leases.leased()
         node = self._hardware.look()
-        return inventory(node, self._book.judge(node))
+        return self._leases.judged(node, inventory(node, self._book.judge(node)), leased)
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware."""
@@ -91,15 +97,16 @@ class NvidiaBackend:
 
     def configure(self, lease: Lease, /) -> ContainerEdits:
         """Set what the lease's configuration asks for."""
-        raise NotImplementedError
+        return self._leases.configure(lease)
 
     def reset(self, lease: Lease, /) -> None:
-        """Put the modes back."""
-        raise NotImplementedError
+        """Put the modes back. A node without GPUs has none, whoever's device this is."""
+        if self._is_there():
+            self._leases.reset(lease)
 
     def in_use(self, device: DeviceName, /) -> InUse:
         """Whether the library sees a process on the device."""
-        raise NotImplementedError
+        return self._leases.in_use(device) if self._is_there() else InUse.CANNOT_TELL
 
 
 def _hardware_of(options: NvidiaOptions) -> Hardware:
