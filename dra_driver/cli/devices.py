@@ -77,7 +77,8 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
         )
         if found.backends:
             render.line(
-                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options"
+                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options; "
+                "`--backend simulated` invents devices"
             )
         else:
             render.line(next_step())

@@ -16,6 +16,7 @@ DOCUMENT_VERSION = f"{DOMAIN}/v1"
 CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"
+HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
 NODE_DEVICES_KIND = "NodeDevices"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"
@@ -102,7 +103,7 @@ TAINTS = (
     FixedName(
         FABRIC_TAINT,
         "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
-        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `not-ready`",
+        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
 LABELS: tuple[FixedName, ...] = ()

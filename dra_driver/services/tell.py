@@ -2,8 +2,8 @@
 """Write Events on the Node for people who watch the cluster. A separate thread writes them, so no observer waits for the API
 server.
 
-Of the health of a device the newest change waits, and at most one is written in QUIET_SECONDS: a device that flaps does not fill the
-cluster with Events, and the last Event is true. Only the leader writes them, because the other process sees the same devices.
+Of the health of a device the newest change waits, and at most AT_ONCE are written in QUIET_SECONDS: a device that flaps does not fill
+the cluster with Events, and the last Event is true. Only the leader writes them, because the other process sees the same devices.
 """
 
 import time
@@ -39,6 +39,7 @@ from dra_driver.model.names import (
 LOOK_SECONDS = 1.0
 REMEMBERED = 100  # older messages are in the log only
 QUIET_SECONDS = 60.0
+AT_ONCE = 2  # it fell ill, and it is well again
 
 
 class Teller:
@@ -52,7 +53,7 @@ class Teller:
         self._heard: deque[NodeEvent] = deque(maxlen=REMEMBERED)
         self._leads = False
         self._health: dict[str, NodeEvent] = {}  # by device: what waits
-        self._told_at: dict[str, float] = {}
+        self._told_at: dict[str, list[float]] = {}
 
     def __call__(self, event: DriverEvent) -> None:
         match event:
@@ -97,14 +98,12 @@ class Teller:
 
     def _tell_health(self, emit: Callable[[NodeEvent], None]) -> None:
         now = self._clock()
-        self._told_at = {
-            device: at for device, at in self._told_at.items() if now - at < QUIET_SECONDS
-        }
         for device, event in self._health.copy().items():
-            if device in self._told_at:
+            lately = [at for at in self._told_at.get(device, ()) if now - at < QUIET_SECONDS]
+            if len(lately) >= AT_ONCE:
                 continue
             emit(event)
-            self._told_at[device] = now
+            self._told_at[device] = [*lately, now]
             if self._health[device] is event:  # else another thread brought a newer one
                 del self._health[device]
 

@@ -20,11 +20,14 @@ from dra_driver.model.names import (
     XID_TAINT,
 )
 
+GPU_UUID = "GPU-UUID"
 DOUBLE_BIT_ERROR = 2
 XID_EVENT = 8
 
-NOT_SUPPORTED = frozenset({3, 13})
-"""NVML_ERROR_NOT_SUPPORTED and _FUNCTION_NOT_FOUND: the GPU or its driver is too old to say this, which is no fault."""
+GPU_UNAVAILABLE = 0x4000
+
+NOT_SUPPORTED = frozenset({3, 13, 25})
+"""NVML_ERROR_NOT_SUPPORTED, _FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH: the GPU or its driver is too old to say this, which is no fault."""
 _RESET_REQUIRED = 16
 _GPU_IS_LOST = 15
 _MEMORY_CALL = "nvmlDeviceGetMemoryInfo"
@@ -36,7 +39,7 @@ _FABRIC_NOT_COMPLETED = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: the key and value of its taint, and a sentence for people."""
+    """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's."""
 
     key: str
     value: str
@@ -44,9 +47,9 @@ class Finding:
     text: str
 
 
-_DRAIN_AND_RESET = "let the running pods end, then reset it: nvidia-smi --gpu-reset -i <uuid>"
+_DRAIN_AND_RESET = "let the running pods end, then reset it: nvidia-smi --gpu-reset -i GPU-UUID"
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, str]] = {
-    1: ("gpu-reset", Severity.RESET, "end its pods and run nvidia-smi --gpu-reset -i <uuid>"),
+    1: ("gpu-reset", Severity.RESET, "end its pods and run nvidia-smi --gpu-reset -i GPU-UUID"),
     2: ("node-reboot", Severity.REBOOT, "drain the node and reboot it"),
     3: ("drain-p2p", Severity.DRAIN, "end the pods that use it together with other GPUs"),
     4: ("drain-and-reset", Severity.DRAIN, f"it has less capacity: {_DRAIN_AND_RESET}"),
@@ -57,13 +60,14 @@ _SUMMARIES: Mapping[int, tuple[str, Severity]] = {
     2: ("unhealthy", Severity.DRAIN),
     3: ("limited-capacity", Severity.WATCHED),
 }
-_MASK: tuple[tuple[int, str, Severity], ...] = (
-    (0, "degraded-bandwidth", Severity.WATCHED),
-    (2, "route-recovery", Severity.WATCHED),
-    (4, "route-unhealthy", Severity.DRAIN),
-    (6, "access-timeout", Severity.WATCHED),
+_MASK: tuple[tuple[int, int, str, Severity], ...] = (
+    (0, 1, "degraded-bandwidth", Severity.WATCHED),
+    (2, 1, "route-recovery", Severity.WATCHED),
+    (4, 1, "route-unhealthy", Severity.DRAIN),
+    (6, 1, "access-timeout", Severity.WATCHED),
+    (14, 2, "manager-disconnected", Severity.WATCHED),
 )
-"""Two bits each, from this one on: 1 is true, 2 false, 0 not applicable."""
+"""Two bits each, from this one on, and their value if it is so; 0 is not applicable."""
 _CONFIGURATION_BIT = 8
 _CONFIGURATIONS: Mapping[int, str] = {
     2: "system GUID",
@@ -92,7 +96,9 @@ def error_of(event: HardwareEvent) -> str:
     """Return the name under which an event is counted; empty for an event that is no error."""
     if event.type & XID_EVENT:
         return f"xid-{event.data}"
-    return "ecc-uncorrected" if event.type & DOUBLE_BIT_ERROR else ""
+    if event.type & DOUBLE_BIT_ERROR:
+        return "ecc-uncorrected"
+    return "gpu-unavailable" if event.type & GPU_UNAVAILABLE else ""
 
 
 def answers(gpu: Gpu) -> bool:
@@ -153,11 +159,11 @@ def _recovery(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _memory_error(gpu: Gpu) -> int:
-    """The error of the memory query; 0 if it succeeded or is not supported."""
-    failed = [code for call, code in gpu.errors.items() if call.startswith(_MEMORY_CALL)]
+    """The error of the memory query; 0 if it succeeded or is not supported. The second version of the call is asked first."""
     if gpu.memory is not None:
         return 0
-    return next((code for code in failed if code not in NOT_SUPPORTED), 0)
+    code = gpu.errors.get(_MEMORY_CALL, gpu.errors.get(f"{_MEMORY_CALL}_v2", 0))
+    return 0 if code in NOT_SUPPORTED else code
 
 
 def _memory(gpu: Gpu, ecc_before: int | None) -> Iterator[Finding]:
@@ -194,8 +200,8 @@ def _fabric(fabric: Fabric) -> Iterator[Finding]:
         value, severity = known
         yield Finding(FABRIC_TAINT, value, severity, f"the NVLink fabric is {value}: {advice}")
     mask = fabric.health_mask or 0
-    for bit, value, severity in _MASK:
-        if mask >> bit & 0x3 == 1:
+    for bit, bad, value, severity in _MASK:
+        if mask >> bit & 0x3 == bad:
             yield Finding(
                 FABRIC_TAINT, value, severity, f"the NVLink fabric reports {value}: {advice}"
             )

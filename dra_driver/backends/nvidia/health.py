@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigDevice, Node
 from dra_driver.backends.nvidia.findings import (
+    GPU_UUID,
     Finding,
     answers,
     error_of,
@@ -44,6 +45,7 @@ FORGET_SECONDS = 24 * 3600.0
 _RESTRICTING_TAINTS = 3
 """Of one verdict. Before Kubernetes 1.35 a device has at most four taints, and the driver adds one for an unhealthy device."""
 
+Rules = HealthOptions
 _Id = tuple[str, str]
 """The key and value of a finding."""
 
@@ -150,13 +152,13 @@ class HealthBook:
             if not gpu.problem and gpu.ecc_uncorrected is not None:
                 device.ecc = gpu.ecc_uncorrected
             device.seen_at = now
-            verdicts[uuid] = _verdict((device,))
+            verdicts[uuid] = _verdict((device,), uuid)
             for one in _mig_devices(gpu):
                 part = self._device(one.uuid)
                 found = tuple(reported.pop(one.uuid, ()))
                 part.step(found, proof=proof, now=now, hold=self._options.recovery_seconds)
                 part.seen_at = now
-                verdicts[one.uuid] = _verdict((device, part))
+                verdicts[one.uuid] = _verdict((device, part), uuid)
         self._absent(verdicts, reported, now)
         return verdicts
 
@@ -205,21 +207,22 @@ def _concerned(event: HardwareEvent, gpu: Gpu | None) -> Iterator[str]:
     yield from of_instance or [event.uuid]
 
 
-def _verdict(devices: tuple[_Device, ...]) -> Verdict:
+def _verdict(devices: tuple[_Device, ...], gpu: str) -> Verdict:
     found = [one.finding for device in devices for one in device.held.values()]
     found.sort(key=lambda one: -one.severity)  # of equal ones the first that was found
     errors: Counter[str] = Counter()
     for device in devices:
         errors += device.errors
-    return Verdict(_health(found), tuple(_taints(found)), dict(sorted(errors.items())))
+    return Verdict(_health(found, gpu), tuple(_taints(found)), dict(sorted(errors.items())))
 
 
-def _health(found: list[Finding]) -> Health:
+def _health(found: list[Finding], gpu: str) -> Health:
     if not found:
         return HEALTHY
     ill = found[0].severity >= Severity.DRAIN
     status = HealthStatus.UNHEALTHY if ill else HealthStatus.HEALTHY
-    return Health(status, "; ".join(dict.fromkeys(one.text for one in found)))
+    texts = dict.fromkeys(one.text.replace(GPU_UUID, gpu) for one in found)
+    return Health(status, "; ".join(texts))
 
 
 def _taints(found: list[Finding]) -> Iterator[DeviceTaint]:

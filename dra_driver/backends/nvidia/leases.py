@@ -6,19 +6,21 @@ restart could lose: the lease has the configuration, and the hardware its modes.
 because the processes on them need not be asked for.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Protocol
 
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.config import time_slice
+from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.edits import gpu_edits, mig_edits
 from dra_driver.backends.nvidia.facts import Gpu, Installation, MigDevice, Node, Process
 from dra_driver.backends.nvidia.modes import put_back, take_turns
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
 IDLE_BYTES = 64 * 2**20
@@ -32,49 +34,38 @@ class Place:
     gpu: Gpu
     mig: MigDevice | None = None
 
+    @property
+    def uuid(self) -> str:
+        """The UUID of the device."""
+        return self.gpu.uuid if self.mig is None else self.mig.uuid
+
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one look found: the facts, and the devices that they are, by name."""
-
+class _Seen:
     node: Node
-    uuids: Mapping[DeviceName, str]
-
-    def places(self) -> Mapping[DeviceName, Place]:
-        """The hardware behind each device."""
-        by_uuid = {gpu.uuid: Place(gpu) for gpu in self.node.gpus}
-        for gpu in self.node.gpus:
-            by_uuid |= {one.uuid: Place(gpu, one) for one in (gpu.mig.devices if gpu.mig else ())}
-        return {name: by_uuid[uuid] for name, uuid in self.uuids.items() if uuid in by_uuid}
+    places: Mapping[DeviceName, Place]
 
 
-class Edits(Protocol):
-    """What a container gets for a device."""
+Edits = Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]
 
-    def __call__(
-        self, installation: Installation, gpu: Gpu, mig: MigDevice | None, /
-    ) -> ContainerEdits:
-        """Return the container edits for a GPU, or for a MIG device of it. Raises DriverError."""
+
+def edits_of(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
+    """The container edits for a GPU, or for a MIG device of it. Raises DriverError."""
+    return gpu_edits(installation, gpu) if mig is None else mig_edits(installation, gpu, mig)
 
 
 class Leases:
-    """Works on leases. `look` looks at the hardware; `seen` is told of every look, also of those for a scan."""
+    """Works on leases. `judged` sees every look of a scan; before the first one the hardware is looked at when it is needed."""
 
     def __init__(
-        self,
-        hardware: Hardware,
-        *,
-        look: Callable[[], Seen],
-        edits: Edits,
-        idle_bytes: int = IDLE_BYTES,
+        self, hardware: Hardware, *, idle_bytes: int = IDLE_BYTES, edits: Edits = edits_of
     ) -> None:
         self._hardware = hardware
-        self._look = look
-        self._edits = edits
         self._idle_bytes = idle_bytes
+        self._edits = edits
         self._mutex = Lock()
         self._leased: set[_Key] = set()
-        self._seen: Seen | None = None
+        self._seen: _Seen | None = None
 
     def configure(self, lease: Lease) -> ContainerEdits:
         """Set what the configuration of a lease asks for. Raises Temporary or Permanent."""
@@ -101,7 +92,7 @@ class Leases:
     def reset(self, lease: Lease) -> None:
         """Put back what the lease may have set. Raises Temporary while that is not possible: then the device stays held."""
         if lease.is_alone and _may_have_set(lease):
-            self._put_back(lease.device)
+            self._put_back(lease)
         with self._mutex:
             self._leased.discard(_key(lease))
 
@@ -111,8 +102,7 @@ class Leases:
             place = self._place(device)
             if place is None:
                 return InUse.CANNOT_TELL
-            uuid = place.gpu.uuid if place.mig is None else place.mig.uuid
-            found = computing(self._hardware.processes(uuid))
+            found = computing(self._hardware.processes(place.uuid))
         except DriverError:
             return InUse.CANNOT_TELL
         return InUse.YES if found else InUse.NO
@@ -122,24 +112,33 @@ class Leases:
         with self._mutex:
             return frozenset(device for device, _, _ in self._leased)
 
-    def seen(self, seen: Seen, leased: frozenset[DeviceName] = frozenset()) -> Mapping[str, str]:
-        """Remember a look. Returns what is left on devices that are not `leased`, as a sentence by the UUID of the device."""
+    def judged(self, node: Node, found: Inventory, leased: Collection[DeviceName]) -> Inventory:
+        """Return the devices of a look, each with what is left on it if it is not `leased`."""
+        places = _places(node, found)
         with self._mutex:
-            self._seen = seen
-        found: dict[str, str] = {}
+            self._seen = _Seen(node, places)
+        left = self._left(places, leased)
+        if not left:
+            return found
+        devices = tuple(replace(one, not_clean=left.get(one.name, "")) for one in found.devices)
+        return replace(found, devices=devices)
+
+    def _left(
+        self, places: Mapping[DeviceName, Place], leased: Collection[DeviceName]
+    ) -> Mapping[DeviceName, str]:
+        """What is left on devices, as sentences. An idle GPU costs no call, and a leased one neither."""
+        found: dict[DeviceName, str] = {}
         asked: dict[str, tuple[Process, ...] | None] = {}
-        for name, place in seen.places().items():
+        for name, place in places.items():
             gpu = place.gpu
             if name in leased or gpu.problem or not over_floor(gpu, self._idle_bytes):
                 continue
             if gpu.uuid not in asked:
                 asked[gpu.uuid] = self._processes(gpu)
             processes = asked[gpu.uuid]
-            if processes is None:
-                continue
-            if sentence := left_on(gpu, processes, self._idle_bytes, place.mig):
-                found[seen.uuids[name]] = sentence
-        return found
+            if processes is not None:
+                found[name] = left_on(gpu, processes, self._idle_bytes, place.mig)
+        return {name: sentence for name, sentence in found.items() if sentence}
 
     def _processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         try:
@@ -147,24 +146,46 @@ class Leases:
         except DriverError:
             return None  # whoever uses the memory, nothing says that it is no desktop
 
-    def _put_back(self, device: DeviceName) -> None:
+    def _put_back(self, lease: Lease) -> None:
+        gpu = self._gpu(lease)
         node = self._last().node
-        place = self._place(device)
-        if place is not None and place.mig is None:
-            put_back(self._hardware, place.gpu)
-        elif node.problem and node.installation.kernel_version:
-            # The kernel driver has the modes as long as it is loaded.
+        if gpu is not None:
+            put_back(self._hardware, gpu)
+        elif not node.gpus and node.problem and node.installation.kernel_version:
+            # The kernel driver keeps the modes as long as it is loaded.
             raise Temporary(
-                f"the modes of device {device} cannot be put back: {node.problem}; the driver tries again"
+                f"the modes of device {lease.device} cannot be put back now: {node.problem}; the driver tries again"
             )
 
-    def _place(self, device: DeviceName) -> Place | None:
-        return self._last().places().get(device)
+    def _gpu(self, lease: Lease) -> Gpu | None:
+        """The whole GPU of a lease, by its UUID: another one may have its name by now. None for a MIG device, and if it has gone."""
+        if lease.parts:
+            return None
+        if lease.parent:
+            return next((one for one in self._last().node.gpus if one.uuid == lease.parent), None)
+        place = self._place(lease.device)
+        return None if place is None or place.mig is not None else place.gpu
 
-    def _last(self) -> Seen:
+    def _place(self, device: DeviceName) -> Place | None:
+        return self._last().places.get(device)
+
+    def _last(self) -> _Seen:
         with self._mutex:
             seen = self._seen
-        return self._look() if seen is None else seen
+        if seen is None:
+            node = self._hardware.look()
+            seen = _Seen(node, _places(node, inventory(node, {})))
+            with self._mutex:
+                self._seen = self._seen or seen
+        return seen
+
+
+def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
+    """The hardware behind each device."""
+    by_uuid = {gpu.uuid: Place(gpu) for gpu in node.gpus}
+    for gpu in node.gpus:
+        by_uuid |= {one.uuid: Place(gpu, one) for one in (gpu.mig.devices if gpu.mig else ())}
+    return {one.name: by_uuid[one.uuid] for one in found.devices if one.uuid in by_uuid}
 
 
 def _key(lease: Lease) -> _Key:

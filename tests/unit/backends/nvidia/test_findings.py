@@ -65,9 +65,16 @@ def test_a_required_reset_is_a_recovery_action_of_older_drivers():
     assert not answers(gpu)
 
 
-@pytest.mark.parametrize("code", [2, 999])
-def test_a_memory_query_that_fails_is_a_fault(code: int):
-    gpu = a_gpu(memory=None, errors={"nvmlDeviceGetMemoryInfo_v2": code})
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {"nvmlDeviceGetMemoryInfo_v2": 999},
+        {"nvmlDeviceGetMemoryInfo_v2": 2},
+        {"nvmlDeviceGetMemoryInfo_v2": 13, "nvmlDeviceGetMemoryInfo": 999},
+    ],
+)
+def test_a_memory_query_that_fails_is_a_fault(errors: dict[str, int]):
+    gpu = a_gpu(memory=None, errors=errors)
     assert found(gpu) == [("memory", "query-failed", Severity.RESET)]
     assert not answers(gpu)
 
@@ -76,6 +83,7 @@ def test_a_memory_query_that_fails_is_a_fault(code: int):
     "gpu",
     [
         a_gpu(memory=None, errors={"nvmlDeviceGetMemoryInfo_v2": 13, "nvmlDeviceGetMemoryInfo": 3}),
+        a_gpu(memory=None, errors={"nvmlDeviceGetMemoryInfo_v2": 25, "nvmlDeviceGetMemoryInfo": 3}),
         a_gpu(errors={"nvmlDeviceGetMemoryInfo_v2": 999}),
         a_gpu(recovery_action=None),
         a_gpu(recovery_action=None, errors={"nvmlDeviceGetFieldValues": 3}),
@@ -143,6 +151,8 @@ def test_rows_and_pages_of_memory_that_are_bad():
         (Fabric(state=3, health_mask=1 << 2), [("route-recovery", Severity.WATCHED)]),
         (Fabric(state=3, health_mask=1 << 4), [("route-unhealthy", Severity.DRAIN)]),
         (Fabric(state=3, health_mask=1 << 6), [("access-timeout", Severity.WATCHED)]),
+        (Fabric(state=3, health_mask=1 << 14), []),
+        (Fabric(state=3, health_mask=2 << 14), [("manager-disconnected", Severity.WATCHED)]),
         (Fabric(state=3, health_mask=1 << 8), []),
         (Fabric(state=3, health_mask=5 << 8), [("wrong-configuration", Severity.DRAIN)]),
         (Fabric(state=1, health_mask=5 << 8), [("not-ready", Severity.WATCHED)]),
@@ -192,3 +202,5 @@ def test_a_double_bit_error_is_counted_and_a_change_of_mig_is_no_error():
     assert (finding.value, error_of(event)) == ("ecc-uncorrected", "ecc-uncorrected")
     other = HardwareEvent(uuid="GPU-0", type=256)
     assert (of_event(other, OPTIONS), error_of(other)) == (None, "")
+    gone = HardwareEvent(uuid="GPU-0", type=0x4000)
+    assert (of_event(gone, OPTIONS), error_of(gone)) == (None, "gpu-unavailable")

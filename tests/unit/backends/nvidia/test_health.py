@@ -97,6 +97,12 @@ def test_an_xid_taints_at_the_next_look_and_says_what_to_do(bench: Bench):
     assert "reboot" in verdict.health.message
 
 
+def test_the_command_in_a_message_names_the_gpu_also_for_a_mig_device(bench: Bench):
+    bench.book.note(xid(95, gpu_instance=1))
+    message = bench.look(with_mig(1))["MIG-1"].health.message
+    assert "nvidia-smi --gpu-reset -i GPU-0" in message
+
+
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 94])
 def test_an_error_of_an_application_is_counted_and_taints_nothing(bench: Bench, code: int):
     bench.book.note(xid(code))
