@@ -28,7 +28,8 @@ from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
-SYSFS = Path("/sys")
+SYSFS = Path("sys")
+"""Below the host's root."""
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
 _MIB = 1024 * 1024
@@ -50,7 +51,7 @@ class NvidiaBackend:
     ) -> None:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
-        self._sysfs = sysfs
+        self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._book = HealthBook(options.health, clock=clock)
         self._leases = Leases(lambda: self._hardware, idle_bytes=options.idle_memory * _MIB)
 
