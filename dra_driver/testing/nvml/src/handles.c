@@ -35,8 +35,8 @@ int enter(struct call *call, const char *function) {
     return code ? code : failing_code(node->errors, node->error_count, function);
 }
 
-static int is_lost(const struct gpu *gpu) {
-    return gpu->loss != PRESENT && (gpu->loss == VANISHED || rules_count(gpu->loss_identity) > gpu->loss_after);
+int is_lost(const struct gpu *gpu) {
+    return gpu->loss != PRESENT && (gpu->loss_after == 0 || rules_count(gpu->loss_identity) > gpu->loss_after);
 }
 
 static const struct mig *mig_behind(const struct gpu *gpu, handle device) {

@@ -215,6 +215,7 @@ int enter_gpu(struct call *call, const char *function, handle device);
 int enter_any(struct call *call, const char *function, handle device);
 int missing(const struct call *call);
 int give_text(const char *text, char *buffer, unsigned size);
+int is_lost(const struct gpu *gpu);
 int is_visible(const struct world *world, unsigned index);
 
 #define ENTER_NODE                                \

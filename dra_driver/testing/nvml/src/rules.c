@@ -19,16 +19,18 @@ static void nap(long milliseconds) {
     nanosleep(&time, NULL);
 }
 
-/* How many calls a rule has met in this process, this one included. */
+/* How many calls a rule has met in this process, this one included. Old rules make room for new ones. */
 long rules_count(uint64_t identity) {
-    long found = 0;
+    static size_t oldest;
+    size_t place = 0, room = sizeof counts / sizeof *counts;
     pthread_mutex_lock(&counting);
-    for (size_t place = 0; place < sizeof counts / sizeof *counts; place++) {
-        if (counts[place].identity != 0 && counts[place].identity != identity) continue;
+    while (place < room && counts[place].identity != identity) place++;
+    if (place == room) {
+        place = oldest++ % room;
         counts[place].identity = identity;
-        found = ++counts[place].calls;
-        break;
+        counts[place].calls = 0;
     }
+    long found = ++counts[place].calls;
     pthread_mutex_unlock(&counting);
     return found;
 }
@@ -66,8 +68,10 @@ int rules_apply(const struct world **world, const char *function, int gpu) {
     int code = SUCCESS;
     for (unsigned number = 0; number < count && code == SUCCESS; number++) {
         const struct rule *rule = &met[number];
-        long calls = rules_count(rule->identity);
-        if (calls <= rule->after || (rule->calls && calls > rule->after + rule->calls)) continue;
+        if (rule->after || rule->calls) {
+            long calls = rules_count(rule->identity);
+            if (calls <= rule->after || (rule->calls && calls > rule->after + rule->calls)) continue;
+        }
         if (rule->delay_ms) nap(rule->delay_ms);
         if (rule->hang) hang(rule->identity);
         code = rule->code;
