@@ -112,7 +112,12 @@ class _Found:
             taints=list(verdict.taints) or None,
         )
         self.devices[name] = AllocatableDevice(
-            api, identity[0], verdict.health, hardware, DECLARES, errors=verdict.errors
+            api,
+            identity[0],
+            verdict.health,
+            hardware,
+            declares=DECLARES,
+            errors=verdict.errors,
         )
         return True
 

@@ -48,7 +48,8 @@ def _program(found: Found, host_root: str) -> str:
     for path in found.installation.binaries:
         if path.rpartition("/")[2] == PROGRAM:
             root = found.installation.driver_root.rstrip("/")
-            return f"{host_root.rstrip('/')}{root}{path}"
+            real = found.installation.sources.get(path, path)
+            return f"{host_root.rstrip('/')}{root}{real}"
     raise Failed(
         f"a time slice cannot be set: the driver root {found.installation.driver_root or '(none found)'} has no {PROGRAM}, and the library has "
         "no call for it; use claims without `timeSlicingConfig` on this node, or install the driver's programs"

@@ -149,11 +149,12 @@ class Library:
         self._is_open = True
 
     def _identity(self, found: Found) -> tuple[object, ...]:
+        kernel = found.installation.kernel_version
         try:
             status = Path(found.library).stat()
         except OSError:
-            return (found.library,)
-        return (found.library, status.st_dev, status.st_ino, found.installation.kernel_version)
+            return (found.library, kernel)
+        return (found.library, kernel, status.st_dev, status.st_ino)
 
 
 def _load(path: str) -> object:

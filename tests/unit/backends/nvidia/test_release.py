@@ -18,7 +18,7 @@ from dra_driver.planning.combine import combine
 from dra_driver.services.route import Route
 from dra_driver.testing.builders import a_claim, a_config
 from tests.support.local_node import LocalNode, ManualClock
-from tests.support.nvidia_hardware import GIB, FileHardware, a_backend, a_node
+from tests.support.nvidia_hardware import GIB, WatchedHardware, a_backend, a_node
 
 GPU = DeviceName("gpu-0")
 LONG = {
@@ -33,13 +33,13 @@ class GpuNode(LocalNode):
 
     def __init__(self, folder: Path) -> None:
         (folder / "gpus").mkdir()
-        self.hardware: FileHardware = a_node(folder / "gpus")
+        self.hardware: WatchedHardware = a_node(folder / "gpus")
         super().__init__(folder / "driver", clock=ManualClock())
         self.begin()
 
     def begin(self) -> None:
         """A driver process begins."""
-        self.backend = a_backend(self.hardware.folder, self.hardware)
+        self.backend = a_backend(self.hardware)
         route = Route({"nvidia": self.backend}, lambda _device: "nvidia")
         self.configure, self.reset = route.configure, route.reset
         self.scan()
@@ -53,8 +53,8 @@ class GpuNode(LocalNode):
     def left(self) -> str:
         return self.scan().by_name[GPU].not_clean
 
-    def modes(self) -> dict[str, int]:
-        return self.hardware.modes("GPU-0")
+    def interval(self) -> int:
+        return self.hardware.modes().get("GPU-0 slice", 0)
 
     def owned(self) -> bool:
         with self.store.reading() as state:
@@ -85,23 +85,23 @@ def refused(answers: object, uid: ClaimUid) -> str:
 def test_a_claim_sets_the_time_slice_and_its_end_puts_it_back(node: GpuNode) -> None:
     ref = node.asks()
     node.prepare(ref)
-    assert node.modes() == {"mode": 0, "interval": 3}
+    assert node.interval() == 3
     assert node.unprepare(ref) == {ref.uid: None}
-    assert (node.modes()["interval"], node.owned()) == (0, False)
+    assert (node.interval(), node.owned()) == (0, False)
 
 
 def test_a_process_that_stays_holds_the_gpu_and_then_its_memory_taints_it(node: GpuNode) -> None:
     ref = node.asks()
     node.prepare(ref)
     node.hardware.uses(3 * GIB)
-    node.hardware.runs(GPU_0=(Process(pid=4711),))
+    node.hardware.runs(Process(pid=4711))
     assert node.left() == ""
     node.unprepare(ref)
-    assert (node.owned(), node.modes()["interval"]) == (True, 3)
+    assert (node.owned(), node.interval()) == (True, 3)
     node.hardware.runs()
     node.scan()
     node.look_at_held()
-    assert (node.owned(), node.modes()["interval"]) == (False, 0)
+    assert (node.owned(), node.interval()) == (False, 0)
     assert node.left() == "about 3 GiB of its memory are used, and no process is seen that does"
     node.hardware.uses(0)
     assert node.left() == ""
@@ -115,7 +115,7 @@ def test_a_mode_that_cannot_be_put_back_holds_the_gpu_and_says_why(node: GpuNode
     assert node.owned()
     node.hardware.refuses.clear()
     node.look_at_held()
-    assert (node.owned(), node.modes()["interval"]) == (False, 0)
+    assert (node.owned(), node.interval()) == (False, 0)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -136,7 +136,7 @@ def test_a_driver_that_was_restarted_puts_back_what_another_process_set(
     node.unprepare(ref)
     node.sweep()
     node.look_at_held()
-    assert (node.owned(), node.modes()["interval"]) == (False, 0)
+    assert (node.owned(), node.interval()) == (False, 0)
 
 
 def test_a_node_without_nvidia_smi_refuses_the_claim_and_gives_the_gpu_to_the_next(
