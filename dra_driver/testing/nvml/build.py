@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dra_driver import PROJECT
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.testing.nvml.tables import tables
 
@@ -39,12 +40,11 @@ def library(
     source = tables(node, dev=str(dev), control=str(control), state=str(state))
     hidden = "".join(f" {name};" for name in sorted(without))
     exports = f"{{ global: nvml*; mock*Slice; local:{hidden} *; }};\n"
-    common = sorted((_FOLDER / "src").glob("*.[ch]"))
+    functions = _functions()
 
     def compile_into(folder: Path) -> None:
         (folder / "tables.c").write_text(source)
         (folder / "exports").write_text(exports)
-        sources = [str(path) for path in common if path.suffix == ".c"]
         _compile(
             "-shared",
             "-pthread",
@@ -54,11 +54,21 @@ def library(
             "-o",
             str(folder / SONAME),
             str(folder / "tables.c"),
-            *sources,
+            str(functions),
         )
 
-    parts = [source, exports, *(path.read_text() for path in common)]
-    return _cached("library", parts, SONAME, compile_into)
+    return _cached("library", [source, exports, str(functions)], SONAME, compile_into)
+
+
+def _functions() -> Path:
+    """All of the library but its tables, as one object file."""
+    sources = sorted((_FOLDER / "src").glob("*.[ch]"))
+
+    def compile_into(folder: Path) -> None:
+        files = [str(path) for path in sources if path.suffix == ".c"]
+        _compile("-r", "-nostdlib", "-o", str(folder / "functions.o"), *files)
+
+    return _cached("functions", [path.read_text() for path in sources], "functions.o", compile_into)
 
 
 def nvidia_smi() -> Path:
@@ -96,7 +106,7 @@ def _cached(kind: str, parts: list[str], name: str, compile_into: Callable[[Path
 
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "dra-driver" / "nvml"
+    return Path(home) / PROJECT / "nvml"
 
 
 def _compile(*arguments: str) -> None:

@@ -38,9 +38,9 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "vdpau/libvdpau_nvidia.so.{v}": ("libvdpau_nvidia.so.1", "libvdpau_nvidia.so"),
 }
 
-# Libraries of the distribution beside them, which are not NVIDIA's.
+# Libraries of the distribution beside them, which are not NVIDIA's. No libc: programs may search here, and these are stubs.
 NEIGHBOURS: Mapping[str, tuple[str, ...]] = {
-    "libc.so.6": (),
+    "libjansson.so.4.14.0": ("libjansson.so.4",),
     "libOpenCL.so.1.0.0": ("libOpenCL.so.1",),
     "libEGL.so.1.1.0": ("libEGL.so.1",),
     "libGL.so.1.7.0": ("libGL.so.1",),

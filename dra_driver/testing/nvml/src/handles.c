@@ -35,8 +35,8 @@ int enter(struct call *call, const char *function) {
     return code ? code : failing_code(node->errors, node->error_count, function);
 }
 
-static int is_lost(const struct gpu *gpu) {
-    return gpu->loss != PRESENT && (gpu->loss == VANISHED || rules_count(gpu->loss_identity) > gpu->loss_after);
+int is_lost(const struct gpu *gpu) {
+    return gpu->loss != PRESENT && (gpu->loss_after == 0 || rules_count(gpu->loss_identity) > gpu->loss_after);
 }
 
 static const struct mig *mig_behind(const struct gpu *gpu, handle device) {
@@ -59,8 +59,6 @@ int enter_any(struct call *call, const char *function, handle device) {
     call->gpu = &call->world->gpus[index];
     if (is_lost(call->gpu)) return GPU_IS_LOST;
     if (kind == MIG_HANDLE && !(call->mig = mig_behind(call->gpu, device))) return NOT_FOUND;
-    /* One field of many has no value: that is said per field. */
-    if (strcmp(function, "nvmlDeviceGetFieldValues") == 0) return SUCCESS;
     return failing_code(call->gpu->errors, call->gpu->error_count, function);
 }
 

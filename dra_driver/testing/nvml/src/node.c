@@ -149,7 +149,7 @@ int nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
 /* A GPU that fell off the bus is found, but its handle is refused. */
 static int give(const struct world *world, unsigned index, handle *device) {
     const struct gpu *gpu = &world->gpus[index];
-    if (gpu->loss == FALLEN && rules_count(gpu->loss_identity) > gpu->loss_after) return GPU_IS_LOST;
+    if (gpu->loss == FALLEN && is_lost(gpu)) return GPU_IS_LOST;
     *device = handle_of(GPU_HANDLE, index, 0, 0);
     return SUCCESS;
 }

@@ -2,7 +2,6 @@
  * Delays, errors and hangs. A call that hangs holds a lock of the whole process, which each other call takes for a moment. */
 #include "mock.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -19,16 +18,18 @@ static void nap(long milliseconds) {
     nanosleep(&time, NULL);
 }
 
-/* How many calls a rule has met in this process, this one included. */
+/* How many calls a rule has met in this process, this one included. Old rules make room for new ones. */
 long rules_count(uint64_t identity) {
-    long found = 0;
+    static size_t oldest;
+    size_t place = 0, room = sizeof counts / sizeof *counts;
     pthread_mutex_lock(&counting);
-    for (size_t place = 0; place < sizeof counts / sizeof *counts; place++) {
-        if (counts[place].identity != 0 && counts[place].identity != identity) continue;
+    while (place < room && counts[place].identity != identity) place++;
+    if (place == room) {
+        place = oldest++ % room;
         counts[place].identity = identity;
-        found = ++counts[place].calls;
-        break;
+        counts[place].calls = 0;
     }
+    long found = ++counts[place].calls;
     pthread_mutex_unlock(&counting);
     return found;
 }
@@ -66,8 +67,10 @@ int rules_apply(const struct world **world, const char *function, int gpu) {
     int code = SUCCESS;
     for (unsigned number = 0; number < count && code == SUCCESS; number++) {
         const struct rule *rule = &met[number];
-        long calls = rules_count(rule->identity);
-        if (calls <= rule->after || (rule->calls && calls > rule->after + rule->calls)) continue;
+        if (rule->after || rule->calls) {
+            long calls = rules_count(rule->identity);
+            if (calls <= rule->after || (rule->calls && calls > rule->after + rule->calls)) continue;
+        }
         if (rule->delay_ms) nap(rule->delay_ms);
         if (rule->hang) hang(rule->identity);
         code = rule->code;
@@ -76,18 +79,8 @@ int rules_apply(const struct world **world, const char *function, int gpu) {
     return code;
 }
 
-/* Names are compared without the number of the version at their end: _v2, _v3 and V. */
-static size_t plain(const char *name) {
-    size_t length = strlen(name);
-    if (length > 3 && name[length - 3] == '_' && name[length - 2] == 'v') length -= 3;
-    if (length > 1 && name[length - 1] == 'V' && islower((unsigned char)name[length - 2])) length--;
-    return length;
-}
-
 int failing_code(const struct failing *errors, unsigned count, const char *function) {
-    size_t length = plain(function);
     for (unsigned number = 0; number < count; number++)
-        if (plain(errors[number].function) == length && strncmp(errors[number].function, function, length) == 0)
-            return errors[number].code;
+        if (strcmp(errors[number].function, function) == 0) return errors[number].code;
     return SUCCESS;
 }
