@@ -103,13 +103,17 @@ def test_every_setting_of_the_driver_is_set_or_left_alone_on_purpose() -> None:
     assert "--backend-option" in {option.flag for option in OPTIONS}
 
 
-@pytest.mark.parametrize("verb", ["run", "cleanup"])
+@pytest.mark.parametrize(
+    ("verb", "file"),
+    [("run", "daemonset.yaml"), ("cleanup", "cleanup.yaml"), ("hardware", "_hardware.tpl")],
+)
 def test_the_commands_that_the_pods_run_exist(
-    verb: str, capsys: pytest.CaptureFixture[str]
+    verb: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = "daemonset.yaml" if verb == "run" else "cleanup.yaml"
-    assert f"args:\n            - {verb}\n" in template(file)
-    flags = re.findall(r"^ +- (--[a-z-]+)$", template(file), re.MULTILINE)
+    text = template(file)
+    assert re.search(rf"args:\n +- {verb}\n", text)
+    flags = re.findall(r"(?:^ +- |, )(--[a-z-]+)(?=$|,|\])", text, re.MULTILINE)
+    assert (len(flags) > 3) is (verb == "hardware")
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     assert ended.value.code == 0
