@@ -52,7 +52,7 @@ class NvidiaBackend:
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(lambda: self._hardware, idle_bytes=options.idle_memory * _MIB)
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
@@ -90,12 +90,13 @@ class NvidiaBackend:
         return self._leases.configure(lease)
 
     def reset(self, lease: Lease, /) -> None:
-        """Put the modes back."""
-        self._leases.reset(lease)
+        """Put the modes back. A node without GPUs has none, whoever's device this is."""
+        if self._is_there():
+            self._leases.reset(lease)
 
     def in_use(self, device: DeviceName, /) -> InUse:
-        """Whether the library sees a process that computes on the device."""
-        return self._leases.in_use(device)
+        """Whether the library sees a process on the device."""
+        return self._leases.in_use(device) if self._is_there() else InUse.CANNOT_TELL
 
     def _is_there(self) -> bool:
         return self._sysfs is None or bool(gpus(self._sysfs))
