@@ -33,7 +33,8 @@ from dra_driver.model.lease import InUse, Lease
 
 NAME = "nvidia"
 """Of the entry point, for snapshots."""
-SYSFS = Path("/sys")
+SYSFS = Path("sys")
+"""Below the host's root."""
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
 _MIB = 1024 * 1024
@@ -55,9 +56,9 @@ class NvidiaBackend:
     ) -> None:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
-        self._sysfs = sysfs
+        self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(lambda: self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
@@ -105,12 +106,12 @@ class NvidiaBackend:
         return self._leases.configure(lease)
 
     def reset(self, lease: Lease, /) -> None:
-        """Put the modes back. A node without GPUs has none, whoever's device this is."""
+        """Put the modes back. A node without GPUs has none, whosever device this is."""
         if self._is_there():
             self._leases.reset(lease)
 
     def in_use(self, device: DeviceName, /) -> InUse:
-        """Whether the library sees a process on the device."""
+        """Whether the library sees a process that computes on the device."""
         return self._leases.in_use(device) if self._is_there() else InUse.CANNOT_TELL
 
     def _is_there(self) -> bool:
