@@ -62,13 +62,15 @@ class Profile:
     """A machine: the devices of a recording, and then those of the groups. `config_kinds` are the kinds of configuration that they read.
 
     With `named_by_address` the devices have the names of their PCI addresses. The devices of the other profiles are numbered, and stay
-    so: a claim that was prepared before an update refers to its device by the name.
+    so: a claim that was prepared before an update refers to its device by the name. `demo`: the demo, which gives two GPUs to pods, can
+    play it.
     """
 
     groups: tuple[Group, ...] = ()
     recording: str = ""
     config_kinds: tuple[ConfigKind, ...] = (LABEL,)
     named_by_address: bool = False
+    demo: bool = True
 
 
 def _other(vendor: str, product: str, memory_mib: int, **attributes: AttributeValue) -> Model:
@@ -129,13 +131,13 @@ PROFILES: Mapping[str, Profile] = {
     "h200x8": Profile(recording="h200x8", named_by_address=True),
     "a100x8": Profile(recording="a100x8"),
     "a100-40x8": Profile(recording="a100-40x8"),
-    "a100-mig": Profile(recording="a100-mig"),
+    "a100-mig": Profile(recording="a100-mig", demo=False),
     "l40sx4": Profile(recording="l40sx4"),
     "t4x2": Profile(recording="t4x2"),
-    "v100x1": Profile(recording="v100x1"),
+    "v100x1": Profile(recording="v100x1", demo=False),
     "v100x4": Profile(recording="v100x4"),
     "gb200x4": Profile(recording="gb200x4"),
-    "gb10": Profile(recording="gb10"),
+    "gb10": Profile(recording="gb10", demo=False),
     "mi300x8": Profile((Group(MI300X, _MI300X8),)),
     "b580x2": Profile((Group(B580, _DESKTOP),)),
     "gaudi3x8": Profile((Group(GAUDI3, _GAUDI3X8),)),
@@ -144,3 +146,5 @@ PROFILES: Mapping[str, Profile] = {
         (Group(EXAMPLE, (None,) * 8),), config_kinds=(LABEL, GPU, GPU_OF_LATER_RELEASES)
     ),
 }
+DEMO_PROFILES = tuple(name for name, profile in PROFILES.items() if profile.demo)
+"""The machines that `dra-driver demo --profile` plays."""
