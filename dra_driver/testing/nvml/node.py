@@ -15,6 +15,7 @@ from dra_driver.testing.nvml.kernel_files import (
     LOCAL_MAJORS,
     Majors,
     device_files,
+    drm_links,
     live_caps,
     write,
     write_devices,
@@ -54,9 +55,15 @@ GKE = Layout(
     graphics=False,
 )
 TALOS = Layout(
-    library_folder="usr/local/glibc/usr/lib", binary_folder="usr/local/bin", graphics=False
+    library_folder="usr/local/glibc/usr/lib",
+    binary_folder="usr/local/bin",
+    graphics=False,
 )
-BOTTLEROCKET = Layout(library_folder="usr/lib/nvidia/tesla", cache=True)
+BOTTLEROCKET = Layout(
+    library_folder="usr/lib/nvidia/tesla",
+    binary_folder="usr/bin",
+    graphics=False,
+)
 
 
 class MockNode:
@@ -116,7 +123,7 @@ class MockNode:
             self._write_driver_root()
             self._write_sockets(facts)
         if self.layout.hook:
-            _program(self.folder / HOOK)
+            _program(self.folder / HOOK, *driver_files.HOOK_COMMANDS)
         self.installation = self._installation(facts)
         self.facts = msgspec.structs.replace(facts, installation=self.installation)
 
@@ -139,6 +146,10 @@ class MockNode:
         self.dev.mkdir(parents=True, exist_ok=True)
         if version:
             write_devices(self.folder, device_files(facts, self.majors), real=self._real)
+            for link, target in drm_links(facts).items():
+                place = self.folder / link.lstrip("/")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(target)
 
     def _write_driver_root(self) -> None:
         root = self.driver_root
@@ -160,7 +171,7 @@ class MockNode:
                 shutil.copy(self._nvidia_smi, path)
         for name in self._firmware():
             write(root / name.lstrip("/"), "firmware")
-        for name in driver_files.CONFIGS if self.layout.graphics else ():
+        for name in self._configs():
             write(root / name, "{}\n")
         if self.layout.cache:
             (root / "etc").mkdir(parents=True, exist_ok=True)
@@ -198,45 +209,55 @@ class MockNode:
         manager = ("/run/nvidia-fabricmanager/socket",) if switched else ()
         return ("/run/nvidia-persistenced/socket", *manager)
 
-    def _device_files(self, facts: Node) -> tuple[DeviceFile, ...]:
-        """The device files as a scan finds them: an ordinary file belongs to the group that made it."""
-        files = sorted(device_files(facts, self.majors), key=lambda file: file.path)
-        if self._real:
-            return tuple(files)
-        return tuple(msgspec.structs.replace(file, gid=os.getgid()) for file in files)
-
     def _installation(self, facts: Node) -> Installation:
         layout = self.layout
         module = self.version if layout.module else ""
         found = Installation(
-            driver_root=layout.driver_root,
+            driver_root=layout.driver_root if layout.libraries else "",
             kernel_version=module,
+            machine=os.uname().machine,
             device_files=self._device_files(facts) if module else (),
+            drm_links=drm_links(facts) if module else {},
             gpu_major=self.majors.nvidia if module else None,
             caps_major=self.majors.caps if module else None,
             caps=live_caps(facts) if module else {},
             hook=f"/{HOOK}" if layout.hook else "",
+            hook_commands=driver_files.HOOK_COMMANDS if layout.hook else (),
         )
-        if not layout.libraries:
-            return found
-        folder = f"/{layout.library_folder}"
+        return msgspec.structs.replace(found, **self._driver(facts)) if layout.libraries else found
+
+    def _driver(self, facts: Node) -> dict[str, object]:
+        folder = f"/{self.layout.library_folder}"
         libraries = {
             f"{folder}/{name.format(v=self.version)}": links
             for name, links in driver_files.LIBRARIES.items()
         }
-        configs = driver_files.CONFIGS if layout.graphics else ()
-        return msgspec.structs.replace(
-            found,
-            library_version=self.version,
-            libraries=tuple(sorted(libraries)),
-            links={path: links for path, links in sorted(libraries.items()) if links},
-            binaries=tuple(f"/{layout.binary_folder}/{name}" for name in driver_files.BINARIES),
-            firmware=self._firmware(),
-            sockets=self._sockets(facts),
-            configs={f"/{name}": f"/{name}" for name in configs},
-        )
+        return {
+            "library_version": self.version,
+            "machine": "x86_64",
+            "libraries": tuple(sorted(libraries)),
+            "links": {path: links for path, links in sorted(libraries.items()) if links},
+            "binaries": tuple(
+                f"/{self.layout.binary_folder}/{name}" for name in driver_files.BINARIES
+            ),
+            "firmware": self._firmware(),
+            "sockets": self._sockets(facts),
+            "configs": {f"/{name}": f"/{name}" for name in self._configs()},
+        }
+
+    def _configs(self) -> tuple[str, ...]:
+        return driver_files.CONFIGS if self.layout.graphics else ()
+
+    def _device_files(self, facts: Node) -> tuple[DeviceFile, ...]:
+        """As they are in dev/, in the order of their paths. Only root can give a file to a group."""
+        files = device_files(facts, self.majors)
+        if not self._real:
+            group = self.dev.stat().st_gid
+            files = tuple(msgspec.structs.replace(file, gid=group) for file in files)
+        return tuple(sorted(files, key=lambda file: file.path))
 
 
-def _program(path: Path) -> None:
-    write(path, "#!/bin/sh\nexit 0\n")
+def _program(path: Path, *words: str) -> None:
+    """A program that does nothing. `words` are in its text, as the names of commands are in a real one."""
+    write(path, f"#!/bin/sh\n# {' '.join(words)}\nexit 0\n")
     path.chmod(0o755)
