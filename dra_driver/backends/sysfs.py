@@ -21,7 +21,6 @@ NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_HEX = re.compile(r"0x[0-9a-f]{1,8}")
 _NUMBER = re.compile(r"\d{1,9}")
 _LARGEST = 64  # bytes that are read of a file; the numbers are shorter
 
@@ -38,22 +37,6 @@ def pci_address(text: str) -> str:
         return ""
     domain, _, rest = address.partition(":")
     return f"{domain.lstrip('0').rjust(4, '0')}:{rest}"
-
-
-def has_pci_device(sysfs: Path, vendor: int, pci_class: int) -> bool:
-    """Return whether the node has a PCI device of this vendor (0x10de) and base class (0x03: display controllers)."""
-    try:
-        entries = list((sysfs / "bus" / "pci" / "devices").iterdir())
-    except OSError:
-        return False
-    return any(
-        _hex(_read(entry / "vendor")) == vendor and _hex(_read(entry / "class")) >> 16 == pci_class
-        for entry in entries
-    )
-
-
-def _hex(text: str) -> int:
-    return int(text, 16) if _HEX.fullmatch(text) else 0
 
 
 def pci_attributes(sysfs: Path, address: str) -> Mapping[str, str | int]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "record": "save the cluster state that `explain` needs to a file, without secrets",
     "release": "release the devices of an ended claim that the driver still holds",
     "cleanup": "remove everything that the driver leaves on this node after it was uninstalled",
+    "hardware": "touch the hardware for a driver in another container, which asks over a socket",
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
 KUBECTL_COMMANDS = ("explain", "record")

@@ -31,6 +31,10 @@ COMMANDS = {
         INTERRUPTED: "a second signal ended it at once, without tidying up",
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
+    "hardware": {
+        DONE: "a signal ended the process; with --probe or --let-go: it answered",
+        NOT_DONE: "it cannot listen, or the process at the socket does not answer",
+    },
     "explain": {
         DONE: "it fits",
         NOT_DONE: "the devices do not fit",

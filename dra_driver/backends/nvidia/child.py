@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hardware process as a child of the driver, where the driver has no second container: started when it is needed, replaced when it hangs.
 
-The driver and the child share a pair of sockets. For each request the driver makes a fresh pair and sends the child one end of it over
-the first pair. So there is no path that somebody else could connect to. The child ends when the driver's end of the first pair closes,
-also after a SIGKILL. (`PR_SET_PDEATHSIG` would end it with the *thread* that started it.)
+For each request the driver makes a fresh pair of sockets and sends the child one end of it. So there is no path that somebody else
+could connect to.
 """
 
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
+from functools import partial
 
-from dra_driver.backends.nvidia.hardware.control import give
+from dra_driver.backends.nvidia.hardware.control import Keeper
 from dra_driver.backends.nvidia.link import Connection, Link, Socket
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.errors import Temporary
@@ -23,76 +21,49 @@ MODULE = "dra_driver.backends.nvidia.hardware"
 
 
 class Child:
-    """Starts the child, gives connections to it, and replaces it. Threads may use it at the same time."""
+    """Starts the child at the first connection; see `Link`."""
 
     ours = True
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._command = tuple(command)
-        self._mutex = Lock()
-        self._running: _Running | None = None
-        self._ended: list[subprocess.Popen[bytes]] = []  # killed, and not yet reaped
+        self._keeper = Keeper(partial(_start, tuple(command)), " ".join(command))
 
     def connect(self) -> Connection:
-        """Return a connection to the running child; start one if there is none. Raises Temporary if it cannot be started."""
-        with self._mutex:
-            self._reap()
-            if self._running is not None and self._running.process.poll() is not None:
-                self._end()
-            for _ in range(2):
-                if self._running is None:
-                    self._running = _start(self._command)
-                try:
-                    return Connection(self._running.hand_over(), self._running)
-                except OSError:  # it ended or hangs; one that was just started must not
-                    self._end()
-        raise Temporary(
-            f"the hardware process ({' '.join(self._command)}) ends or hangs at its start; its output is in the driver's log"
-        )
-
-    def replace(self, of: object) -> None:
-        """End the child that a connection belongs to. The next `connect` starts another one. Nothing happens if it was replaced before."""
-        with self._mutex:
-            if of is self._running:
-                self._end()
-
-    def close(self) -> None:
-        """End the child."""
-        with self._mutex:
-            self._end()
-
-    def _end(self) -> None:
-        if self._running is None:
-            return
-        process = self._running.process
-        self._running.control.close()
-        self._running = None
-        process.kill()
-        # One that the kernel holds in a call of its driver ends when that call returns, hours later or never. Nobody waits for that.
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=1.0)
-        self._ended.append(process)
-
-    def _reap(self) -> None:
-        """Take the exit codes of those that have ended since."""
-        self._ended = [process for process in self._ended if process.poll() is None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Running:
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-
-    def hand_over(self) -> socket.socket:
-        """Give the child one end of a new pair, and return the other one. Raises OSError if the child does not take it."""
+        """Return a connection to the running child. Raises Temporary if it cannot be started."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                give(self.control, theirs)
-        except OSError:
+                return Connection(ours, self._keeper.give(theirs))
+        except BaseException:
             ours.close()
             raise
-        return ours
+
+    def replace(self, of: object) -> None:
+        """End the child that a connection belongs to. The next `connect` starts another one."""
+        self._keeper.replace(of)
+
+    def close(self) -> None:
+        """End the child."""
+        self._keeper.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Process:
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+def link_of(options: NvidiaOptions) -> Link:
+    """The way to the hardware process that the options name. Nothing is started yet."""
+    if options.socket:
+        return Socket(options.socket)
+    return Child(command(options.host_root, options.driver_root))
 
 
 def command(host_root: str, driver_root: str) -> tuple[str, ...]:
@@ -103,14 +74,7 @@ def command(host_root: str, driver_root: str) -> tuple[str, ...]:
     )
 
 
-def link_of(options: NvidiaOptions) -> Link:
-    """The way to the hardware process that the options name. Nothing is started yet."""
-    if options.socket:
-        return Socket(options.socket)
-    return Child(command(options.host_root, options.driver_root))
-
-
-def _start(command: Sequence[str]) -> _Running:
+def _start(command: Sequence[str]) -> _Process:
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -126,4 +90,4 @@ def _start(command: Sequence[str]) -> _Running:
             raise Temporary(
                 f"the hardware process ({' '.join(command)}) cannot be started: {error}"
             ) from error
-    return _Running(process, ours)
+    return _Process(process, ours)

@@ -29,9 +29,7 @@ def over_floor(gpu: Gpu, floor: int) -> bool:
 def computing(processes: Iterable[Process], mig: MigDevice | None = None) -> tuple[Process, ...]:
     """The processes that compute on a whole GPU, or on one of its MIG devices."""
     return tuple(
-        one
-        for one in processes
-        if one.kind in COMPUTES and (mig is None or _place(one) == _place(mig))
+        one for one in processes if one.kind in COMPUTES and (mig is None or _is_on(one, mig))
     )
 
 
@@ -47,8 +45,11 @@ def left_on(
     return f"{_gib(used)} of its memory are used, and no process is seen that does"
 
 
-def _place(one: Process | MigDevice) -> tuple[int | None, int | None]:
-    return one.gpu_instance, one.compute_instance
+def _is_on(one: Process, mig: MigDevice) -> bool:
+    return one.gpu_instance == mig.gpu_instance and one.compute_instance in (
+        None,
+        mig.compute_instance,
+    )
 
 
 def _of_processes(found: Sequence[Process]) -> str:

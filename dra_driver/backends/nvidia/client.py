@@ -35,7 +35,8 @@ AGAIN_SECONDS = (30.0, 60.0, 120.0, 300.0)
 """After the first, second, … hang in a row: how long a GPU is not asked."""
 MOST_HANGS = 2
 """GPUs that may hang in one look. After these the look fails; the next one asks the others."""
-_GRACE = 2.0  # more than the process gives itself: if it can end itself, it says in its log where it hung
+GRACE_SECONDS = 2.0
+"""More than the process gives itself: if it can end itself, it says in its log where it hung."""
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _STOP_SECONDS = 1.0  # how soon the stream of events notices that it must end
 _CONNECTED = Happened()
@@ -71,9 +72,16 @@ class _Hang:
 class HardwareProcess:
     """`door.Hardware` by a process. One thread calls `look`, another one `events`; the other calls may come from any thread."""
 
-    def __init__(self, link: Link, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        link: Link,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
         self._link = link
         self._clock = clock
+        self._grace = grace
         self._looking = Lock()
         self._last: dict[int, Gpu] = {}  # by index: the last facts of each GPU
         self._hangs: dict[int, _Hang] = {}
@@ -252,7 +260,7 @@ class HardwareProcess:
         begun = self._clock()
         try:
             send(connection.socket, request, seconds=deadline)
-            answer = receive(connection.socket, Answer, seconds=deadline + _GRACE)
+            answer = receive(connection.socket, Answer, seconds=deadline + self._grace)
             if answer.error is not None:
                 raise _Refused(answer.error)
             return msgspec.json.decode(answer.result, type=kind)
@@ -275,7 +283,7 @@ class HardwareProcess:
             while not stop.is_set():
                 try:
                     if arrives(connection.socket, seconds=_STOP_SECONDS):
-                        yield receive(connection.socket, Happened, seconds=_GRACE)
+                        yield receive(connection.socket, Happened, seconds=self._grace)
                 except (Broken, TimeoutError) as error:
                     raise _Silent(str(error), hung=False) from error
 

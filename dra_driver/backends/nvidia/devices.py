@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dra_driver.backends.nvidia import links, mig
+from dra_driver.backends.nvidia.edits import DECLARES
 from dra_driver.backends.nvidia.facts import Gpu, MigDevice, MigProfile, Node, System
 from dra_driver.backends.nvidia.health import Verdict
 from dra_driver.backends.nvidia.numbers import (
@@ -111,7 +112,12 @@ class _Found:
             taints=list(verdict.taints) or None,
         )
         self.devices[name] = AllocatableDevice(
-            api, identity[0], verdict.health, hardware, errors=verdict.errors
+            api,
+            identity[0],
+            verdict.health,
+            hardware,
+            declares=DECLARES,
+            errors=verdict.errors,
         )
         return True
 

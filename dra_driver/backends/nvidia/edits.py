@@ -7,11 +7,12 @@ a program may open, into the folders where the linker of glibc looks without a c
 LD_LIBRARY_PATH.
 
 A device file gets its numbers from the facts. So it need not exist on the host when the container starts, and the container's user may
-open it whatever the mode of the host's file is; the group of a file that only a group may open is added, for runtimes that keep modes.
+open it whatever the mode of the host's file is: runc and crun make it anew for all users. For runtimes that keep the mode the
+container can join the file's group (`groups`); this needs a runtime that knows CDI 0.7, and others refuse the whole CDI file.
 Source: NVIDIA container toolkit, pkg/nvcdi and internal/discover.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from dra_driver.backends.nvidia.capabilities import CAPABILITIES, GRAPHICS, wanted
 from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, Installation, MigDevice
@@ -36,7 +37,11 @@ _WORLD, _GROUP = 0o006, 0o060
 
 
 def gpu_edits(
-    installation: Installation, gpu: Gpu, *, capabilities: Collection[str] = CAPABILITIES
+    installation: Installation,
+    gpu: Gpu,
+    *,
+    capabilities: Collection[str] = CAPABILITIES,
+    groups: bool = False,
 ) -> ContainerEdits:
     """Return the edits for a whole GPU. Raises Temporary if its device file is not known yet."""
     files = [_gpu_file(installation, gpu)]
@@ -45,8 +50,10 @@ def gpu_edits(
         present = {file.path: file for file in installation.device_files}
         files += [present[path] for name in gpu.drm if (path := f"/dev/dri/{name}") in present]
         links = list(_drm_links(installation, gpu))
-    own = _hooks(installation, links)
-    return _common(installation, capabilities).merged(_nodes(installation, files)).merged(own)
+    common = _common(installation, capabilities)
+    return common.merged(_nodes(installation, files, groups=groups)).merged(
+        _hooks(installation, links)
+    )
 
 
 def mig_edits(
@@ -55,6 +62,7 @@ def mig_edits(
     mig: MigDevice,
     *,
     capabilities: Collection[str] = CAPABILITIES,
+    groups: bool = False,
 ) -> ContainerEdits:
     """Return the edits for a MIG device of a GPU. Raises Temporary if its device files are not known yet."""
     instance = f"gpu{gpu.minor}/gi{mig.gpu_instance}"
@@ -63,7 +71,21 @@ def mig_edits(
         _gpu_file(installation, gpu),
         *(_capability(installation, mig, name) for name in names),
     ]
-    return _common(installation, capabilities).merged(_nodes(installation, files))
+    return _common(installation, capabilities).merged(_nodes(installation, files, groups=groups))
+
+
+def edits_for(
+    capabilities: Collection[str], *, groups: bool
+) -> Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]:
+    """Return the function that makes the edits of a GPU, or of a MIG device of it, as the admin wants them. No capabilities: all."""
+    wanted_ones = frozenset(capabilities) or CAPABILITIES
+
+    def edits(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
+        if mig is None:
+            return gpu_edits(installation, gpu, capabilities=wanted_ones, groups=groups)
+        return mig_edits(installation, gpu, mig, capabilities=wanted_ones, groups=groups)
+
+    return edits
 
 
 def _common(installation: Installation, capabilities: Collection[str]) -> ContainerEdits:
@@ -175,7 +197,9 @@ def _drm_links(installation: Installation, gpu: Gpu) -> Iterator[str]:
             yield f"{target}::{path}"
 
 
-def _nodes(installation: Installation, files: list[DeviceFile]) -> ContainerEdits:
+def _nodes(
+    installation: Installation, files: list[DeviceFile], *, groups: bool = False
+) -> ContainerEdits:
     root = installation.dev_root.rstrip("/")
     nodes = tuple(
         DeviceNode(
@@ -186,8 +210,8 @@ def _nodes(installation: Installation, files: list[DeviceFile]) -> ContainerEdit
         )
         for file in files
     )
-    groups = {file.gid for file in files if _needs_group(file)}
-    return ContainerEdits(device_nodes=nodes, additional_gids=tuple(sorted(groups)))
+    gids = {file.gid for file in files if groups and _needs_group(file)}
+    return ContainerEdits(device_nodes=nodes, additional_gids=tuple(sorted(gids)))
 
 
 def _needs_group(file: DeviceFile) -> bool:

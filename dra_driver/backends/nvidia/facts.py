@@ -3,8 +3,9 @@
 
 The hardware process reads facts, the daemon turns them into devices (`devices.py`) and container edits (`edits.py`), and a snapshot is
 a file of facts. So a node can be played again anywhere, and all decisions are tested without hardware. A value is None if the call
-failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function (the symbol:
-`nvmlDeviceGetMemoryInfo_v2`), for a field value with the number of the field (`nvmlDeviceGetFieldValues:230`).
+failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function, without the
+version at its end. One call asks for several fields: there the name is that of the function for the same value
+(nvmlDeviceGetRemappedRows, nvmlDeviceGetTotalEccErrors), and for the recovery action nvmlDeviceGetFieldValues.
 
 Names and numbers are NVML's (nvml.h): sizes in bytes unless the name says MiB, temperatures in degrees Celsius.
 """

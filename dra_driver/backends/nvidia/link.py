@@ -3,13 +3,12 @@
 
 import os
 import socket
-import struct
 from dataclasses import dataclass
 from typing import Protocol
 
+from dra_driver.backends.nvidia.hardware.peer import owner
 from dra_driver.errors import Permanent, Temporary
 
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _ROOT = 0
 
 
@@ -71,15 +70,9 @@ class Socket:
 
     def _check(self, connection: socket.socket) -> None:
         """Only root, or this user in a test, may say what hardware there is. Raises Permanent."""
-        owner = peer(connection)
-        if owner not in {_ROOT, os.geteuid()}:
+        user = owner(connection)
+        if user not in {_ROOT, os.geteuid()}:
             raise Permanent(
-                f"the process that listens on {self._path} runs as user {owner}, and only root's is believed; end that process, "
+                f"the process that listens on {self._path} runs as user {user}, and only root's is believed; end that process, "
                 "and start `dra-driver hardware` as root"
             )
-
-
-def peer(connection: socket.socket) -> int:
-    """Return the user ID of the process at the other end, as it was when it began to listen or connected."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(found)[1])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of the NVIDIA backend, in the config document below `backends.nvidia`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -75,3 +75,16 @@ class NvidiaOptions(
             "starts; empty: it looks in the usual places."
         ),
     ] = ""
+    capabilities: Annotated[
+        tuple[Literal["compute", "display", "graphics", "ngx", "utility", "video"], ...],
+        Meta(
+            description="Which parts of the driver's files containers get, as NVIDIA's container toolkit names them; empty: all."
+        ),
+    ] = ()
+    additional_gids: Annotated[
+        bool,
+        Meta(
+            description="Whether a container joins the groups of device files that only a group may open. Needs a container runtime that "
+            "knows CDI 0.7; runc and crun let the container's user open them anyway."
+        ),
+    ] = False

@@ -188,6 +188,8 @@ def test_a_free_device_that_is_not_clean_is_tainted_unless_an_ended_claim_holds_
         )
     ]
     assert keys(with_own_taints(found(), {name}, {name})) == ["gpu.dra-driver.dev/held"]
+    ill = with_own_taints(found(HealthStatus.UNHEALTHY), (), {name})
+    assert keys(ill) == ["gpu.dra-driver.dev/unhealthy"]
     assert with_own_taints(device := found(), (), {DeviceName("gpu-1")}) is device.api
 
 

@@ -7,39 +7,37 @@ from dra_driver.backends.nvidia.hardware.nvml import (
     GPU_IS_LOST,
     GPU_NOT_FOUND,
     REOPEN,
+    UNKNOWN,
     failed,
 )
 
 _FATAL = REOPEN | {GPU_IS_LOST, GPU_NOT_FOUND}
-# The symbols that pynvml's functions call, where their names differ.
-_SYMBOLS = {
-    "nvmlDeviceGetCount": "nvmlDeviceGetCount_v2",
-    "nvmlDeviceGetHandleByIndex": "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
-    "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
-    "nvmlDeviceGetGpuInstancePossiblePlacements": "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
-}
 
 
 class Asker:
-    """Calls functions for one object, and keeps the numbers of the errors by the symbol's name."""
+    """Calls functions for one object, and keeps the numbers of the errors by the function's name."""
 
     def __init__(self, nvml: Any, what: str) -> None:
         self.errors: dict[str, int] = {}
         self._nvml = nvml
         self._what = what
 
-    def ask(self, function: str, *arguments: Any, symbol: str = "") -> Any:
-        """Call, and return the result; None if it failed. Raises Failed if no further call can succeed."""
-        symbol = symbol or _SYMBOLS.get(function, function)
+    def ask(self, function: str, *arguments: Any, fact: str = "") -> Any:
+        """Call, and return the result; None if it failed. Raises Failed if no further call can succeed.
+
+        `fact` is the name in `errors`, where another function asks for the same fact in another version of the library.
+        """
         try:
             result = getattr(self._nvml, function)(*arguments)
         except self._nvml.NVMLError as error:
             if error.value in _FATAL:
-                raise failed(symbol, error.value, self._what) from error
-            self.errors[symbol] = error.value
+                raise failed(function, error.value, self._what) from error
+            self.errors[fact or function] = error.value
             return None
-        self.errors.pop(symbol, None)
+        except UnicodeDecodeError:  # pynvml decodes texts, and the library's are not always any
+            self.errors[fact or function] = UNKNOWN
+            return None
+        self.errors.pop(fact or function, None)
         return result
 
     def must(self, function: str, *arguments: Any) -> Any:
@@ -47,8 +45,7 @@ class Asker:
         try:
             return getattr(self._nvml, function)(*arguments)
         except self._nvml.NVMLError as error:
-            symbol = _SYMBOLS.get(function, function)
-            raise failed(symbol, error.value, self._what) from error
+            raise failed(function, error.value, self._what) from error
 
 
 def text(value: object) -> str:

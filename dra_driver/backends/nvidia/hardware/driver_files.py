@@ -39,7 +39,7 @@ BINARY_FOLDERS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/opt/bin", "/usr/lo
 SOCKETS = (
     "/run/nvidia-persistenced/socket",
     "/run/nvidia-fabricmanager/socket",
-    "/tmp/nvidia-mps",  # noqa: S108 - the fixed place of the MPS daemon's sockets, which is only looked at
+    "/tmp/nvidia-mps",  # noqa: S108 - where the MPS daemon has its sockets; it is only looked at
 )
 FIRMWARE_FOLDERS = ("/lib/firmware/updates", "/lib/firmware")
 _CONFIG_FOLDERS = ("/etc", "/usr/local/share", "/usr/share")

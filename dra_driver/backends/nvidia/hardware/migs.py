@@ -47,10 +47,9 @@ def profiles(nvml: Any, handle: Any, what: str) -> tuple[MigProfile, ...]:
 
 
 def _profile(asker: Asker, handle: Any, number: int) -> Any:
-    symbol = "nvmlDeviceGetGpuInstanceProfileInfoV"
     function = "nvmlDeviceGetGpuInstanceProfileInfo"
-    info = asker.ask(function, handle, number, symbol=symbol)
-    if info is None and asker.errors[symbol] in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
+    info = asker.ask(function, handle, number)
+    if info is None and asker.errors[function] in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
         return asker.ask(function, handle, number, 1)
     return info
 

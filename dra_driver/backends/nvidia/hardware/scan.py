@@ -7,6 +7,7 @@ reads the compute mode, which only an admin with `nvidia-smi` changes behind the
 """
 
 import ctypes
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -32,15 +33,21 @@ from dra_driver.backends.nvidia.hardware.nvml import (
     NOT_SUPPORTED,
     OTHER_VERSION,
 )
-from dra_driver.backends.nvidia.hardware.values import fabric, field_values
+from dra_driver.backends.nvidia.hardware.values import (
+    ECC_UNCORRECTED,
+    LINK_COUNT,
+    LINK_STATE,
+    RECOVERY_ACTION,
+    REMAPPED,
+    RETIRED_PENDING,
+    fabric,
+    field_values,
+)
 
-RECOVERY_ACTION = 230
-ECC_UNCORRECTED = 4  # ECC_DBE_VOL_TOTAL
-REMAPPED = (142, 143, 144, 145)  # correctable, uncorrectable, pending, failure
-FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, *REMAPPED)
-LINK_COUNT, LINK_STATE = 91, 165
+FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
 MOST_LINKS = 36
 NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
+_MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
 _GPU_SENSOR = 0
 _MEMORY_V2 = 0x02000028
 _ACTIVE = frozenset({1, 2, 3})  # active, asleep to save power, active without traffic
@@ -78,19 +85,20 @@ class Scanner:
         asker = Asker(self._nvml, "the node")
         if self._system is None:
             state = asker.ask("nvmlSystemGetConfComputeState")
-            found = System(
+            self._system = System(
                 driver_version=text(asker.ask("nvmlSystemGetDriverVersion")),
                 nvml_version=text(asker.ask("nvmlSystemGetNVMLVersion")),
                 cuda_driver_version=asker.ask("nvmlSystemGetCudaDriverVersion_v2"),
                 cc_feature=None if state is None else state.ccFeature,
                 cc_dev_tools=None if state is None else state.devToolsMode,
+                cc_ready=asker.ask("nvmlSystemGetConfComputeGpusReadyState"),
+                memory_total=_memory_total(self._proc),
+                errors=dict(asker.errors),
             )
-            self._system = msgspec.structs.replace(found, errors=dict(asker.errors))
-        if not self._system.cc_feature:
-            return self._system
-        ready = asker.ask("nvmlSystemGetConfComputeGpusReadyState")
-        errors = {**self._system.errors, **asker.errors}
-        return msgspec.structs.replace(self._system, cc_ready=ready, errors=errors)
+        elif self._system.cc_feature:
+            ready = asker.ask("nvmlSystemGetConfComputeGpusReadyState")
+            self._system = msgspec.structs.replace(self._system, cc_ready=ready)
+        return self._system
 
     def gpu(self, index: int) -> Gpu:
         """Return all facts of a GPU; the processes are left out. Raises Failed if it does not answer."""
@@ -166,15 +174,15 @@ class Scanner:
             module_id=asker.ask("nvmlDeviceGetModuleId", handle, ctypes.c_uint()),
             virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
             compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
-            nvlinks=self._links(asker, handle),
+            nvlinks=self._links(handle),
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
             drm=pci.drm(self._sysfs, address),
         )
 
-    def _links(self, asker: Asker, handle: Any) -> tuple[NvLink, ...]:
+    def _links(self, handle: Any) -> tuple[NvLink, ...]:
         found = []
-        for link in self._active_links(asker, handle):
+        for link in self._active_links(handle):
             # What one link does not answer is no fact about the GPU.
             link_asker = Asker(self._nvml, f"link {link}")
             remote = link_asker.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
@@ -183,20 +191,20 @@ class Scanner:
             found.append(NvLink(link=link, remote_pci_bus_id=bus, remote_type=kind))
         return tuple(found)
 
-    def _active_links(self, asker: Asker, handle: Any) -> list[int]:
-        """The states of all links come with one call; drivers without that field are asked link by link."""
+    def _active_links(self, handle: Any) -> list[int]:
+        """The states of all links come with one call; a driver without these fields is asked link by link."""
+        asker = Asker(self._nvml, "the links")
         asked: list[int | tuple[int, int]] = [LINK_COUNT]
         asked += [(LINK_STATE, link) for link in range(MOST_LINKS)]
-        answers = field_values(Asker(self._nvml, ""), handle, asked)
-        count = min(answers[0] or 0, MOST_LINKS)
-        states = answers[1 : 1 + count]
-        if None not in states:
-            return [link for link, state in enumerate(states) if state in _ACTIVE]
+        count, *states = field_values(asker, handle, asked)
+        known = MOST_LINKS if count is None else min(count, MOST_LINKS)
+        if count is not None and None not in states[:known]:
+            return [link for link in range(known) if states[link] in _ACTIVE]
         active = []
-        for link in range(count):
+        for link in range(known):
             state = asker.ask("nvmlDeviceGetNvLinkState", handle, link)
             if state is None:
-                break
+                break  # there are no more links
             if state:
                 active.append(link)
         return active
@@ -206,7 +214,7 @@ class Scanner:
         handle = known.handle
         memory = self._memory(asker, known)
         temperature = asker.ask("nvmlDeviceGetTemperature", handle, _GPU_SENSOR)
-        action, ecc, *rows = field_values(asker, handle, FIELDS)
+        action, ecc, retired, *rows = field_values(asker, handle, FIELDS)
         found_fabric = self._fabric(asker, known)
         mig = self._mig(asker, known, first)
         mode = first.compute_mode
@@ -223,19 +231,19 @@ class Scanner:
             recovery_action=action,
             ecc_uncorrected=ecc,
             remapped_rows=_remapped(rows),
+            retired_pages_pending=None if retired is None else bool(retired),
             errors=dict(asker.errors),
         )
 
     def _memory(self, asker: Asker, known: _Known) -> Memory | None:
         function, handle = "nvmlDeviceGetMemoryInfo", known.handle
         if known.second_memory:
-            symbol = f"{function}_v2"
-            found = asker.ask(function, handle, _MEMORY_V2, symbol=symbol)
+            found = asker.ask(function, handle, _MEMORY_V2)
             if found is not None:
                 return Memory(
                     total=found.total, free=found.free, used=found.used, reserved=found.reserved
                 )
-            if asker.errors[symbol] not in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
+            if asker.errors[function] not in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
                 return None
             known.second_memory = False
         found = asker.ask(function, handle)
@@ -289,3 +297,12 @@ def _remapped(rows: list[int | None]) -> RemappedRows | None:
         pending=bool(pending),
         failed=bool(failure),
     )
+
+
+def _memory_total(proc: Path) -> int | None:
+    try:
+        text_of_file = (proc / "meminfo").read_text(errors="replace")
+    except OSError:
+        return None
+    found = _MEMORY_TOTAL.search(text_of_file)
+    return None if found is None else int(found.group(1)) * 1024
