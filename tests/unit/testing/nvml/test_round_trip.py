@@ -173,3 +173,15 @@ def test_an_event_reaches_the_driver(process: HardwareProcess, control: Control)
     finally:
         stop.set()
         thread.join(timeout=20)
+
+
+def test_a_gpu_that_hangs_costs_itself_and_the_process_is_replaced(
+    process: HardwareProcess, control: Control
+) -> None:
+    process.look()
+    control.hang("nvmlDeviceGetTemperature", 1)
+    gpus = process.look().gpus
+    assert [bool(gpu.problem) for gpu in gpus] == [False, True, False]
+    assert gpus[1].problem_code is None
+    assert gpus[0] == H100S.gpus[0]
+    assert process.processes(UUIDS[0]) == ()
