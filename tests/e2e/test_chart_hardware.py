@@ -137,6 +137,14 @@ def test_the_container_has_the_hardware_and_nothing_of_the_cluster(render: Any) 
     assert not main["terminationMessagePath"].startswith("/dev")
 
 
+def test_kubectl_looks_into_the_driver_without_being_told(render: Any) -> None:
+    template = daemonset(render())["spec"]["template"]
+    key = "kubectl.kubernetes.io/default-container"
+    assert template["metadata"]["annotations"][key] == container(render())["name"] == "driver"
+    without = daemonset(render(values="hardware: {container: never}"))["spec"]["template"]
+    assert key not in without["metadata"]["annotations"]
+
+
 def test_the_driver_reaches_the_socket_and_cannot_replace_it(render: Any) -> None:
     objects = render()
     found = [mount for mount in container(objects)["volumeMounts"] if mount["name"] == "hardware"]

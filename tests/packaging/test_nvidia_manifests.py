@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.backends.nvidia import config
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.backends.registry import load_backend
@@ -29,7 +30,10 @@ from dra_driver.kube.wire.objects import load
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import DeviceClass
 from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.claim import DeviceConfig, OpaqueConfig
+from dra_driver.model.ids import DriverName
 from dra_driver.model.inventory import Inventory
+from dra_driver.planning.config import config_for
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_scheduler import FakeScheduler, Placed, Unschedulable, results
@@ -176,6 +180,16 @@ def test_the_gpu_is_chosen_by_product_and_index() -> None:
     assert given(claims) == [["gpu-0"]]
     outcomes, _ = played("product-and-index", H100)
     assert [type(outcome) for outcome in outcomes] == [Unschedulable]
+
+
+def test_the_configuration_of_the_example_is_read_as_long_time_slices() -> None:
+    (template,) = (one for one in documents(EXAMPLES / "product-and-index.yaml") if one["kind"] == "ResourceClaimTemplate")  # fmt: skip
+    (entry,) = template["spec"]["spec"]["devices"]["config"]
+    opaque = entry["opaque"]
+    given = OpaqueConfig(0, "FromClaim", tuple(entry["requests"]), DriverName(DRIVER), opaque["parameters"])  # fmt: skip
+    found = config_for("gpu", [given], (config.GPU,))
+    assert isinstance(found, DeviceConfig)
+    assert (opaque["driver"], config.time_slice(found.value)) == (DRIVER, config.INTERVALS["Long"])
 
 
 def test_one_claim_has_devices_of_both_drivers() -> None:
