@@ -60,6 +60,7 @@ def backends(objects: list[Object]) -> Object:
         ("backends: {auto: null, nvidia: {}}", {"nvidia": {"socket": SOCKET}}),
         ("backends: {simulated: {profile: mixed}}", {"auto": {}, "simulated": {"profile": "mixed"}}),
         ("hardware: {container: never}", {"auto": {}}),
+        ("backends: {recorded: {file: h100x8}}", {"auto": {}, "recorded": {"file": "h100x8"}}),
         (
             "{backends: {auto: null, simulated: {}}, hardware: {container: always}}",
             {"simulated": {}, "nvidia": {"socket": SOCKET}},
