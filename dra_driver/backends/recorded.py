@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from dra_driver.backends import recording
 from dra_driver.backends.base import BackendContext, config_kinds_of
+from dra_driver.backends.recording import Snapshot, take
 from dra_driver.backends.registry import played
 from dra_driver.errors import Fatal, Permanent
 from dra_driver.model.cdi import ContainerEdits
@@ -50,6 +51,10 @@ class RecordedBackend:
         except Permanent as error:
             raise Fatal(f"backend recorded cannot play {given.file}: {error}") from error
         self.config_kinds: tuple[ConfigKind, ...] = config_kinds_of(self._player)
+
+    def snapshot(self) -> Snapshot:
+        """The same snapshot again, in the form of this release."""
+        return take(self._player)
 
     def scan(self) -> Inventory:
         """The devices of the recorded node."""

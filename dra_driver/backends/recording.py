@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
@@ -71,6 +71,27 @@ def read(path: Path) -> Snapshot:
             f"cannot read the snapshot {path}: it has more than {LARGEST_BYTES >> 20} MiB; give a file of `dra-driver snapshot`"
         )
     return decode(content, str(path))
+
+
+class Recordable(Protocol):
+    """A backend that `dra-driver snapshot` can ask."""
+
+    def snapshot(self) -> Snapshot:
+        """Return what the hardware answers now, with identifiers. Raises DriverError."""
+
+
+def is_recordable(backend: object) -> TypeGuard[Recordable]:
+    """Return whether the backend can be asked for a snapshot."""
+    return callable(getattr(backend, "snapshot", None))
+
+
+def take(backend: object) -> Snapshot:
+    """Return what the hardware of a backend answers now. Raises DriverError; Permanent if the backend takes no snapshots."""
+    if not is_recordable(backend):
+        raise Permanent(
+            f"{type(backend).__name__} takes no snapshots; choose a backend that does, such as `--backend nvidia`"
+        )
+    return backend.snapshot()
 
 
 def shipped() -> tuple[str, ...]:

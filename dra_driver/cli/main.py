@@ -24,6 +24,7 @@ COMMANDS = {
     "devices": "show the devices of this node as the driver would publish them",
     "explain": "say why a pod or claim gets no devices, or which devices it gets",
     "record": "save the cluster state that `explain` needs to a file, without secrets",
+    "snapshot": "save what this node's hardware answers to a file, which `--backend recorded` plays",
     "release": "release the devices of an ended claim that the driver still holds",
     "cleanup": "remove everything that the driver leaves on this node after it was uninstalled",
     "hardware": "touch the hardware for a driver in another container, which asks over a socket",

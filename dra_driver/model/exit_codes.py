@@ -46,6 +46,7 @@ COMMANDS = {
         NOT_DONE: "not written",
         WITH_RESERVATION: "written, but not everything could be read",
     },
+    "snapshot": {DONE: "written", NOT_DONE: "not written"},
     "release": {
         DONE: "the driver releases the devices",
         NOT_DONE: "no such claim, or the state file could not be read",

@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for NVIDIA's hardware that keeps its facts, modes and processes in files: they outlive the process that set them.
-
-A node has one whole GPU and one with two MIG devices, and a driver installation as small as a container can use.
+"""NVIDIA hardware whose calls are written down: one whole GPU, one with two MIG devices, and a driver installation as small as a
+container can use.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Event
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia.backend import NvidiaBackend
+from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.facts import (
     DeviceFile,
     Gpu,
-    HardwareEvent,
     Installation,
     Memory,
     Mig,
@@ -25,8 +22,9 @@ from dra_driver.backends.nvidia.facts import (
     Process,
 )
 from dra_driver.backends.nvidia.options import NvidiaOptions
-from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.ids import DeviceName
+from dra_driver.backends.nvidia.recorded import RecordedHardware
+from dra_driver.errors import DriverError
+from tests.support.nvidia_node import FileHardware
 
 GIB = 2**30
 WHOLE = Gpu(
@@ -81,120 +79,61 @@ INSTALLATION = Installation(
 NODE = Node(gpus=(WHOLE, DIVIDED), installation=INSTALLATION)
 
 
-class FileHardware:
-    """`door.Hardware` for a folder. `refuses` are errors by the name of a call; `calls` are those that this object got."""
+class WatchedHardware(FileHardware):
+    """Hardware in a folder that writes down its calls. `refuses` are errors by the name of a call."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.folder = folder
         self.calls: list[tuple[object, ...]] = []
         self.refuses: dict[str, DriverError] = {}
 
     def look(self) -> Node:
         self._called("look")
-        if not (self.folder / "node.json").exists():
-            return Node()
-        node = msgspec.json.decode((self.folder / "node.json").read_bytes(), type=Node)
-        return replace(
-            node,
-            gpus=tuple(
-                replace(one, compute_mode=self.modes(one.uuid)["mode"]) for one in node.gpus
-            ),
-        )
-
-    def events(self, stop: Event) -> Iterator[HardwareEvent | None]:
-        stop.wait()
-        yield from ()
+        return super().look()
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
         self._called("processes", uuid)
-        found: Mapping[str, tuple[Process, ...]] = msgspec.json.decode(
-            (self.folder / "processes.json").read_bytes(), type=dict[str, tuple[Process, ...]]
-        )
-        return found.get(uuid, ())
+        return RecordedHardware(super().look()).processes(uuid)
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         self._called("set_compute_mode", uuid, mode)
-        self._write(uuid, mode=mode)
+        super().set_compute_mode(uuid, mode)
 
     def set_time_slice(self, uuid: str, interval: int) -> None:
         self._called("set_time_slice", uuid, interval)
-        self._write(uuid, interval=interval)
-
-    def let_go(self) -> None:
-        self._called("let_go")
-
-    # What a test does to the hardware.
-
-    def has(self, node: Node) -> None:
-        (self.folder / "node.json").write_bytes(msgspec.json.encode(node))
-
-    def runs(self, **processes: tuple[Process, ...]) -> None:
-        """These processes run, by UUID with underscores."""
-        named = {uuid.replace("_", "-"): found for uuid, found in processes.items()}
-        (self.folder / "processes.json").write_bytes(msgspec.json.encode(named))
-
-    def uses(self, amount: int, uuid: str = "GPU-0") -> None:
-        """So many bytes of the GPU's memory are used."""
-        node = self.look()
-        self.has(
-            replace(
-                node,
-                gpus=tuple(
-                    replace(one, memory=replace(one.memory, used=amount))
-                    if one.uuid == uuid and one.memory
-                    else one
-                    for one in node.gpus
-                ),
-            )
-        )
-        self.calls.clear()
-
-    def modes(self, uuid: str) -> dict[str, int]:
-        path = self.folder / f"{uuid}.modes"
-        found = {"mode": 0, "interval": 0}
-        return found | (msgspec.json.decode(path.read_bytes()) if path.exists() else {})
+        super().set_time_slice(uuid, interval)
 
     def changes(self) -> list[tuple[object, ...]]:
         """The calls that change something."""
         return [call for call in self.calls if str(call[0]).startswith("set_")]
+
+    def runs(self, *processes: Process, on: str = "GPU-0") -> None:
+        """These processes run on the GPU, and no others."""
+        self._change(on, processes=processes)
+
+    def uses(self, amount: int, on: str = "GPU-0") -> None:
+        """So many bytes of the GPU's memory are used."""
+        self._change(on, memory=Memory(total=80 * GIB, reserved=GIB, used=amount))
+
+    def _change(self, uuid: str, **fields: Any) -> None:
+        node = super().look()
+        gpus = (replace(one, **fields) if one.uuid == uuid else one for one in node.gpus)
+        self.become(replace(node, gpus=tuple(gpus)))
 
     def _called(self, name: str, *arguments: object) -> None:
         self.calls.append((name, *arguments))
         if name in self.refuses:
             raise self.refuses[name]
 
-    def _write(self, uuid: str, **modes: int) -> None:
-        node = msgspec.json.decode((self.folder / "node.json").read_bytes(), type=Node)
-        if uuid not in {one.uuid for one in node.gpus}:
-            raise Permanent(f"GPU {uuid} is not found")
-        fresh = self.folder / f"{uuid}.fresh"
-        fresh.write_bytes(msgspec.json.encode(self.modes(uuid) | modes))
-        fresh.rename(self.folder / f"{uuid}.modes")
 
-
-def a_node(folder: Path) -> FileHardware:
+def a_node(folder: Path) -> WatchedHardware:
     """Make the hardware in an empty folder."""
-    hardware = FileHardware(folder)
-    hardware.has(NODE)
-    hardware.runs()
+    hardware = WatchedHardware(folder)
+    hardware.become(NODE)
     return hardware
 
 
-def a_backend(folder: Path, hardware: FileHardware | None = None) -> NvidiaBackend:
+def a_backend(hardware: Hardware, sysfs: Path | None = None) -> NvidiaBackend:
     """A backend for the hardware that is there, as after a restart."""
-    context = BackendContext("node-1", NvidiaOptions())
-    return NvidiaBackend(context, hardware=hardware or FileHardware(folder), sysfs=None)
-
-
-def modes_of(folder: Path) -> object:
-    """The modes of all GPUs."""
-    hardware = FileHardware(folder)
-    return {one.uuid: hardware.modes(one.uuid) for one in NODE.gpus}
-
-
-def pull_out(folder: Path, device: DeviceName) -> None:
-    """The GPU of this device is gone."""
-    hardware = FileHardware(folder)
-    minor = int(device.split("-")[1])
-    node = hardware.look()
-    hardware.has(replace(node, gpus=tuple(one for one in node.gpus if one.minor != minor)))
+    return NvidiaBackend(BackendContext("node-1", NvidiaOptions()), hardware=hardware, sysfs=sysfs)

@@ -19,7 +19,7 @@ from dra_driver.backends.nvidia.facts import (
 )
 from tests.support.nvml_process import NvmlError, NvmlProcess
 
-_MISSING = {3, 13}
+_MISSING = {3, 13, 25}
 
 
 class Reader:
@@ -29,13 +29,13 @@ class Reader:
         self.nvml = nvml
         self.errors: dict[str, int] = {}
 
-    def __call__(self, function: str, *arguments: object) -> Any:
+    def __call__(self, function: str, *arguments: object, symbol: str = "") -> Any:
         try:
             return self.nvml(f"{function}({', '.join(map(str, arguments))})")
         except NvmlError as error:
             if error.code not in _MISSING:
                 raise
-            self.errors[function] = error.code
+            self.errors[symbol or function] = error.code
             return None
 
 
@@ -48,7 +48,9 @@ def read_system(nvml: NvmlProcess) -> System:
         cuda_driver_version=read("nvmlSystemGetCudaDriverVersion_v2"),
         cc_feature=state and state["ccFeature"],
         cc_dev_tools=state and state["devToolsMode"],
-        cc_ready=read("nvmlSystemGetConfComputeGpusReadyState"),
+        cc_ready=read("nvmlSystemGetConfComputeGpusReadyState")
+        if state and state["ccFeature"]
+        else None,
         errors=read.errors,
     )
 
@@ -80,8 +82,8 @@ def read_gpu(nvml: NvmlProcess, index: int) -> Gpu:
         fabric=_fabric(read, nvml),
         compute_mode=read("nvmlDeviceGetComputeMode", "gpu"),
         temperature=read("nvmlDeviceGetTemperatureV", "gpu", 0),
-        recovery_action=_recovery_action(read),
-        ecc_uncorrected=read("nvmlDeviceGetTotalEccErrors", "gpu", 1, 0),
+        recovery_action=_field(read, 230),
+        ecc_uncorrected=_ecc(read),
         remapped_rows=_rows(read),
         processes=_processes(read),
         errors=read.errors,
@@ -89,19 +91,22 @@ def read_gpu(nvml: NvmlProcess, index: int) -> Gpu:
 
 
 def _memory(read: Reader) -> Memory | None:
-    if (found := read("nvmlDeviceGetMemoryInfo", "gpu", "nvmlMemory_v2")) is not None:
+    function = "nvmlDeviceGetMemoryInfo"
+    if (found := read(function, "gpu", "nvmlMemory_v2", symbol=f"{function}_v2")) is not None:
         found.pop("version")
         return Memory(**found)
-    if (found := read("nvmlDeviceGetMemoryInfo", "gpu")) is None:
+    if read.errors[f"{function}_v2"] != 13:
         return None
-    read.errors.pop("nvmlDeviceGetMemoryInfo")
-    return Memory(**found)
+    return Memory(**read(function, "gpu"))
 
 
 def _links(nvml: NvmlProcess) -> Sequence[NvLink]:
     found = []
     for link in range(36):
         code = nvml.code(f"active = nvmlDeviceGetNvLinkState(gpu, {link})")
+        assert nvml(f"nvmlDeviceGetFieldValues(gpu, [(165, {link})])[0].nvmlReturn") == (
+            3 if code else 0
+        )
         if code:
             assert code in {2, 3}
             break
@@ -207,37 +212,54 @@ def _fabric(read: Reader, nvml: NvmlProcess) -> Fabric | None:
         ("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo", lambda _: {}),
     ]
     for structure, function, more in tries:
-        if not (code := attempt(structure, function)):
-            read.errors.pop("nvmlDeviceGetGpuFabricInfo", None)
-            fabric = nvml("fabric")
-            return Fabric(
-                state=fabric["state"],
-                status=fabric["status"],
-                cluster_uuid=str(uuid.UUID(bytes=bytes(fabric["clusterUuid"]))),
-                clique_id=fabric["cliqueId"],
-                **more(fabric),
-            )
-        read.errors["nvmlDeviceGetGpuFabricInfo"] = code
+        code = attempt(structure, function)
+        read.errors.pop(function, None)
+        if code:
+            read.errors[function] = code
+            continue
+        fabric = nvml("fabric")
+        cluster = bytes(fabric["clusterUuid"])
+        return Fabric(
+            state=fabric["state"],
+            status=fabric["status"],
+            cluster_uuid=str(uuid.UUID(bytes=cluster)) if any(cluster) else "",
+            clique_id=fabric["cliqueId"],
+            **more(fabric),
+        )
+    read.errors.pop("nvmlDeviceGetGpuFabricInfo")
     return None
 
 
-def _recovery_action(read: Reader) -> int | None:
-    (field,) = read("nvmlDeviceGetFieldValues", "gpu", [230])
+def _field(read: Reader, number: int) -> int | None:
+    (field,) = read("nvmlDeviceGetFieldValues", "gpu", [number])
     if field["nvmlReturn"]:
-        read.errors["nvmlDeviceGetFieldValues"] = field["nvmlReturn"]
+        read.errors[f"nvmlDeviceGetFieldValues:{number}"] = field["nvmlReturn"]
         return None
-    return int(field["value"]["uiVal"])
+    kind = {1: "uiVal", 3: "ullVal"}[field["valueType"]]
+    return int(field["value"][kind])
 
 
 def _rows(read: Reader) -> RemappedRows | None:
-    if (rows := read("nvmlDeviceGetRemappedRows", "gpu")) is None:
+    rows = [_field(read, number) for number in (142, 143, 144, 145)]
+    called = read("nvmlDeviceGetRemappedRows", "gpu")
+    read.errors.pop("nvmlDeviceGetRemappedRows", None)
+    assert called == (None if rows[0] is None else rows)
+    if rows[0] is None:
         return None
     return RemappedRows(
         correctable=rows[0],
-        uncorrectable=rows[1],
+        uncorrectable=rows[1] or 0,
         pending=bool(rows[2]),
         failed=bool(rows[3]),
     )
+
+
+def _ecc(read: Reader) -> int | None:
+    count = read("nvmlDeviceGetTotalEccErrors", "gpu", 1, 0)
+    read.errors.pop("nvmlDeviceGetTotalEccErrors", None)
+    field = _field(read, 4)
+    assert count == field
+    return field
 
 
 def _processes(read: Reader) -> tuple[Process, ...] | None:
@@ -260,4 +282,4 @@ def _processes(read: Reader) -> tuple[Process, ...] | None:
                     compute_instance=instances[1],
                 )
             )
-    return tuple(found)
+    return tuple(found) or None

@@ -47,6 +47,7 @@ class StandIn:
         self.registered: dict[str, int] = {}
         self.event_types = 0x2 | 0x4 | 0x8 | 0x10 | 0x100
         self.link_field = True
+        self.link_count = True
 
     def __getattr__(self, name: str) -> Any:
         own: Callable[..., Any] | None = getattr(type(self), f"_{name}", None)
@@ -203,7 +204,7 @@ class StandIn:
                 RECOVERY: gpu.recovery_action,
                 ECC: gpu.ecc_uncorrected,
                 RETIRED: gpu.retired_pages_pending,
-                LINK_COUNT: max(active, default=-1) + 1,
+                LINK_COUNT: max(active, default=-1) + 1 if self.link_count else None,
             }[field]
         return SimpleNamespace(
             nvmlReturn=NOT_SUPPORTED if value is None else 0,
@@ -212,7 +213,10 @@ class StandIn:
         )
 
     def _nvmlDeviceGetNvLinkState(self, handle: "Handle", link: int) -> int:  # noqa: N802
-        return int(link in {one.link for one in self._gpu(handle).nvlinks})
+        active = {one.link for one in self._gpu(handle).nvlinks}
+        if link > max(active, default=-1):
+            raise pynvml.NVMLError(2)
+        return int(link in active)
 
     def _nvmlDeviceGetNvLinkRemotePciInfo(self, handle: "Handle", link: int) -> Any:  # noqa: N802
         found = next(one for one in self._gpu(handle).nvlinks if one.link == link)

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import Self
 
+import msgspec
+
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia.child import link_of
 from dra_driver.backends.nvidia.client import HardwareProcess
@@ -22,13 +24,17 @@ from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
-from dra_driver.errors import DriverError
+from dra_driver.backends.recording import Snapshot
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
-SYSFS = Path("/sys")
+NAME = "nvidia"
+"""Of the entry point, for snapshots."""
+SYSFS = Path("sys")
+"""Below the host's root."""
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
 _MIB = 1024 * 1024
@@ -50,15 +56,25 @@ class NvidiaBackend:
     ) -> None:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
-        self._sysfs = sysfs
+        self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(lambda: self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
         """Make a backend that plays the facts of a snapshot. Raises Permanent if they cannot be read."""
         own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
         return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
+        if not self._is_there():
+            raise Permanent(
+                f"there is nothing to record: no PCI device of NVIDIA in {self._sysfs} is a GPU; run this on a node that has one"
+            )
+        return Snapshot(
+            backend=NAME, facts=msgspec.json.decode(msgspec.json.encode(self._hardware.look()))
+        )
 
     def scan(self) -> Inventory:
         """Look at all GPUs."""
@@ -90,12 +106,12 @@ class NvidiaBackend:
         return self._leases.configure(lease)
 
     def reset(self, lease: Lease, /) -> None:
-        """Put the modes back. A node without GPUs has none, whoever's device this is."""
+        """Put the modes back. A node without GPUs has none, whosever device this is."""
         if self._is_there():
             self._leases.reset(lease)
 
     def in_use(self, device: DeviceName, /) -> InUse:
-        """Whether the library sees a process on the device."""
+        """Whether the library sees a process that computes on the device."""
         return self._leases.in_use(device) if self._is_there() else InUse.CANNOT_TELL
 
     def _is_there(self) -> bool:

@@ -58,13 +58,8 @@ class Leases:
     """Works on leases. `judged` sees every look of a scan; before the first one the hardware is looked at when it is needed."""
 
     def __init__(
-        self,
-        hardware: Callable[[], Hardware],
-        *,
-        idle_bytes: int = IDLE_BYTES,
-        edits: Edits = edits_of,
+        self, hardware: Hardware, *, idle_bytes: int = IDLE_BYTES, edits: Edits = edits_of
     ) -> None:
-        """`hardware` returns the door; it is asked for when it is needed, because that may start a process."""
         self._hardware = hardware
         self._idle_bytes = idle_bytes
         self._edits = edits
@@ -91,7 +86,7 @@ class Leases:
         with self._mutex:
             self._leased.add(_key(lease))
         if interval is not None and place.mig is None and not lease.may_run:
-            take_turns(self._hardware(), place.gpu, interval)
+            take_turns(self._hardware, place.gpu, interval)
         return edits
 
     def reset(self, lease: Lease) -> None:
@@ -107,7 +102,7 @@ class Leases:
             place = self._place(device)
             if place is None:
                 return InUse.CANNOT_TELL
-            found = computing(self._hardware().processes(place.uuid))
+            found = computing(self._hardware.processes(place.uuid))
         except DriverError:
             return InUse.CANNOT_TELL
         return InUse.YES if found else InUse.NO
@@ -147,7 +142,7 @@ class Leases:
 
     def _processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         try:
-            return self._hardware().processes(gpu.uuid)
+            return self._hardware.processes(gpu.uuid)
         except DriverError:
             return None  # whoever uses the memory, nothing says that it is no desktop
 
@@ -155,7 +150,7 @@ class Leases:
         gpu = self._gpu(lease)
         node = self._last().node
         if gpu is not None:
-            put_back(self._hardware(), gpu)
+            put_back(self._hardware, gpu)
         elif not node.gpus and node.problem and node.installation.kernel_version:
             # The kernel driver keeps the modes as long as it is loaded.
             raise Temporary(
@@ -178,7 +173,7 @@ class Leases:
         with self._mutex:
             seen = self._seen
         if seen is None:
-            node = self._hardware().look()
+            node = self._hardware.look()
             seen = _Seen(node, _places(node, inventory(node, {})))
             with self._mutex:
                 self._seen = self._seen or seen

@@ -29,7 +29,7 @@ from dra_driver.testing.nvml.layouts import mig_devices
 
 MIB = 1024 * 1024
 NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13
-NOWHERE = "00000000-0000-0000-0000-000000000000"
+FIELD = "nvmlDeviceGetFieldValues"
 HEALTHY_FABRIC = (
     0x1AA  # no degraded bandwidth, no route in recovery or ill, no timeouts, configured correctly
 )
@@ -136,7 +136,6 @@ def _gpu(board: Board, index: int, *, driver: Driver, layout: str, seed: str) ->
         recovery_action=0 if driver.major >= 570 else None,
         ecc_uncorrected=0 if board.ecc else None,
         remapped_rows=RemappedRows() if board.remaps else None,
-        processes=(),
         errors=_errors(board, driver),
     )
     return msgspec.structs.replace(gpu, **_place(index))
@@ -189,20 +188,26 @@ def _mig(board: Board, layout: str, identity: str) -> Mig | None:
 
 
 def _errors(board: Board, driver: Driver) -> Mapping[str, int]:
-    """The calls that fail on such a board, in the order of the library's documentation."""
-    old = driver.major < 570
+    """The calls and fields that fail on such a board, by the names that `facts.Gpu.errors` has for them."""
+    rows = [] if board.remaps else [f"{FIELD}:{number}" for number in (142, 143, 144, 145)]
     failing = {
-        "nvmlDeviceGetSerial": NOT_SUPPORTED if not board.ecc else 0,
-        "nvmlDeviceGetAddressingMode": FUNCTION_NOT_FOUND if old else 0,
-        "nvmlDeviceGetModuleId": 0 if board.modules else NOT_SUPPORTED,
-        "nvmlDeviceGetMemoryInfo": NOT_SUPPORTED if board.memory_mib is None else 0,
-        "nvmlDeviceGetMigMode": 0 if board.profiles else NOT_SUPPORTED,
-        "nvmlDeviceGetGpuFabricInfo": 0 if _fabric(board, driver) else NOT_SUPPORTED,
-        "nvmlDeviceGetFieldValues": NOT_SUPPORTED if old else 0,
-        "nvmlDeviceGetTotalEccErrors": 0 if board.ecc else NOT_SUPPORTED,
-        "nvmlDeviceGetRemappedRows": 0 if board.remaps else NOT_SUPPORTED,
+        "nvmlDeviceGetSerial": not board.ecc and NOT_SUPPORTED,
+        "nvmlDeviceGetAddressingMode": driver.major < 570 and FUNCTION_NOT_FOUND,
+        "nvmlDeviceGetModuleId": not board.modules and NOT_SUPPORTED,
+        "nvmlDeviceGetMemoryInfo_v2": _memory_code(board, driver),
+        "nvmlDeviceGetMigMode": not board.profiles and NOT_SUPPORTED,
+        "nvmlDeviceGetGpuFabricInfoV": not _fabric(board, driver) and NOT_SUPPORTED,
+        f"{FIELD}:230": driver.major < 570 and NOT_SUPPORTED,
+        f"{FIELD}:4": not board.ecc and NOT_SUPPORTED,
+        **dict.fromkeys(rows, NOT_SUPPORTED),
     }
     return {name: code for name, code in failing.items() if code}
+
+
+def _memory_code(board: Board, driver: Driver) -> int:
+    if board.memory_mib is None:
+        return NOT_SUPPORTED
+    return 0 if driver.major >= 510 else FUNCTION_NOT_FOUND
 
 
 def _system(board: Board, driver: Driver, *, cc: bool) -> System:
@@ -213,13 +218,8 @@ def _system(board: Board, driver: Driver, *, cc: bool) -> System:
         cuda_driver_version=driver.cuda,
         cc_feature=int(cc) if knows else None,
         cc_dev_tools=0 if knows else None,
-        cc_ready=int(cc) if knows else None,
-        errors={}
-        if knows
-        else {
-            "nvmlSystemGetConfComputeState": NOT_SUPPORTED,
-            "nvmlSystemGetConfComputeGpusReadyState": NOT_SUPPORTED,
-        },
+        cc_ready=1 if knows and cc else None,
+        errors={} if knows else {"nvmlSystemGetConfComputeState": NOT_SUPPORTED},
     )
 
 
@@ -237,7 +237,6 @@ def _fabric(board: Board, driver: Driver) -> Fabric | None:
         )
     return Fabric(
         state=3,
-        cluster_uuid=NOWHERE,
         health_mask=0,
         health_summary=0 if driver.major >= 570 else None,
     )

@@ -155,7 +155,7 @@ def _links(gpu: Gpu) -> Iterator[str]:
     links = ", ".join(
         f"{{.number = {link.link}, .remote_type = {_number(link.remote_type)}, "
         f".remote = {text(link.remote_pci_bus_id)}}}"
-        for link in gpu.nvlinks
+        for link in sorted(gpu.nvlinks, key=lambda link: link.link)
     )
     if links:
         yield f".links = {{{links}}}, .link_count = {len(gpu.nvlinks)}"
@@ -183,10 +183,11 @@ def _health(gpu: Gpu) -> Iterator[str]:
     if (rows := gpu.remapped_rows) is not None:
         yield f".has_rows = 1, .rows_correctable = {rows.correctable}, .rows_failed = {int(rows.failed)}"
         yield f".rows_uncorrectable = {rows.uncorrectable}, .rows_pending = {int(rows.pending)}"
-    if gpu.processes is None:
-        return
+    yield f".retired_pending = {int(gpu.retired_pages_pending or False)}"
+    if not gpu.processes:
+        return  # None says only that they were not asked for
     _fits("processes", gpu.processes)
-    yield f".has_processes = 1, .process_count = {len(gpu.processes)}"
+    yield f".process_count = {len(gpu.processes)}"
     processes = ", ".join(
         f"{{.pid = {one.pid}, .kind = {_KINDS[one.kind]}, "
         f".memory = {_UNKNOWN_MEMORY if one.used_memory is None else one.used_memory}ull, "
@@ -194,8 +195,7 @@ def _health(gpu: Gpu) -> Iterator[str]:
         f".compute_instance = {_instance(one.compute_instance)}}}"
         for one in gpu.processes
     )
-    if processes:
-        yield f".processes = {{{processes}}}"
+    yield f".processes = {{{processes}}}"
 
 
 def _profiles(node: Node) -> Iterator[str]:

@@ -6,8 +6,10 @@ The program is the one of the driver root, and its arguments are ours: a UUID th
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from dra_driver.backends.nvidia.hardware.nvml import Failed, Found
+from dra_driver.backends.nvidia.hardware.tree import Tree
 
 SECONDS = 10.0
 PROGRAM = "nvidia-smi"
@@ -47,9 +49,8 @@ def set_time_slice(
 def _program(found: Found, host_root: str) -> str:
     for path in found.installation.binaries:
         if path.rpartition("/")[2] == PROGRAM:
-            root = found.installation.driver_root.rstrip("/")
-            real = found.installation.sources.get(path, path)
-            return f"{host_root.rstrip('/')}{root}{real}"
+            root = Tree(Path(host_root)).below(found.installation.driver_root)
+            return str(root.outside(root.resolve(path) or path))
     raise Failed(
         f"a time slice cannot be set: the driver root {found.installation.driver_root or '(none found)'} has no {PROGRAM}, and the library has "
         "no call for it; use claims without `timeSlicingConfig` on this node, or install the driver's programs"

@@ -8,12 +8,14 @@ from dra_driver.backends.nvidia.hardware.nvml import Found
 
 
 class Finder:
-    """Looks again at each call; files are opened again only if they changed."""
+    """Looks again at each call. `host_root` is where this process sees the host's /; an empty `driver_root` means: look for it."""
 
     def __init__(self, host_root: str, driver_root: str) -> None:
         self._host_root = Path(host_root)
         self._reader = InstallationReader(self._host_root, driver_root)
 
     def __call__(self) -> Found:
+        """Return what is installed now."""
         installation = self._reader.read()
-        return Found(installation, str(nvml_library(installation, self._host_root) or ""))
+        library = nvml_library(installation, self._host_root)
+        return Found(installation, str(library or ""))

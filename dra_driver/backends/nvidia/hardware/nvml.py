@@ -128,9 +128,9 @@ class Library:
     def _open(self, found: Found) -> None:
         if not found.installation.kernel_version:
             # To open the library would make it load the module, perhaps while somebody replaces it.
-            raise failed("nvmlInit", DRIVER_NOT_LOADED, "the node")
+            raise _unopened(found, DRIVER_NOT_LOADED)
         if not found.library:
-            raise failed("nvmlInit", LIBRARY_NOT_FOUND, _roots(found))
+            raise _unopened(found, LIBRARY_NOT_FOUND)
         if self._loaded is None:
             try:
                 self._load(found.library)
@@ -161,8 +161,12 @@ def _load(path: str) -> object:
     return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
 
-def _roots(found: Found) -> str:
-    return f"the driver root {found.installation.driver_root or '(none found)'}"
+def _unopened(found: Found, code: int) -> Failed:
+    """Half an installation. What was read of it says more than the number."""
+    problems = found.installation.problems
+    if not problems:
+        return failed("nvmlInit", code, f"the driver root {found.installation.driver_root or '/'}")
+    return Failed(f"the NVIDIA library is not opened: {'; '.join(problems)}", code=code, retry=True)
 
 
 def _versions(found: Found) -> str:

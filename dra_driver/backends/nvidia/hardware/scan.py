@@ -174,15 +174,15 @@ class Scanner:
             module_id=asker.ask("nvmlDeviceGetModuleId", handle, ctypes.c_uint()),
             virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
             compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
-            nvlinks=self._links(asker, handle),
+            nvlinks=self._links(handle),
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
             drm=pci.drm(self._sysfs, address),
         )
 
-    def _links(self, asker: Asker, handle: Any) -> tuple[NvLink, ...]:
+    def _links(self, handle: Any) -> tuple[NvLink, ...]:
         found = []
-        for link in self._active_links(asker, handle):
+        for link in self._active_links(handle):
             # What one link does not answer is no fact about the GPU.
             link_asker = Asker(self._nvml, f"link {link}")
             remote = link_asker.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
@@ -191,20 +191,20 @@ class Scanner:
             found.append(NvLink(link=link, remote_pci_bus_id=bus, remote_type=kind))
         return tuple(found)
 
-    def _active_links(self, asker: Asker, handle: Any) -> list[int]:
-        """The states of all links come with one call; drivers without that field are asked link by link."""
+    def _active_links(self, handle: Any) -> list[int]:
+        """The states of all links come with one call; a driver without these fields is asked link by link."""
+        asker = Asker(self._nvml, "the links")
         asked: list[int | tuple[int, int]] = [LINK_COUNT]
         asked += [(LINK_STATE, link) for link in range(MOST_LINKS)]
-        answers = field_values(Asker(self._nvml, ""), handle, asked)
-        count = min(answers[0] or 0, MOST_LINKS)
-        states = answers[1 : 1 + count]
-        if None not in states:
-            return [link for link, state in enumerate(states) if state in _ACTIVE]
+        count, *states = field_values(asker, handle, asked)
+        known = MOST_LINKS if count is None else min(count, MOST_LINKS)
+        if count is not None and None not in states[:known]:
+            return [link for link in range(known) if states[link] in _ACTIVE]
         active = []
-        for link in range(count):
+        for link in range(known):
             state = asker.ask("nvmlDeviceGetNvLinkState", handle, link)
             if state is None:
-                break
+                break  # there are no more links
             if state:
                 active.append(link)
         return active

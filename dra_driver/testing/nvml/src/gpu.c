@@ -181,7 +181,16 @@ int nvmlDeviceGetTemperatureV(handle device, struct temperature *temperature) {
     return give_number(&call, call.gpu->temperature, (unsigned *)&temperature->temperature);
 }
 
-enum { ECC_DOUBLE = 4, REMAPPED_CORRECTABLE = 142, REMAPPED_UNCORRECTABLE, REMAPPED_PENDING, REMAPPED_FAILED, RECOVERY_ACTION = 230 };
+enum {
+    ECC_DOUBLE = 4,
+    LINK_COUNT = 91,
+    REMAPPED_CORRECTABLE = 142,
+    REMAPPED_UNCORRECTABLE,
+    REMAPPED_PENDING,
+    REMAPPED_FAILED,
+    LINK_STATE = 165,
+    RECOVERY_ACTION = 230
+};
 enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
 
 struct field {
@@ -195,30 +204,40 @@ struct field {
     } value;
 };
 
-static void read_rows(const struct gpu *gpu, struct field *field) {
+/* The value of a field; ABSENT if this board does not have it. */
+static long long field_value(const struct gpu *gpu, const struct field *field) {
     const int rows[] = {gpu->rows_correctable, gpu->rows_uncorrectable, gpu->rows_pending, gpu->rows_failed};
-    field->type = UNSIGNED_INT;
-    field->value.number = (unsigned)rows[field->id - REMAPPED_CORRECTABLE];
-    if (!gpu->has_rows) field->code = NOT_SUPPORTED;
+    switch (field->id) {
+    case RECOVERY_ACTION:
+        return gpu->recovery_action;
+    case ECC_DOUBLE:
+        return gpu->ecc_uncorrected;
+    case LINK_COUNT:
+        return gpu->link_count ? (long long)gpu->links[gpu->link_count - 1].number + 1 : ABSENT;
+    case LINK_STATE:
+        return link_state(gpu, field->scope);
+    case REMAPPED_CORRECTABLE:
+    case REMAPPED_UNCORRECTABLE:
+    case REMAPPED_PENDING:
+    case REMAPPED_FAILED:
+        return gpu->has_rows ? rows[field->id - REMAPPED_CORRECTABLE] : ABSENT;
+    default:
+        return ABSENT;
+    }
 }
 
+/* Each field has a code of its own. In the tables its name is nvmlDeviceGetFieldValues:230. */
 static void read_field(const struct call *call, struct field *field) {
-    const struct gpu *gpu = call->gpu;
-    field->code = SUCCESS;
+    char name[TEXT];
+    snprintf(name, sizeof name, "nvmlDeviceGetFieldValues:%u", field->id);
+    long long value = field_value(call->gpu, field);
+    field->code = failing_code(call->gpu->errors, call->gpu->error_count, name);
+    if (!field->code && value == ABSENT) field->code = NOT_SUPPORTED;
+    field->type = field->id == ECC_DOUBLE ? UNSIGNED_LONG_LONG : UNSIGNED_INT;
     field->value.large = 0;
-    if (field->id == RECOVERY_ACTION && gpu->recovery_action != ABSENT) {
-        field->type = UNSIGNED_INT;
-        field->value.number = (unsigned)gpu->recovery_action;
-    } else if (field->id == RECOVERY_ACTION) {
-        field->code = missing(call);
-    } else if (field->id == ECC_DOUBLE && gpu->ecc_uncorrected != ABSENT) {
-        field->type = UNSIGNED_LONG_LONG;
-        field->value.large = (unsigned long long)gpu->ecc_uncorrected;
-    } else if (field->id >= REMAPPED_CORRECTABLE && field->id <= REMAPPED_FAILED) {
-        read_rows(gpu, field);
-    } else {
-        field->code = NOT_SUPPORTED;
-    }
+    if (field->code) return;
+    if (field->type == UNSIGNED_INT) field->value.number = (unsigned)value;
+    else field->value.large = (unsigned long long)value;
 }
 
 int nvmlDeviceGetFieldValues(handle device, int count, struct field *fields) {
@@ -252,7 +271,7 @@ int nvmlDeviceGetRetiredPagesPendingStatus(handle device, unsigned *pending) {
     ENTER_GPU(device);
     NEED(pending);
     if (call.gpu->has_rows || call.gpu->ecc_uncorrected == ABSENT) return NOT_SUPPORTED;
-    *pending = (unsigned)call.gpu->rows_pending;
+    *pending = (unsigned)call.gpu->retired_pending;
     return SUCCESS;
 }
 
@@ -275,7 +294,6 @@ static int is_behind(const struct call *call, const struct process *process) {
 /* Fills one of the two arrays. `size` is that of the array, and afterwards how many there are. */
 static int list_processes(const struct call *call, enum process_kind kind, unsigned *size, struct process_v1 *old, struct process_v2 *infos) {
     NEED(size);
-    if (!call->gpu->has_processes) return missing(call);
     unsigned found = 0;
     for (unsigned number = 0; number < call->gpu->process_count; number++) {
         const struct process *one = &call->gpu->processes[number];

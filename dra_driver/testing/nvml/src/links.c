@@ -5,27 +5,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A board has links up to the last one of its table; those that are not in the table are inactive. */
-static int find_link(const struct call *call, unsigned number, const struct link **found) {
-    unsigned last = 0;
-    *found = NULL;
-    if (number >= MAX_LINKS) return INVALID_ARGUMENT;
-    if (!call->gpu->link_count) return missing(call);
-    for (unsigned place = 0; place < call->gpu->link_count; place++) {
-        const struct link *link = &call->gpu->links[place];
-        if (link->number == number) *found = link;
-        if (link->number > last) last = link->number;
-    }
-    return number > last ? INVALID_ARGUMENT : SUCCESS;
+/* The link with this number; NULL if it is not in the table: it is inactive, or the board has no such link. */
+static const struct link *find_link(const struct gpu *gpu, unsigned number) {
+    for (unsigned place = 0; place < gpu->link_count; place++)
+        if (gpu->links[place].number == number) return &gpu->links[place];
+    return NULL;
+}
+
+/* A board has links up to the last one of its table. */
+int link_state(const struct gpu *gpu, unsigned number) {
+    if (!gpu->link_count || number > gpu->links[gpu->link_count - 1].number) return ABSENT;
+    const struct link *link = find_link(gpu, number);
+    return link && !link->down;
 }
 
 int nvmlDeviceGetNvLinkState(handle device, unsigned number, unsigned *active) {
-    const struct link *link;
     ENTER_GPU(device);
     NEED(active);
-    int code = find_link(&call, number, &link);
-    if (code) return code;
-    *active = link && !link->down;
+    if (!call.gpu->link_count) return missing(&call);
+    int state = link_state(call.gpu, number);
+    if (state == ABSENT) return INVALID_ARGUMENT;
+    *active = (unsigned)state;
     return SUCCESS;
 }
 
@@ -36,11 +36,10 @@ struct pci {
 };
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(handle device, unsigned number, struct pci *pci) {
-    const struct link *link;
     ENTER_GPU(device);
     NEED(pci);
-    int code = find_link(&call, number, &link);
-    if (code) return code;
+    if (!call.gpu->link_count) return missing(&call);
+    const struct link *link = find_link(call.gpu, number);
     if (!link || link->down) return INVALID_ARGUMENT;
     memset(pci, 0, sizeof *pci);
     strcpy(pci->bus_id, link->remote);
@@ -50,11 +49,10 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(handle device, unsigned number, struct p
 }
 
 int nvmlDeviceGetNvLinkRemoteDeviceType(handle device, unsigned number, unsigned *type) {
-    const struct link *link;
     ENTER_GPU(device);
     NEED(type);
-    int code = find_link(&call, number, &link);
-    if (code) return code;
+    if (!call.gpu->link_count) return missing(&call);
+    const struct link *link = find_link(call.gpu, number);
     if (!link || link->down) return INVALID_ARGUMENT;
     if (link->remote_type == ABSENT) return NOT_SUPPORTED;
     *type = (unsigned)link->remote_type;

@@ -116,7 +116,7 @@ struct gpu {
     int compute_mode, temperature, recovery_action;
     long long ecc_uncorrected; /* ABSENT: the board has no ECC */
     int has_rows, rows_correctable, rows_uncorrectable, rows_pending, rows_failed;
-    int has_processes;
+    int retired_pending;
     struct process processes[MAX_PROCESSES];
     unsigned process_count;
     struct failing errors[MAX_ERRORS];
@@ -174,6 +174,9 @@ const struct world *world_now(void);
 const char *setting(const char *variable, const char *compiled);
 int control_watch(void);
 void control_wait(int watch, int milliseconds);
+
+/* links.c: 1 for an active link, 0 for an inactive one, ABSENT if the board has no such link */
+int link_state(const struct gpu *gpu, unsigned number);
 
 /* rules.c */
 long rules_count(uint64_t identity);

@@ -2,7 +2,6 @@
  * Delays, errors and hangs. A call that hangs holds a lock of the whole process, which each other call takes for a moment. */
 #include "mock.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -80,18 +79,8 @@ int rules_apply(const struct world **world, const char *function, int gpu) {
     return code;
 }
 
-/* Names are compared without the number of the version at their end: _v2, _v3 and V. */
-static size_t plain(const char *name) {
-    size_t length = strlen(name);
-    if (length > 3 && name[length - 3] == '_' && name[length - 2] == 'v') length -= 3;
-    if (length > 1 && name[length - 1] == 'V' && islower((unsigned char)name[length - 2])) length--;
-    return length;
-}
-
 int failing_code(const struct failing *errors, unsigned count, const char *function) {
-    size_t length = plain(function);
     for (unsigned number = 0; number < count; number++)
-        if (plain(errors[number].function) == length && strncmp(errors[number].function, function, length) == 0)
-            return errors[number].code;
+        if (strcmp(errors[number].function, function) == 0) return errors[number].code;
     return SUCCESS;
 }

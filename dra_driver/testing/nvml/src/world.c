@@ -98,7 +98,6 @@ static void read_process(struct gpu *gpu, const char *line) {
     process->memory = (unsigned long long)number_of(line, "memory", 0);
     process->gpu_instance = instance_of(line, "gi");
     process->compute_instance = instance_of(line, "ci");
-    gpu->has_processes = 1;
     gpu->used += process->memory;
 }
 
@@ -165,6 +164,7 @@ static void read_values(struct gpu *gpu, const char *line) {
     gpu->rows_uncorrectable = (int)number_of(line, "rows_uncorrectable", gpu->rows_uncorrectable);
     gpu->rows_pending = (int)number_of(line, "rows_pending", gpu->rows_pending);
     gpu->rows_failed = (int)number_of(line, "rows_failed", gpu->rows_failed);
+    gpu->retired_pending = (int)number_of(line, "retired_pending", gpu->retired_pending);
 }
 
 static void read_gpu_line(struct world *world, struct gpu *gpu, const char *verb, const char *line) {

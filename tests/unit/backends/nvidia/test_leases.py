@@ -21,10 +21,9 @@ from tests.support.nvidia_hardware import (
     GIB,
     INSTALLATION,
     NODE,
-    FileHardware,
+    WatchedHardware,
     a_backend,
     a_node,
-    pull_out,
 )
 
 WHOLE = DeviceName("gpu-0")
@@ -47,20 +46,20 @@ BACK = [("set_compute_mode", "GPU-0", 0), ("set_time_slice", "GPU-0", 0)]
 
 
 @pytest.fixture
-def hardware(tmp_path: Path) -> FileHardware:
+def hardware(tmp_path: Path) -> WatchedHardware:
     return a_node(tmp_path)
 
 
 @pytest.fixture
-def leases(hardware: FileHardware) -> Leases:
-    found = Leases(lambda: hardware)
+def leases(hardware: WatchedHardware) -> Leases:
+    found = Leases(hardware)
     found.in_use(WHOLE)  # it has looked
     hardware.calls.clear()
     return found
 
 
 def test_a_device_without_configuration_costs_no_call(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     edits = leases.configure(PLAIN)
     assert "/dev/nvidia0" in [node.path for node in edits.device_nodes]
@@ -71,18 +70,18 @@ def test_a_device_without_configuration_costs_no_call(
 
 
 def test_time_slicing_sets_the_compute_mode_and_the_interval_and_puts_both_back(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     leases.configure(SLICED)
     assert hardware.calls == SET
-    assert hardware.modes("GPU-0") == {"mode": 0, "interval": 3}
+    assert hardware.modes() == {"GPU-0 slice": 3}
     hardware.calls.clear()
     leases.reset(SLICED)
     assert hardware.calls == BACK
 
 
 def test_admins_and_running_containers_change_nothing(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     edits = leases.configure(SLICED)
     hardware.calls.clear()
@@ -91,7 +90,7 @@ def test_admins_and_running_containers_change_nothing(
     assert hardware.calls == []
 
 
-def test_a_mig_device_has_no_modes(leases: Leases, hardware: FileHardware) -> None:
+def test_a_mig_device_has_no_modes(leases: Leases, hardware: WatchedHardware) -> None:
     sharing = decode({"sharing": {"strategy": "TimeSlicing"}}, MigDeviceConfig)[0]
     for one in (ON_PART, replace(ON_PART, config=MIG.config(sharing))):
         edits = leases.configure(one)
@@ -109,7 +108,7 @@ def test_a_mig_device_has_no_modes(leases: Leases, hardware: FileHardware) -> No
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_touched(
-    leases: Leases, hardware: FileHardware, fields: dict[str, Any], said: str
+    leases: Leases, hardware: WatchedHardware, fields: dict[str, Any], said: str
 ) -> None:
     value = decode({"sharing": fields}, GpuConfig)[0]
     refused = replace(SLICED, config=GPU.config(value))
@@ -124,7 +123,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(
 
 
 def test_a_node_that_cannot_set_time_slices_says_so_once_and_lets_the_device_go(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     hardware.refuses["set_time_slice"] = Permanent("the driver root / has no nvidia-smi")
     with pytest.raises(Permanent) as caught:
@@ -138,7 +137,7 @@ def test_a_node_that_cannot_set_time_slices_says_so_once_and_lets_the_device_go(
     assert leases.leased() == frozenset()
 
 
-def test_what_hangs_now_is_tried_again(leases: Leases, hardware: FileHardware) -> None:
+def test_what_hangs_now_is_tried_again(leases: Leases, hardware: WatchedHardware) -> None:
     for call in ("set_compute_mode", "set_time_slice"):
         hardware.refuses = {call: Temporary("no answer for 10 s")}
         for act in (leases.configure, leases.reset):
@@ -150,7 +149,9 @@ def test_what_hangs_now_is_tried_again(leases: Leases, hardware: FileHardware) -
     assert leases.leased() == frozenset()
 
 
-def test_a_compute_mode_that_stays_keeps_the_device(leases: Leases, hardware: FileHardware) -> None:
+def test_a_compute_mode_that_stays_keeps_the_device(
+    leases: Leases, hardware: WatchedHardware
+) -> None:
     leases.configure(SLICED)
     hardware.set_compute_mode("GPU-0", 3)
     hardware.refuses["set_compute_mode"] = Permanent("no permission")
@@ -167,7 +168,7 @@ def test_a_compute_mode_that_stays_keeps_the_device(leases: Leases, hardware: Fi
 
 
 def test_a_compute_mode_that_no_mode_is_told_by_its_number(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     hardware.set_compute_mode("GPU-0", 9)
     hardware.refuses["set_compute_mode"] = Permanent("not supported")
@@ -175,48 +176,48 @@ def test_a_compute_mode_that_no_mode_is_told_by_its_number(
         leases.reset(SLICED)
 
 
-def test_a_gpu_that_has_gone_keeps_no_mode(leases: Leases, hardware: FileHardware) -> None:
+def test_a_gpu_that_has_gone_keeps_no_mode(leases: Leases, hardware: WatchedHardware) -> None:
     leases.configure(SLICED)
-    pull_out(hardware.folder, WHOLE)
+    hardware.become(structs.replace(NODE, gpus=NODE.gpus[1:]))
     leases.reset(SLICED)
-    a_backend(hardware.folder).reset(SLICED)
-    a_backend(hardware.folder).reset(LOST)
+    a_backend(hardware).reset(SLICED)
+    a_backend(hardware).reset(LOST)
 
 
-def test_a_kernel_driver_without_its_library_keeps_the_modes(hardware: FileHardware) -> None:
-    hardware.has(Node(problem="libnvidia-ml.so.1 is missing", installation=INSTALLATION))
+def test_a_kernel_driver_without_its_library_keeps_the_modes(hardware: WatchedHardware) -> None:
+    hardware.become(Node(problem="libnvidia-ml.so.1 is missing", installation=INSTALLATION))
     with pytest.raises(Temporary) as caught:
-        a_backend(hardware.folder).reset(SLICED)
+        a_backend(hardware).reset(SLICED)
     assert str(caught.value) == (
         "the modes of device gpu-0 cannot be put back now: libnvidia-ml.so.1 is missing; the driver tries again"
     )
-    a_backend(hardware.folder).reset(PLAIN)
+    a_backend(hardware).reset(PLAIN)
     unloaded = structs.replace(INSTALLATION, kernel_version="")
-    hardware.has(Node(problem="the kernel driver is not loaded", installation=unloaded))
-    a_backend(hardware.folder).reset(SLICED)
+    hardware.become(Node(problem="the kernel driver is not loaded", installation=unloaded))
+    a_backend(hardware).reset(SLICED)
 
 
 def test_a_restarted_driver_puts_back_what_the_lease_says(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     leases.configure(SLICED)
-    a_backend(hardware.folder, hardware).reset(SLICED)
-    assert hardware.modes("GPU-0") == {"mode": 0, "interval": 0}
+    a_backend(hardware).reset(SLICED)
+    assert hardware.modes() == {}
 
 
 def test_another_gpu_that_has_the_name_by_now_is_not_touched(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     leases.configure(SLICED)
     swapped = tuple(structs.replace(one, minor=1 - (one.minor or 0)) for one in NODE.gpus)
-    hardware.has(structs.replace(NODE, gpus=swapped))
+    hardware.become(structs.replace(NODE, gpus=swapped))
     hardware.calls.clear()
-    a_backend(hardware.folder, hardware).reset(SLICED)
+    a_backend(hardware).reset(SLICED)
     assert hardware.changes() == BACK
 
 
 def test_the_last_share_puts_back_what_any_of_them_may_have_set(
-    leases: Leases, hardware: FileHardware
+    leases: Leases, hardware: WatchedHardware
 ) -> None:
     one = replace(SLICED, share_id=ShareId("a"))
     other = replace(PLAIN, share_id=ShareId("b"))
@@ -236,9 +237,10 @@ def test_a_device_that_is_not_there_is_not_set_up(leases: Leases) -> None:
         leases.configure(replace(PLAIN, device=DeviceName("gpu-9")))
 
 
-def test_a_process_uses_its_gpu_or_mig_device(leases: Leases, hardware: FileHardware) -> None:
+def test_a_process_uses_its_gpu_or_mig_device(leases: Leases, hardware: WatchedHardware) -> None:
     desktop = Process(pid=800, kind="graphics")
-    hardware.runs(GPU_0=(desktop,), MIG_0=(COMPUTE,))
+    hardware.runs(desktop)
+    hardware.runs(structs.replace(COMPUTE, gpu_instance=7, compute_instance=0), on="GPU-1")
     found = {name: leases.in_use(name) for name in (WHOLE, PART, OTHER_PART)}
     assert found == {WHOLE: InUse.NO, PART: InUse.YES, OTHER_PART: InUse.NO}
     assert leases.in_use(DeviceName("gpu-9")) is InUse.CANNOT_TELL
@@ -246,32 +248,32 @@ def test_a_process_uses_its_gpu_or_mig_device(leases: Leases, hardware: FileHard
     assert leases.in_use(WHOLE) is InUse.CANNOT_TELL
 
 
-def test_a_look_that_fails_says_nothing_about_use(hardware: FileHardware) -> None:
+def test_a_look_that_fails_says_nothing_about_use(hardware: WatchedHardware) -> None:
     hardware.refuses["look"] = Temporary("no answer")
-    assert Leases(lambda: hardware).in_use(WHOLE) is InUse.CANNOT_TELL
+    assert Leases(hardware).in_use(WHOLE) is InUse.CANNOT_TELL
 
 
 # What is left behind.
 
 
-def left(hardware: FileHardware, backend: Any) -> dict[str, str]:
+def left(hardware: WatchedHardware, backend: Any) -> dict[str, str]:
     hardware.calls.clear()
     return {one.name: one.not_clean for one in backend.scan().devices if one.not_clean}
 
 
-def test_an_idle_node_is_clean_and_costs_no_question(hardware: FileHardware) -> None:
-    assert left(hardware, a_backend(hardware.folder, hardware)) == {}
+def test_an_idle_node_is_clean_and_costs_no_question(hardware: WatchedHardware) -> None:
+    assert left(hardware, a_backend(hardware)) == {}
     assert hardware.calls == [("look",)]
 
 
 def test_a_process_that_stays_is_seen_when_its_claim_is_over_until_the_memory_is_free(
-    hardware: FileHardware,
+    hardware: WatchedHardware,
 ) -> None:
-    backend = a_backend(hardware.folder, hardware)
+    backend = a_backend(hardware)
     backend.scan()
     backend.configure(SLICED)
     hardware.uses(3 * GIB)
-    hardware.runs(GPU_0=(COMPUTE,))
+    hardware.runs(COMPUTE)
     assert left(hardware, backend) == {}
     assert hardware.calls == [("look",)]
     assert backend.in_use(WHOLE) is InUse.YES  # so the device is held, and not reset
@@ -287,12 +289,12 @@ def test_a_process_that_stays_is_seen_when_its_claim_is_over_until_the_memory_is
 
 
 def test_a_look_that_began_during_the_lease_says_nothing_about_the_time_after(
-    hardware: FileHardware,
+    hardware: WatchedHardware,
 ) -> None:
-    leases = Leases(lambda: hardware)
+    leases = Leases(hardware)
     leases.configure(PLAIN)
     hardware.uses(3 * GIB)
-    hardware.runs(GPU_0=(COMPUTE,))
+    hardware.runs(COMPUTE)
     leased, node = leases.leased(), hardware.look()
     leases.reset(PLAIN)
     found = leases.judged(node, inventory(node, {}), leased)
@@ -302,40 +304,38 @@ def test_a_look_that_began_during_the_lease_says_nothing_about_the_time_after(
 
 
 def test_a_restarted_driver_says_what_it_sees_and_the_state_whose_it_is(
-    hardware: FileHardware,
+    hardware: WatchedHardware,
 ) -> None:
-    a_backend(hardware.folder, hardware).configure(SLICED)
+    a_backend(hardware).configure(SLICED)
     hardware.uses(3 * GIB)
-    hardware.runs(GPU_0=(COMPUTE,))
-    assert left(hardware, a_backend(hardware.folder, hardware)) == {WHOLE: "process 4711 uses it"}
+    hardware.runs(COMPUTE)
+    assert left(hardware, a_backend(hardware)) == {WHOLE: "process 4711 uses it"}
 
 
-def test_mig_devices_have_their_own_processes_for_one_question(hardware: FileHardware) -> None:
-    backend = a_backend(hardware.folder, hardware)
-    hardware.uses(3 * GIB, "GPU-1")
-    hardware.runs(GPU_1=(structs.replace(COMPUTE, gpu_instance=8, compute_instance=0),))
+def test_mig_devices_have_their_own_processes_for_one_question(hardware: WatchedHardware) -> None:
+    backend = a_backend(hardware)
+    hardware.uses(3 * GIB, on="GPU-1")
+    hardware.runs(structs.replace(COMPUTE, gpu_instance=8, compute_instance=0), on="GPU-1")
     assert left(hardware, backend) == {OTHER_PART: "process 4711 uses it"}
     assert hardware.calls == [("look",), ("processes", "GPU-1")]
 
 
 @pytest.mark.parametrize("problem", ["", "it fell off the bus"])
 def test_a_gpu_that_does_not_answer_is_not_called_unclean(
-    hardware: FileHardware, problem: str
+    hardware: WatchedHardware, problem: str
 ) -> None:
     hardware.uses(3 * GIB)
     if problem:
         gpus = tuple(structs.replace(one, problem=problem) for one in hardware.look().gpus)
-        hardware.has(structs.replace(NODE, gpus=gpus))
-        hardware.runs(GPU_0=(COMPUTE,))
+        hardware.become(structs.replace(NODE, gpus=gpus))
+        hardware.runs(COMPUTE)
     else:
         hardware.refuses["processes"] = Temporary("no answer")
-    assert left(hardware, a_backend(hardware.folder, hardware)) == {}
+    assert left(hardware, a_backend(hardware)) == {}
 
 
-def test_a_node_without_gpus_is_asked_nothing(tmp_path: Path) -> None:
-    hardware = a_node(tmp_path)
-    backend = a_backend(tmp_path, hardware)
-    backend._sysfs = tmp_path  # a machine without PCI devices
+def test_a_node_without_gpus_is_asked_nothing(hardware: WatchedHardware, tmp_path: Path) -> None:
+    backend = a_backend(hardware, sysfs=tmp_path)
     backend.reset(LOST)
     assert backend.in_use(WHOLE) is InUse.CANNOT_TELL
     assert backend.scan().devices == ()

@@ -70,11 +70,12 @@ def test_a_refresh_needs_at_most_five_calls(board: Board, tmp_path: Path) -> Non
     assert library.by_gpu[0] <= MOST_OF_A_REFRESH
 
 
-def test_a_driver_without_the_field_for_link_states_is_asked_link_by_link_within_the_limit(
-    tmp_path: Path,
+@pytest.mark.parametrize("count", [True, False])
+def test_a_driver_without_the_fields_of_links_is_asked_link_by_link_within_the_limit(
+    count: bool, tmp_path: Path
 ) -> None:
     library = StandIn(machine.node(boards.H100, 2))
-    library.link_field = False
+    library.link_field, library.link_count = False, count
     gpu = scanner(library, tmp_path).gpu(0)
     assert gpu.nvlinks == library.node.gpus[0].nvlinks
     assert library.by_gpu[0] <= MOST_AT_FIRST + 2 * len(gpu.nvlinks)
