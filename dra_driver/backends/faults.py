@@ -9,6 +9,7 @@ lets the hardware see a process on them:
       gpu-6: {configure: {error: "busy", temporary: true}}
       gpu-7: {hangs: true}
       gpu-4: {in_use: true}
+      gpu-2: {not_clean: "process 4711 uses it"}
 
 At start the file must exist and be correct: otherwise a typo in its name would mean that all devices are healthy. Later a missing
 file means no faults, and if the file is broken, the last correct content stays in force.
@@ -31,7 +32,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _EXAMPLE = "`devices: {gpu-0: {vanished: true}}`"
-_FIELDS = ("unhealthy", "vanished", "configure", "hangs", "in_use")
+_FIELDS = ("unhealthy", "vanished", "configure", "hangs", "in_use", "not_clean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Fault:
 
     `unhealthy` is the reason, empty for a healthy device. `configure` is the message that the call of this name fails with:
     a Temporary error if `temporary` is set, else a Permanent one. While `hangs` is set, the call does not return. With `in_use` the
-    hardware sees a process that uses the device.
+    hardware sees a process that uses the device. `not_clean` is what the hardware finds on it although no claim may have it.
     """
 
     unhealthy: str = ""
@@ -49,6 +50,7 @@ class Fault:
     temporary: bool = False
     hangs: bool = False
     in_use: bool = False
+    not_clean: str = ""
 
 
 def read_text(path: Path) -> bytes | None:
@@ -125,6 +127,7 @@ def _fault(entry: object, where: str) -> Fault:
         temporary=temporary,
         hangs=_truth(fields, "hangs", where),
         in_use=_truth(fields, "in_use", where),
+        not_clean=_text(fields, "not_clean", where),
     )
 
 

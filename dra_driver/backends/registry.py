@@ -93,6 +93,23 @@ def load_backend(name: str, context: BackendContext) -> Backend:
     return backend
 
 
+def played(name: str, context: BackendContext, facts: object) -> Backend:
+    """Make a backend that plays recorded facts instead of hardware. Raises Fatal if it is not installed or cannot do this, and
+    Permanent if it cannot use the facts.
+
+    The factory of such a backend has a function `recorded(context, facts)`. `facts` are what its part of a snapshot has, as plain
+    values of JSON. The options in the context are not the backend's own.
+    """
+    entry = _find(name)
+    where = f"backend {name!r} ({_origin(entry)})"
+    factory = _factory(entry, where)
+    play = getattr(factory, "recorded", None)
+    if not callable(play):
+        raise Fatal(f"{where} plays no snapshots; install a version of it that does")
+    made: Backend = play(context, facts)
+    return made
+
+
 def _check_kinds(backends: Mapping[str, Backend]) -> None:
     """Raises Fatal if a kind of configuration is declared wrongly or twice: a claim could mean either."""
     owners: dict[tuple[str, str], str] = {}

@@ -218,9 +218,9 @@ class SimulatedBackend:
     ) -> AllocatableDevice:
         if self._faults_path is None:
             return device
-        reason = faults.get(device.name, SOUND).unhealthy
-        health = Health(HealthStatus.UNHEALTHY, reason) if reason else HEALTHY
-        return replace(device, health=health)
+        fault = faults.get(device.name, SOUND)
+        health = Health(HealthStatus.UNHEALTHY, fault.unhealthy) if fault.unhealthy else HEALTHY
+        return replace(device, health=health, not_clean=fault.not_clean)
 
     def _first(self, path: Path) -> tuple[bytes, Mapping[str, Fault]]:
         """The faults at start. Raises Fatal: there is no earlier correct content to use instead."""

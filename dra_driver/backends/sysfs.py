@@ -12,7 +12,7 @@ Source: deviceattribute of k8s.io/dynamic-resource-allocation 0.37, KEP-6072 (nu
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
@@ -64,6 +64,11 @@ def pcie_root(sysfs: Path, address: str) -> str:
         parts = _entry(sysfs, address).resolve(strict=True).parts
     except (OSError, RuntimeError, ValueError):
         return ""  # no such device, a link to itself, or a name with a zero byte
+    return root_in(parts)
+
+
+def root_in(parts: Iterable[str]) -> str:
+    """Return the PCIe root complex among the parts of a device's path; empty if none is one."""
     return next((part for part in parts if _ROOT.fullmatch(part)), "")
 
 

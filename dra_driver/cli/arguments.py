@@ -5,6 +5,7 @@
 """
 
 import argparse
+from collections.abc import Mapping
 
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
@@ -14,6 +15,9 @@ CLEANUP_FLAGS = {
     "--dry-run": "list what would be removed and what prevents it; change nothing",
     "--force": "remove everything although claims are prepared, and say what breaks. Refused while the driver runs",
     "--keep-slices": "do not delete the ResourceSlices, and do not contact the API server",
+}
+SNAPSHOT_FLAGS = {
+    "--keep-identifiers": "keep UUIDs and serial numbers, which are replaced otherwise"
 }
 LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
@@ -30,6 +34,10 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
         case "devices":
             add_settings(parser)
             _add_output(parser, lines="one line of JSON for each device")
+        case "snapshot":
+            add_settings(parser)
+            _add_file(parser)
+            _add_flags(parser, SNAPSHOT_FLAGS)
         case "release":
             add_settings(parser)
             parser.add_argument(
@@ -42,18 +50,23 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             )
         case "cleanup":
             add_settings(parser)
-            for flag, text in CLEANUP_FLAGS.items():
-                parser.add_argument(flag, action="store_true", help=text)
-        case "demo":
-            _add_demo(parser)
-        case "explain":
-            _add_explain(parser)
+            _add_flags(parser, CLEANUP_FLAGS)
         case "record":
             _add_cluster(parser)
-            parser.add_argument(
-                "file", metavar="FILE", help="the file to write; - for standard output"
-            )
-            parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
+            _add_file(parser)
+        case _:
+            _add_other(command, parser)
+
+
+def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
+    """Arguments of subcommands that read none of the driver's settings."""
+    match command:
+        case "explain":
+            _add_explain(parser)
+        case "demo":
+            _add_demo(parser)
+        case "hardware":
+            _add_hardware(parser)
         case _:
             raise ValueError(f"{command!r} is no subcommand")
 
@@ -75,6 +88,46 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             metavar="VALUE",
             help=f"{option.help}{default} [{option.variable}]",
         )
+
+
+def _add_flags(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> None:
+    for flag, text in flags.items():
+        parser.add_argument(flag, action="store_true", help=text)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write; - for standard output")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
+
+
+def _add_hardware(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--socket", metavar="FILE", required=True, help="the unix socket; only root may use it"
+    )
+    parser.add_argument(
+        "--host-root",
+        metavar="FOLDER",
+        default="/",
+        help="where the host's / is mounted (default: /)",
+    )
+    parser.add_argument(
+        "--driver-root",
+        metavar="FOLDER",
+        default="",
+        help="the host's folder with NVIDIA's driver (default: it looks in the usual places)",
+    )
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
+        "--probe",
+        action="store_true",
+        help="only ask whether the process at this socket answers; it does not look at the hardware for it",
+    )
+    other.add_argument(
+        "--let-go",
+        action="store_true",
+        help="let the process at this socket close the library and all device files, so that the kernel driver can be unloaded; the "
+        "next look of the driver opens them again if the kernel driver is still loaded",
+    )
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

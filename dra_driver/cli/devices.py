@@ -77,13 +77,18 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
         )
         if found.backends:
             render.line(
-                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options"
+                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options; "
+                "`--backend simulated` invents devices"
             )
         else:
             render.line(next_step())
     for device in found.inventory.devices:
         if device.health.status is HealthStatus.UNHEALTHY:
             render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))
+        if device.not_clean and not claims_of.get(device.name):
+            render.line(
+                render.plain(f"{device.name} is not clean, and no claim has it: {device.not_clean}")
+            )
     for claim in found.claims:
         if claim.held:
             render.line(

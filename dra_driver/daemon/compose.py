@@ -51,6 +51,7 @@ from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
+from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.parts import ClaimReader, NodeParts, PresenceOf, Usage
@@ -109,14 +110,14 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     parts = _node_parts(deps, fetchers, workers, follower)
     publisher = _publisher(deps)
+    _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
-    membership = Membership(
-        Peers(settings.state_dir / PEER_DIRECTORY), deps.place.driver, sockets, log
-    )
+    peers = Peers(settings.state_dir / PEER_DIRECTORY)
+    membership = Membership(peers, deps.place.driver, sockets, log)
     kubelet = KubeletServer(
         sockets,
         driver=deps.place.driver,
@@ -152,6 +153,11 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         unfinished=parts.executor.unfinished,
         close=partial(_close, deps, leadership, membership),
     )
+
+
+def _tell_of_health(deps: Dependencies) -> None:
+    """After the publisher and the kubelet's stream have subscribed: people are told last."""
+    deps.inventory.subscribe(HealthChanges(deps.inventory.current, deps.observe))
 
 
 def _start_all(supervisor: Supervisor, loops: Mapping[str, Loop]) -> None:
@@ -270,7 +276,12 @@ def _publisher(deps: Dependencies) -> Publisher:
             return devices_held_by(state.held_claims(), deps.place.pool)
 
     inputs = PublisherInputs(
-        deps.inventory.known, owned, deps.health.set_kept, deps.memory, held=held
+        deps.inventory.known,
+        owned,
+        deps.health.set_kept,
+        deps.memory,
+        held=held,
+        ages=deps.inventory.ages,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)

@@ -17,6 +17,9 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceErrors,
+    DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -93,17 +96,9 @@ def log_events(log: FilteringBoundLogger) -> Observer:
 def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  a table: one short case for each event
     match event:
         case ClaimPrepared(error=error):
-            return (
-                (logging.WARNING, "claim_not_prepared")
-                if error
-                else (logging.INFO, "claim_prepared")
-            )
+            return _worse(error, "claim_not_prepared", "claim_prepared")
         case ClaimUnprepared(error=error):
-            return (
-                (logging.WARNING, "claim_not_unprepared")
-                if error
-                else (logging.INFO, "claim_unprepared")
-            )
+            return _worse(error, "claim_not_unprepared", "claim_unprepared")
         case WorkEnded(error=error):
             return logging.WARNING if error else logging.INFO, "late_work_ended"
         case DevicesHeld():
@@ -136,6 +131,15 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "slice_name_taken"
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
+        case DeviceNotClean():
+            return logging.WARNING, "device_not_clean"
+        case DeviceHealthChanged(status="unhealthy"):
+            return logging.WARNING, "device_unhealthy"
+        case DeviceHealthChanged(message=message, before=before):
+            told = bool(message) or before == "unhealthy"
+            return logging.INFO if told else logging.DEBUG, "device_health"
+        case DeviceErrors():
+            return logging.INFO, "device_reported_error"
         case Recovered():
             return logging.INFO, "recovered"
         case Leading(leads=leads):
@@ -146,6 +150,10 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.ERROR, "thread_failed"
         case _:
             assert_never(event)
+
+
+def _worse(error: object, failed: str, done: str) -> tuple[int, str]:
+    return (logging.WARNING, failed) if error else (logging.INFO, done)
 
 
 def _pairs(event: DriverEvent) -> dict[str, object]:

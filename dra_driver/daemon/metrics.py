@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Prometheus metrics does the driver have? They count the events that the log shows. docs/reference/metrics.md is made from here."""
 
+from contextlib import suppress
 from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -9,6 +10,9 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceErrors,
+    DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -44,6 +48,7 @@ class Metrics:
             ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources"),
         }
         self._count_ownership()
+        self._count_health()
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
@@ -66,6 +71,10 @@ class Metrics:
         )
         self._vanished = self._counter(
             "devices_vanished", "Devices that an earlier scan found and a later scan did not"
+        )
+        self._unclean = self._counter(
+            "devices_not_clean",
+            "Times that a device without claim was found in use, so that it was tainted",
         )
         self._recoveries = self._counter(
             "recoveries", "Corrections of state and CDI files, at start and while running", "what"
@@ -115,6 +124,26 @@ class Metrics:
             "Claims that were refused because a device of theirs belongs to another claim",
         )
 
+    def _count_health(self) -> None:
+        self._healthy = Gauge(
+            "dra_driver_device_healthy",
+            "Whether a device is healthy (1) or unhealthy (0) as of the last scan that succeeded; a device whose health nothing checks has no value",
+            ["device"],
+            registry=self.registry,
+        )
+        self._errors = self._counter(
+            "device_errors",
+            "Errors that the hardware reported, by device and name of the error; an error of a whole GPU counts for each of its partitions",
+            *("device", "error"),
+        )
+
+    def _health(self, device: str, status: str) -> None:
+        if status in ("healthy", "unhealthy"):
+            self._healthy.labels(device).set(status == "healthy")
+        else:
+            with suppress(KeyError):
+                self._healthy.remove(device)
+
     def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  a table: one short case for each event
         match event:
             case ClaimPrepared() | ClaimUnprepared():
@@ -150,6 +179,12 @@ class Metrics:
                 self._evaded.inc()
             case DeviceVanished():
                 self._vanished.inc()
+            case DeviceNotClean():
+                self._unclean.inc()
+            case DeviceHealthChanged(device, status):
+                self._health(device, status)
+            case DeviceErrors(device, error, count):
+                self._errors.labels(device, error).inc(count)
             case Recovered(rewritten, released, removed_files):
                 for what, count in (
                     ("rewritten", rewritten),

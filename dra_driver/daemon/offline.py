@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dra_driver.backends.base import Backend
+from dra_driver.backends.recording import Snapshot, is_recordable, take
 from dra_driver.backends.registry import Loaded
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import (
@@ -84,6 +85,20 @@ def inspect_node(settings: Settings) -> NodeFound:
         tuple(loaded.backends),
         (*loaded.left_out, *failures),
     )
+
+
+def take_snapshot(settings: Settings) -> Snapshot:
+    """Return what the hardware of this node answers. Raises DriverError; Permanent if no chosen backend, or more than one, can say it."""
+    loaded = make_backends(settings)
+    able = {name: one for name, one in loaded.backends.items() if is_recordable(one)}
+    if len(able) != 1:
+        found = ", ".join(able) or "none of them"
+        raise Permanent(
+            f"cannot take a snapshot: of the backends {', '.join(loaded.backends) or '(none)'} {found} can be recorded; name one that can, "
+            "such as `--backend nvidia`"
+        )
+    (backend,) = able.values()
+    return take(backend)
 
 
 def _scan(loaded: Loaded) -> tuple[Inventory, tuple[str, ...]]:

@@ -20,6 +20,10 @@ _KIND = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COMMON = ("deviceNodes", "mounts", "hooks")
+"""What is written once for the whole document if all devices have it."""
+
+_Edits = dict[str, list[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEdits:
-    """What changes in a container: variables (name to value), device files, mounts, hooks.
+    """What changes in a container: variables (name to value), device files, mounts, hooks, and groups that its processes join
+    (`additional_gids`, for device files that only a group may open).
 
     The driver refuses edits that could take over the node or any program of a container, such as hooks, if the device does not declare
     them (`dra_driver.planning.edits`).
@@ -111,6 +116,7 @@ class ContainerEdits:
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self.env.items():
@@ -130,15 +136,17 @@ class ContainerEdits:
             device_nodes=self.device_nodes + other.device_nodes,
             mounts=self.mounts + other.mounts,
             hooks=self.hooks + other.hooks,
+            additional_gids=self.additional_gids + other.additional_gids,
         )
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, list[object]]:
         """The document's form; empty lists are left out."""
         lists: dict[str, list[object]] = {
             "env": [f"{name}={value}" for name, value in sorted(self.env.items())],
             "deviceNodes": [node.as_dict() for node in self.device_nodes],
             "mounts": [mount.as_dict() for mount in self.mounts],
             "hooks": [hook.as_dict() for hook in self.hooks],
+            "additionalGids": list(dict.fromkeys(self.additional_gids)),
         }
         return {key: value for key, value in lists.items() if value}
 
@@ -163,7 +171,12 @@ class CdiDevice:
 
 @dataclass(frozen=True, slots=True)
 class CdiSpec:
-    """A CDI document. `kind` is "vendor/class"."""
+    """A CDI document. `kind` is "vendor/class".
+
+    A container that gets several devices of the document gets the edits of each of them. A runtime replaces a variable, a device
+    file or a mount that is there already, but it runs a hook again. So device files, mounts and hooks that all devices have are
+    written once, as edits of the whole document: a container with any of the devices gets them, once.
+    """
 
     kind: str
     devices: tuple[CdiDevice, ...]
@@ -183,6 +196,8 @@ class CdiSpec:
     @property
     def version(self) -> str:
         """The lowest cdiVersion that has all fields of this document."""
+        if any(device.edits.additional_gids for device in self.devices):
+            return "0.7.0"
         if "." in self.kind.partition("/")[2]:
             return "0.6.0"
         digit_first = any(device.name[0].isdigit() for device in self.devices)
@@ -193,10 +208,36 @@ class CdiSpec:
 
     def to_json(self) -> str:
         """The document as canonical JSON."""
+        common, own = _common_and_own([device.edits.as_dict() for device in self.devices])
         devices = [
-            {"name": device.name, "containerEdits": device.edits.as_dict()}
-            for device in self.devices
+            {"name": device.name, "containerEdits": edits}
+            for device, edits in zip(self.devices, own, strict=True)
         ]
-        document = {"cdiVersion": self.version, "kind": self.kind, "devices": devices}
-        encoded = msgspec.json.encode(document, order="sorted")
+        document: dict[str, object] = {
+            "cdiVersion": self.version,
+            "kind": self.kind,
+            "devices": devices,
+        }
+        encoded = msgspec.json.encode(document | common, order="sorted")
         return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def _common_and_own(edits: list[_Edits]) -> tuple[dict[str, object], list[_Edits]]:
+    """Return the field of the document with what all devices have, and what is left for each device. Nothing is common if there is
+    only one device, or if nothing would be left for one: CDI accepts no device without an edit.
+    """
+    if len(edits) == 1:
+        return {}, edits
+    common, own = {}, [dict(each) for each in edits]
+    for field_name in _COMMON:
+        entries = [
+            {msgspec.json.encode(entry): entry for entry in each.pop(field_name, ())}
+            for each in own
+        ]
+        shared = set(entries[0]).intersection(*entries)
+        if shared:
+            common[field_name] = [entries[0][text] for text in entries[0] if text in shared]
+        for each, found in zip(own, entries, strict=True):
+            if left := [entry for text, entry in found.items() if text not in shared]:
+                each[field_name] = left
+    return ({"containerEdits": common}, own) if common and all(own) else ({}, edits)

@@ -13,13 +13,17 @@ class ConfigKind:
     """A kind of opaque configuration.
 
     `structure` has the fields of `opaque.parameters` besides apiVersion and kind. `default` is what a device gets if no claim or class
-    has a configuration for it; None: then it gets none. Of several kinds only one can have a default.
+    has a configuration for it; None: then it gets none. Of several kinds only one can have a default. With a `device_type` only those
+    devices of the backend read it whose attribute `type` has this value. `advice` is what a message adds if a claim has it for a device
+    that does not read it.
     """
 
     api_version: str
     kind: str
     structure: type[msgspec.Struct]
     default: msgspec.Struct | None = None
+    device_type: str = ""
+    advice: str = ""
 
     def __str__(self) -> str:
         return f"{self.api_version} {self.kind}"

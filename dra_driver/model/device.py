@@ -2,7 +2,7 @@
 """A device as a backend finds it: its fields in the API, and what a container needs to use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -42,9 +42,11 @@ class AllocatableDevice:
 
     `declares` are unusual edits that `configure` may return: "hooks", or the name of a variable or the path of a mount that
     `dra_driver.planning.edits` refuses otherwise. With `binds` the driver itself sets the device's binding conditions, as soon as a claim
-    waits for them; without it a controller of somebody else has to. `status_data` replaces what the driver writes about the device into
-    status.devices of its claims. `backend` is the name of the backend, and
-    `config_kinds` are the kinds that it declares; the driver sets both.
+    waits for them; without it a controller of somebody else has to. `errors` counts the errors that the hardware reported since the
+    driver started, by name ("xid-31"); the driver makes a metric of them. `status_data` replaces what the driver writes about the device
+    into status.devices of its claims. `not_clean` says what the hardware finds on the device although no claim should use it ("process
+    4711 uses it"), empty if nothing; while no claim has the device, the driver keeps new claims away from it. `backend` is the name of
+    the backend, and `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
     api: Device
@@ -53,7 +55,9 @@ class AllocatableDevice:
     hardware: Hardware | None = None
     declares: frozenset[str] = frozenset()
     binds: bool = False
+    errors: Mapping[str, int] = field(default_factory=dict)
     status_data: Mapping[str, object] | None = None
+    not_clean: str = ""
     backend: str = ""
     config_kinds: tuple[ConfigKind, ...] = ()
 
@@ -66,6 +70,20 @@ class AllocatableDevice:
     def resource(self) -> Hardware:
         """The physical resource, which claims exclude each other from."""
         return self.hardware or Hardware(self.uuid or f"device {self.name}")
+
+    @property
+    def type(self) -> str:
+        """The attribute `type`, which says what kind of device this is; empty if the backend gives it none."""
+        found = (self.api.attributes or {}).get("type")
+        return found.string_value or "" if isinstance(found, DeviceAttribute) else ""
+
+    @property
+    def reads(self) -> tuple[ConfigKind, ...]:
+        """The kinds of configuration that this device reads, among those that its backend declares."""
+        if not any(kind.device_type for kind in self.config_kinds):
+            return self.config_kinds
+        mine = self.type
+        return tuple(kind for kind in self.config_kinds if kind.device_type in ("", mine))
 
 
 def attribute(value: AttributeValue) -> DeviceAttribute:

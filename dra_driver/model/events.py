@@ -159,6 +159,36 @@ class DeviceVanished:
     kept: bool
 
 
+HealthWord = Literal["healthy", "unhealthy", "unknown", "gone", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealthChanged:
+    """A scan found another health of a device than the scan before. `before` is empty for a device that is new."""
+
+    device: str
+    status: HealthWord
+    message: str = ""
+    before: HealthWord = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceErrors:
+    """The hardware of a device reported an error of this name `count` times since the scan before."""
+
+    device: str
+    error: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNotClean:
+    """No claim has the device, and something uses it: `found` says what. From now on it has a taint."""
+
+    device: str
+    found: str
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """The recovery made the state and the CDI files agree; the fields count what it did."""
@@ -213,6 +243,9 @@ DriverEvent = (
     | FieldsDropped
     | NameEvaded
     | DeviceVanished
+    | DeviceNotClean
+    | DeviceHealthChanged
+    | DeviceErrors
     | Recovered
     | Leading
     | ObjectUnreadable

@@ -31,6 +31,10 @@ COMMANDS = {
         INTERRUPTED: "a second signal ended it at once, without tidying up",
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
+    "hardware": {
+        DONE: "a signal ended the process; with --probe or --let-go: it answered",
+        NOT_DONE: "it cannot listen, or the process at the socket does not answer",
+    },
     "explain": {
         DONE: "it fits",
         NOT_DONE: "the devices do not fit",
@@ -42,6 +46,7 @@ COMMANDS = {
         NOT_DONE: "not written",
         WITH_RESERVATION: "written, but not everything could be read",
     },
+    "snapshot": {DONE: "written", NOT_DONE: "not written"},
     "release": {
         DONE: "the driver releases the devices",
         NOT_DONE: "no such claim, or the state file could not be read",

@@ -16,6 +16,7 @@ DOCUMENT_VERSION = f"{DOMAIN}/v1"
 CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"
+HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
 NODE_DEVICES_KIND = "NodeDevices"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"
@@ -24,19 +25,30 @@ UNHEALTHY_TAINT = f"{DOMAIN}/unhealthy"
 UNHEALTHY_REASON = "reported-by-backend"
 HELD_TAINT = f"{DOMAIN}/held"
 HELD_REASON = "in-use-after-unprepare"
-OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT})
+NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
+NOT_CLEAN_REASON = "in-use-without-claim"
+OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT})
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
+LOST_TAINT = f"{DOMAIN}/lost"
+RECOVERY_TAINT = f"{DOMAIN}/recovery-action"
+MEMORY_TAINT = f"{DOMAIN}/memory"
+TEMPERATURE_TAINT = f"{DOMAIN}/temperature"
+FABRIC_TAINT = f"{DOMAIN}/fabric"
 
 READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
 
 CGROUPS_NOT_FOUND = "CgroupsNotFound"
+DEVICE_NOT_CLEAN = "DeviceNotClean"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
+DEVICE_RECOVERED = "DeviceRecovered"
+DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
+HARDWARE_NOT_READY = "HardwareNotReady"
 PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
@@ -65,7 +77,33 @@ TAINTS = (
         f"no claim needs the device, but a process of an ended pod may still use it; value `{HELD_REASON}`, effect NoSchedule",
     ),
     FixedName(
-        XID_TAINT, "an NVIDIA GPU reported an error; the value is the XID number", reserved=True
+        NOT_CLEAN_TAINT,
+        f"no claim has the device, and the hardware shows a process on it, or memory in use; value `{NOT_CLEAN_REASON}`, effect "
+        f"NoSchedule; an Event {DEVICE_NOT_CLEAN} on the Node says what is found",
+    ),
+    FixedName(
+        XID_TAINT,
+        "an NVIDIA GPU reported an error that is no application's; the value is the XID number; effect NoSchedule, or None if nothing must be done",
+    ),
+    FixedName(LOST_TAINT, "the hardware does not answer; value `no-answer`, effect NoSchedule"),
+    FixedName(
+        RECOVERY_TAINT,
+        "the hardware asks for an action before it can be used again; value `gpu-reset`, `node-reboot`, `drain-p2p`, `drain-and-reset`, or the "
+        "number of an action that the driver does not know; effect NoSchedule",
+    ),
+    FixedName(
+        MEMORY_TAINT,
+        "the device's memory has errors; values with the effect NoSchedule: `query-failed`, `ecc-uncorrected`, `retired-pages-pending`, "
+        "`row-remap-failed`; with the effect None: `row-remap-pending`",
+    ),
+    FixedName(
+        TEMPERATURE_TAINT,
+        "the device is hotter than its limit; value `over-limit`, effect NoSchedule",
+    ),
+    FixedName(
+        FABRIC_TAINT,
+        "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
+        "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
 LABELS: tuple[FixedName, ...] = ()
@@ -87,14 +125,26 @@ EVENT_REASONS = (
         "the API would refuse a part of a device, so that part or the device was left out of the slices",
     ),
     FixedName(
+        DEVICE_NOT_CLEAN,
+        "no claim has the device, and something uses it: a process of an ended pod, or one that was started on the node; it gets a taint",
+    ),
+    FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
+    FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
     FixedName(
         DEVICE_STATUS_FORBIDDEN,
         "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",
     ),
+    FixedName(
+        DEVICE_UNHEALTHY, "a device is unhealthy; the message says what was found and what to do"
+    ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),
+    FixedName(
+        HARDWARE_NOT_READY,
+        "the node has hardware that a backend cannot offer yet: the kernel driver or its libraries are missing, or do not match",
+    ),
     FixedName(PUBLISH_FAILED, "the ResourceSlices could not be written; the driver tries again"),
     FixedName(
         SECOND_OWNER_REFUSED,

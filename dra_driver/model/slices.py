@@ -8,6 +8,7 @@ import msgspec
 
 from dra_driver.model.api.resource_slice import Device, ResourcePool, ResourceSliceSpec
 from dra_driver.model.ids import DeviceName
+from dra_driver.model.names import DEVICE_ATTRIBUTE_DROPPED
 
 Devices = tuple[Device, ...]
 """The devices of one slice, within the API's limits, in their order."""
@@ -103,7 +104,7 @@ class Problem:
     """A part of a device that is not valid in the API, so that it was left out of the slice; the rest was published.
 
     `subject` is the field, `found` the invalid text, `action` what was done and what a person can do. `kind` says what has the
-    name `device`, if it is no device: a counter set, a slice, or a feature gate.
+    name `device`, if it is no device: a counter set, a slice, a feature gate, or a backend. `reason` is that of the Event.
     """
 
     device: DeviceName
@@ -111,6 +112,7 @@ class Problem:
     found: str
     action: str
     kind: str = "device"
+    reason: str = DEVICE_ATTRIBUTE_DROPPED
 
     def __str__(self) -> str:
         return f"{self.kind} {self.device}: {self.subject}: {self.found}; {self.action}"

@@ -65,6 +65,12 @@ ATTRIBUTES = (
     _later("addressingMode", "string", "how CPU and GPU share addresses: `HMM`, `ATS`", NVIDIA),
     _later("ccMode", "string", "mode of confidential computing: `on`, `off`, `devtools`", NVIDIA),
     _later(
+        "ccReady",
+        "bool",
+        "whether GPUs in a mode of confidential computing take work: they do once the node is attested",
+        NVIDIA,
+    ),
+    _later(
         "cliqueID",
         "int",
         "number of the clique in its fabric; unique only together with the fabric: use `fabricID` in a constraint",
@@ -113,13 +119,28 @@ ATTRIBUTES = (
     Term("partitionable", "bool", "whether the device has partitions", EXAMPLE),
     _later("pcieSwitch", "string", "PCI address of the switch above; finer than the root complex"),
     _later("profile", "string", "kind of partition in the vendor's words: `1g.10gb`", GPUS),
+    _later(
+        "pcieBusID", "string", "the PCI address under its older name in NVIDIA's driver", NVIDIA
+    ),
     _later("serial", "string", "serial number of the board"),
     _later("sriov", "bool", "whether the device can have virtual functions", INTEL),
+    _later(
+        "unifiedMemory",
+        "bool",
+        "whether `memory` is the node's own memory, which CPUs use as well",
+        NVIDIA,
+    ),
+    _later(
+        "usableMemoryMiB",
+        "int",
+        "`memoryMiB` without what the kernel driver keeps for itself; missing if the library does not tell",
+        NVIDIA,
+    ),
     _later("vendorID", "string", "PCI vendor ID, `0x10de`"),
 )
 CAPACITIES = (
     Term("compute", "quantity", "percent of the device's compute", EXAMPLE),
-    Term("memory", "quantity", "bytes that an application can use, as the vendor's tool reports"),
+    Term("memory", "quantity", "bytes of memory, as the vendor's own tool shows them"),
     _later("addressableMemory", "quantity", "bytes of the PCI regions of a device for VMs"),
     _later("computeUnits", "quantity", "compute units", AMD),
     _later("copyEngines", "quantity", "engines that copy memory", NVIDIA),
@@ -130,6 +151,15 @@ CAPACITIES = (
     _later("encoders", "quantity", "video encoders", NVIDIA),
     Term("ingressBandwidth", "quantity", "bits per second into a network card", EXAMPLE),
     _later("jpegEngines", "quantity", "JPEG decoders", NVIDIA),
+    *(
+        _later(
+            f"memorySlice{number}",
+            "quantity",
+            "1: the partition has this slice of the memory",
+            NVIDIA,
+        )
+        for number in range(8)
+    ),
     _later("multiprocessors", "quantity", "streaming multiprocessors", NVIDIA),
     _later("ofaEngines", "quantity", "optical flow engines", NVIDIA),
     _later("simdUnits", "quantity", "SIMD units", AMD),

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode the opaque configuration of a claim for one of its devices.
 
-Each device has the kinds of its backend (`AllocatableDevice.config_kinds`); this module knows none by name. An unknown kind, an unknown
-field and a wrong value are refused, with their paths, also in an entry for another request. Entries of the class come before entries
-of the claim. If several entries cover the request of a device, the driver uses the last one.
+Each device has the kinds of its backend that it reads (`AllocatableDevice.reads`); this module knows none by name. An unknown kind, an
+unknown field and a wrong value are refused, with their paths, also in an entry for another request. Entries of the class come before
+entries of the claim. If several entries cover the request of a device, the driver uses the last one. An entry for all requests counts
+only for devices that read its kind; an entry that names the request of a device must be of a kind that the device reads, unless a later
+one replaces it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,29 +32,37 @@ class BadConfig:
 
 
 def config_for(
-    request: str, configs: Iterable[OpaqueConfig], kinds: Kinds, others: Kinds = ()
+    request: str,
+    configs: Iterable[OpaqueConfig],
+    kinds: Kinds,
+    others: Kinds = (),
+    *,
+    device: str = "the device",
 ) -> DeviceConfig | BadConfig:
     """Return the configuration for a result's request ("main" or "main/sub"), or what is wrong.
 
-    `configs` are the entries of this driver, `kinds` are those of the device, and `others` those of other devices: an entry for all
-    requests may be meant for them only.
+    `configs` are the entries of this driver, `kinds` are those that the device reads, and `others` those of other devices: an entry for
+    all requests may be meant for them only. `device` names it in a message.
     """
-    chosen = next(
+    chosen: DeviceConfig | BadConfig = next(
         (kind.config(kind.default) for kind in kinds if kind.default is not None), DeviceConfig()
     )
     for entry in sorted(configs, key=lambda entry: entry.source == "FromClaim"):
         path = f"status.allocation.devices.config[{entry.index}].opaque.parameters"
         kind = _kind_of(entry, (*kinds, *others))
-        is_mine = kind in kinds
-        covers = entry.covers(request)
-        if kind is None or (covers and entry.requests and not is_mine):
+        if kind is None:
             return BadConfig((_unknown_kind(entry, path, kinds),))
         fields = {name: one for name, one in entry.parameters.items() if name not in _HEAD}
         value, mistakes = decode(fields, kind.structure, path)
         if mistakes:
             return BadConfig(mistakes)
-        if covers and is_mine:
+        if not entry.covers(request):
+            continue
+        if kind in kinds:
             chosen = kind.config(value)
+        elif entry.requests:
+            found = f"cannot apply {kind.kind} to {device} (request: {request}): {kind.advice or _reads(kinds)}"
+            chosen = BadConfig((Mistake(path, found),))
     return chosen
 
 
@@ -79,5 +89,8 @@ def _kind_of(entry: OpaqueConfig, kinds: Kinds) -> ConfigKind | None:
 
 def _unknown_kind(entry: OpaqueConfig, path: str, kinds: Kinds) -> Mistake:
     version, kind = (shown(entry.parameters.get(name)) for name in _HEAD)
-    known = " or ".join(map(str, kinds)) or "no configuration"
-    return Mistake(path, f"apiVersion {version}, kind {kind}: the device reads {known}")
+    return Mistake(path, f"apiVersion {version}, kind {kind}: {_reads(kinds)}")
+
+
+def _reads(kinds: Kinds) -> str:
+    return f"the device reads {' or '.join(map(str, kinds)) or 'no configuration'}"

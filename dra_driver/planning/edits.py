@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
 HOOKS = "hooks"
+_LARGEST_GID = 2**32 - 2  # the one above means "no group"
 _LOADER_PREFIX = "LD_"
 _LOADER_VARIABLES = frozenset({"BASH_ENV", "ENV", "GCONV_PATH", "GLIBC_TUNABLES", "PATH"})
 _LOADER_FILES = ("/etc/ld.so.", "/etc/ld-musl-")
@@ -45,6 +46,9 @@ def _wrong_values(edits: ContainerEdits, declared: Collection[str]) -> Iterator[
         yield f"hook {edits.hooks[0].path} would run as root on the node; declare {HOOKS!r} if it is meant"
     for index, hook in enumerate(edits.hooks):
         yield from _path(hook.path, f"hooks[{index}]")
+    for gid in edits.additional_gids:
+        if not 0 < gid <= _LARGEST_GID:
+            yield f"additional_gids: {gid} is no group that a container may join; leave it out"
 
 
 def _mount(mount: Mount, where: str, declared: Collection[str]) -> Iterator[str]:
@@ -81,6 +85,9 @@ def _wrong_types(edits: ContainerEdits) -> Iterator[str]:
         for index, entry in enumerate(entries):
             yield from _unlike(f"{field}[{index}]", entry, kind)
             yield from _entry(entry, f"{field}[{index}]")
+    yield from _unlike("additional_gids", edits.additional_gids, tuple)
+    for index, gid in enumerate(edits.additional_gids):
+        yield from _unlike(f"additional_gids[{index}]", gid, int)
 
 
 def _entry(entry: DeviceNode | Mount | Hook, where: str) -> Iterator[str]:

@@ -226,8 +226,9 @@ def _configure(
     others = inventory.config_kinds() if configs else ()
     decoded: list[DeviceConfig] = []
     for result in results:
-        kinds = inventory.by_name[DeviceName(result.device)].config_kinds
-        config = config_for(result.request, configs, kinds, others)
+        device = inventory.by_name[DeviceName(result.device)]
+        named = f'device "{device.name}"' + (f' of type "{device.type}"' if device.type else "")
+        config = config_for(result.request, configs, device.reads, others, device=named)
         if isinstance(config, BadConfig):
             return Refusal(
                 f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}: configuration refused at {config}; "

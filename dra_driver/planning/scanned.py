@@ -32,7 +32,7 @@ def as_scanned(found: object) -> Inventory:
     if not problems:
         return found
     good = (device for index, device in enumerate(found.devices) if index not in problems)
-    return replace(found, devices=tuple(good), left_out=tuple(problems.values()))
+    return replace(found, devices=tuple(good), left_out=(*found.left_out, *problems.values()))
 
 
 def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
@@ -46,6 +46,10 @@ def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:
     yield from _unlike("health", device.health, Health)
     yield from _unlike("health.status", device.health.status, HealthStatus)
     yield from _unlike("binds", device.binds, bool)
+    yield from _unlike("not_clean", device.not_clean, str)
+    yield from _named("errors", device.errors)
+    for name, count in device.errors.items():
+        yield from _unlike(f"errors[{name}]", count, int)
     yield from _unlike("status_data", device.status_data, (Mapping, type(None)))
     yield from _unlike("hardware", device.hardware, (Hardware, type(None)))
     resource = device.resource

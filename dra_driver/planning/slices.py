@@ -29,6 +29,7 @@ from dra_driver.planning.unrestricted import (
     for_release,
     gates_in,
     gates_of,
+    without_idle_counters,
     wrong_for_release,
 )
 
@@ -67,12 +68,14 @@ def plan_pool(
     *,
     kept: Sequence[Device],
     held: frozenset[DeviceName] = frozenset(),
+    not_clean: frozenset[DeviceName] = frozenset(),
     rules: ServerRules = _ANY_SERVER,
     driver: str = "",
 ) -> PoolPlan:
     """Divide all devices of the inventory, in its order, and then the vanished devices that must stay (`kept`), into slices.
 
-    `held` are devices whose claim has ended, and that may still be in use. `rules` is what is known of the API server.
+    `held` are devices whose claim has ended, and that may still be in use; `not_clean` are devices without a claim on which the backend
+    finds something. `rules` is what is known of the API server.
     """
     problems = list(inventory.left_out)
     report = problems.append
@@ -80,7 +83,7 @@ def plan_pool(
     pairs = [
         (found, good)
         for found in inventory.devices
-        if (good := _published(with_own_taints(found, held), report))
+        if (good := _published(with_own_taints(found, held, not_clean), report))
     ]
     devices = adding_up(pairs, sets, report)
     names = {device.name for device in devices}
@@ -88,6 +91,10 @@ def plan_pool(
     fields = slice_fields(inventory, driver, report)
     used = [(device, tuple(gates_of(device))) for device in devices]
     needs = gates_in(fields).union(*(gates for _, gates in used))
+    devices = without_idle_counters(devices, sets, rules)
+    used = [(device, tuple(gates_of(device))) for device in devices]
+    if not any(device.consumes_counters for device in devices):
+        fields = msgspec.structs.replace(fields, partition_type_attribute=None)
     for problem in _missing(used, gates_in(fields), rules):
         report(problem)
     devices = [one for device in devices if (one := _for_server(device, rules, report))]

@@ -21,6 +21,8 @@ from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.names import (
     HELD_REASON,
     HELD_TAINT,
+    NOT_CLEAN_REASON,
+    NOT_CLEAN_TAINT,
     OWN_TAINTS,
     UNHEALTHY_REASON,
     UNHEALTHY_TAINT,
@@ -68,8 +70,13 @@ def _wrong_taint(taint: DeviceTaint) -> Iterator[str]:
         yield f"timeAdded: {taint.time_added[:80]!a} is no time of RFC 3339"
 
 
-def with_own_taints(found: AllocatableDevice, held: Collection[DeviceName]) -> Device:
-    """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it.
+def with_own_taints(
+    found: AllocatableDevice,
+    held: Collection[DeviceName],
+    not_clean: Collection[DeviceName] = (),
+) -> Device:
+    """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it, or else one
+    if no claim has it and it is not clean.
 
     A device with shares gets no taint for one share that is held: the other shares are free.
     """
@@ -78,6 +85,8 @@ def with_own_taints(found: AllocatableDevice, held: Collection[DeviceName]) -> D
         reasons[UNHEALTHY_TAINT] = UNHEALTHY_REASON
     if found.name in held and not found.api.allow_multiple_allocations:
         reasons[HELD_TAINT] = HELD_REASON
+    if found.name in not_clean and not reasons:  # another reason keeps claims away already
+        reasons[NOT_CLEAN_TAINT] = NOT_CLEAN_REASON
     if not reasons or not isinstance(found.api.taints or [], list):
         return found.api  # a wrong type: the check of the device reports it
     others = [one for one in found.api.taints or () if getattr(one, "key", "") not in OWN_TAINTS]

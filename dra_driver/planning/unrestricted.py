@@ -25,12 +25,15 @@ from dra_driver.model.api.resource_slice import (
     NodeAllocatableOverhead,
     NodeAllocatableResource,
 )
+from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import SliceContent
+from dra_driver.planning.counter_rules import amount
 
 Gate = str
 COUNTERS: Gate = "DRAPartitionableDevices"
 _COUNTERS_APART = 35
 _FEWER_TAINTS = 4
+_NOTHING = Quantity(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,55 @@ FEATURES: Mapping[Gate, Feature] = {
     ),
 }
 """Every feature gate that has fields in a slice."""
+
+
+def without_idle_counters(
+    devices: Iterable[Device], sets: Mapping[str, CounterSet], rules: ServerRules
+) -> list[Device]:
+    """Return the devices without counters that restrict nothing, for a server that would drop counters.
+
+    If all devices together consume no more of a counter than its set has, the scheduler never refuses a device because of it. So a
+    device all of whose counters are so is published without them. Two kinds of devices keep theirs: one of a compatibility group, which
+    excludes others even if the counters suffice, and one with shares, because nobody knows how many claims get it.
+    """
+    found = list(devices)
+    if COUNTERS not in rules.off:
+        return found
+    together: dict[tuple[str, str], Quantity] = {}
+    for counter, size in (use for device in found for use in _uses(device)):
+        before = together.get(counter, _NOTHING)
+        together[counter] = Quantity(before.nanos + size.nanos)
+    shared = {
+        counter for one in found if one.allow_multiple_allocations for counter, _ in _uses(one)
+    }
+
+    def restricts(device: Device) -> bool:
+        grouped = any(one.compatibility_groups for one in device.consumes_counters or ())
+        return grouped or any(
+            counter in shared or together[counter] > _in_set(counter, sets)
+            for counter, _ in _uses(device)
+        )
+
+    return [
+        one
+        if restricts(one)
+        else replace(one, consumes_counters=None)
+        if one.consumes_counters
+        else one
+        for one in found
+    ]
+
+
+def _uses(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
+    """Yield the counters that a device consumes, by the names of set and counter, and how much."""
+    for one in device.consumes_counters or ():
+        for name, counter in (one.counters or {}).items():
+            yield (one.counter_set, name), amount(counter)
+
+
+def _in_set(counter: tuple[str, str], sets: Mapping[str, CounterSet]) -> Quantity:
+    name, key = counter
+    return amount((sets[name].counters or {})[key])
 
 
 def gates_of(device: Device) -> Iterator[Gate]:

@@ -106,6 +106,12 @@ class InventoryFeed:
             changed = found != self._inventory
             self._inventory = found
             self._looked_at = begun
+        if changed and not found.devices:
+            self._log.warning(
+                "no_devices_found",
+                problems=[str(problem) for problem in found.left_out],
+                next_step=f"it is looked again every {LOOK_SECONDS:.0f} s; `dra-driver devices` says more",
+            )
         if changed:
             for tell in self._subscribers:
                 tell()

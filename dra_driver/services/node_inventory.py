@@ -104,6 +104,10 @@ class NodeInventory:
             return self._feeds[backend].age()
         return max((feed.age() for feed in self._feeds.values()), default=0.0)
 
+    def ages(self) -> Mapping[str, float]:
+        """Return the seconds since the last successful scan of each backend began."""
+        return {name: feed.age() for name, feed in self._feeds.items()}
+
     def backend_of(self, device: DeviceName) -> str:
         """Return the backend that has this device, or had it; "" if none is known."""
         return self.current().had.get(device, "")

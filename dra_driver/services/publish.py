@@ -41,7 +41,7 @@ from dra_driver.model.events import (
     ignore,
 )
 from dra_driver.model.ids import NodeName
-from dra_driver.model.names import DEVICE_ATTRIBUTE_DROPPED, PUBLISH_FAILED, SLICE_NAME_TAKEN
+from dra_driver.model.names import PUBLISH_FAILED, SLICE_NAME_TAKEN
 from dra_driver.model.slices import (
     CreateSlice,
     DeleteSlice,
@@ -62,7 +62,6 @@ from dra_driver.services.served_fields import ServedFields
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.services.vanished import PoolWish, PublisherInputs
 
-KEPT_SECONDS = 60.0  # while a device is tainted because of a claim, the driver checks this often whether the claim still owns it
 _STOP_SECONDS = 1.0  # after `stop` the thread may go on for so long
 _CONFLICT_TRIES = 3
 
@@ -111,6 +110,7 @@ class Publisher:
             place=place,
             observe=observe,
             log=self._log,
+            clock=clock,
         )
         self._node = NodeEvents(kube.emit_event, log=self._log, clock=clock)
         self._head = ResourceSliceSpec(
@@ -145,7 +145,7 @@ class Publisher:
         self._look_in(0.0)
 
     def released(self) -> None:
-        """Publish now if a vanished device stays published, or if other devices are held: a claim was unprepared, or released."""
+        """Publish now if a device is tainted because of a claim, or if other devices are held: a claim was unprepared, or released."""
         if self._wish.keeps_some or self._wish.held_changed():
             self.wake()
 
@@ -204,8 +204,7 @@ class Publisher:
                 if isinstance(error, NameTaken):
                     self._evade(error.name, names)
             else:
-                seconds = KEPT_SECONDS if self._wish.keeps_some else inf
-                return min(seconds, self._served.seconds_left())
+                return min(self._wish.again_seconds, self._served.seconds_left())
         raise Temporary(
             f"somebody else changed the slices of pool {self._place.pool} {'once' if rounds == 1 else f'{rounds} times'} while "
             f"they were written; see whether a second driver runs under the name {self._place.driver} on this node"
@@ -271,7 +270,7 @@ class Publisher:
         self.published_once.set()
         for problem in plan.problems:
             key = (f"{problem.kind} {problem.device}", problem.subject)
-            if self._node.say(key, DEVICE_ATTRIBUTE_DROPPED, str(problem)):
+            if self._node.say(key, problem.reason, str(problem)):
                 self._observe(PublicationProblem(problem))
 
     def _accept(self, change: SliceChange, stored: StoredSlice, wish: SliceContent) -> None:

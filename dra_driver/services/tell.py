@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write Events on the Node for people who watch the cluster. A separate thread writes them, so no observer waits for the API
 server.
+
+Of the health of a device the newest change waits, and at most AT_ONCE are written in QUIET_SECONDS: a device that flaps does not fill
+the cluster with Events, and the last Event is true. Only the leader writes them, because the other process sees the same devices.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event
@@ -13,33 +17,62 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.events import (
     CgroupsNotFound,
+    DeviceHealthChanged,
+    DeviceNotClean,
     DeviceStatusForbidden,
     DriverEvent,
+    Leading,
     SecondOwnerRefused,
     StillHeld,
 )
 from dra_driver.model.names import (
     CGROUPS_NOT_FOUND,
+    DEVICE_NOT_CLEAN,
+    DEVICE_RECOVERED,
     DEVICE_STATUS_FORBIDDEN,
+    DEVICE_UNHEALTHY,
     DEVICES_HELD,
+    NOT_CLEAN_TAINT,
     SECOND_OWNER_REFUSED,
 )
 
 LOOK_SECONDS = 1.0
 REMEMBERED = 100  # older messages are in the log only
+QUIET_SECONDS = 60.0
+AT_ONCE = 2  # it fell ill, and it is well again
 
 
 class Teller:
-    """An observer that never waits; `run` writes the Events."""
+    """An observer that never waits; `run` writes the Events. `clock` is monotonic seconds."""
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self, log: FilteringBoundLogger, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._log = log
+        self._clock = clock
         self._heard: deque[NodeEvent] = deque(maxlen=REMEMBERED)
+        self._leads = False
+        self._health: dict[str, NodeEvent] = {}  # by device: what waits
+        self._told_at: dict[str, list[float]] = {}
 
     def __call__(self, event: DriverEvent) -> None:
-        told = _told(event)
-        if told is not None and told not in self._heard:
-            self._heard.append(told)
+        match event:
+            case Leading(leads):
+                self._leads = leads
+            case DeviceHealthChanged():
+                self._hear_health(event)
+            case _:
+                told = _told(event)
+                if told is not None and told not in self._heard:
+                    self._heard.append(told)
+
+    def _hear_health(self, event: DeviceHealthChanged) -> None:
+        if event.status == "unhealthy":
+            text = f"device {event.device} is unhealthy: {event.message}"
+            self._health[event.device] = NodeEvent("Warning", DEVICE_UNHEALTHY, text)
+        elif event.status == "healthy" and event.before == "unhealthy":
+            text = f"device {event.device} is healthy again"
+            self._health[event.device] = NodeEvent("Normal", DEVICE_RECOVERED, text)
 
     def run(
         self,
@@ -54,13 +87,25 @@ class Teller:
 
     def once(self, emit: Callable[[NodeEvent], None]) -> None:
         """Write the waiting Events. After a failure the remaining Events wait for the next call."""
-        while self._heard:
-            try:
+        try:
+            while self._heard:
                 emit(self._heard[0])
-            except DriverError as error:
-                self._log.info("event_not_written", error=str(error))
-                return
-            self._heard.popleft()
+                self._heard.popleft()
+            if self._leads:
+                self._tell_health(emit)
+        except DriverError as error:
+            self._log.info("event_not_written", error=str(error))
+
+    def _tell_health(self, emit: Callable[[NodeEvent], None]) -> None:
+        now = self._clock()
+        for device, event in self._health.copy().items():
+            lately = [at for at in self._told_at.get(device, ()) if now - at < QUIET_SECONDS]
+            if len(lately) >= AT_ONCE:
+                continue
+            emit(event)
+            self._told_at[device] = [*lately, now]
+            if self._health[device] is event:  # else another thread brought a newer one
+                del self._health[device]
 
 
 def _told(event: DriverEvent) -> NodeEvent | None:
@@ -77,6 +122,13 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 DEVICES_HELD,
                 f"{devices} of claim {claim}: not needed since {since}, and not given to other claims: {reason}; end what uses it, and the "
                 f"driver releases it. Run `dra-driver release {claim.word}` on this node if you know that nothing uses it",
+            )
+        case DeviceNotClean(device, found):
+            return NodeEvent(
+                "Warning",
+                DEVICE_NOT_CLEAN,
+                f"device {device} belongs to no claim, and is not given to one: {found}; end what uses it, and the driver removes the "
+                f"taint {NOT_CLEAN_TAINT}",
             )
         case CgroupsNotFound(reason):
             return NodeEvent(

@@ -12,6 +12,7 @@ stays if it vanished while the driver was down and the kubelet deleted the slice
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -28,6 +29,9 @@ from dra_driver.planning.reconcile import same_devices
 from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
 from dra_driver.planning.taints import taint_times, vanished
 from dra_driver.planning.unrestricted import Gate, ServerRules
+from dra_driver.services.not_clean import AGAIN_SECONDS, NotClean
+
+KEPT_SECONDS = 60.0  # while a device is tainted because of a claim, the driver checks this often whether the claim still owns it
 
 
 class Memory(Protocol):
@@ -66,10 +70,14 @@ def nothing_held() -> frozenset[DeviceName]:
     return frozenset()
 
 
+def no_ages() -> Mapping[str, float]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
-    ended claims that may still be in use; `now` is the time of new taints.
+    ended claims that may still be in use; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
     """
 
     inventory: Callable[[], Inventory]
@@ -78,12 +86,13 @@ class PublisherInputs:
     memory: Memory = field(default_factory=NoMemory)
     now: Callable[[], datetime] = utc_now
     held: Callable[[], frozenset[DeviceName]] = nothing_held
+    ages: Callable[[], Mapping[str, float]] = no_ages
 
 
 class PoolWish:
     """Plans the devices of the pool, from the devices that are present and the devices that vanished. Only one thread uses it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  named at its only call
         self,
         inputs: PublisherInputs,
         claims: Callable[[PoolName], tuple[Claim, ...]],
@@ -92,6 +101,7 @@ class PoolWish:
         place: NodePlace,
         observe: Observer,
         log: FilteringBoundLogger,
+        clock: Callable[[], float],
     ) -> None:
         """`server` returns what is known of the API server, when devices need these gates."""
         self._inputs = inputs
@@ -99,6 +109,8 @@ class PoolWish:
         self._server = server
         self._rules = ServerRules()
         self._held: frozenset[DeviceName] = frozenset()
+        self._not_clean = NotClean(inputs.prepared_here, clock=clock, observe=observe, log=log)
+        self._unclean: frozenset[DeviceName] = frozenset()
         self._place = place
         self._observe = observe
         self._log = log
@@ -112,12 +124,20 @@ class PoolWish:
     @property
     def keeps_some(self) -> bool:
         """Whether a device is tainted because of a claim: a vanished device that is kept (or may be, because the record could not be
-        read yet), or a held one.
+        read yet), a held one, or one that is not clean and gets its taint when its claim ends.
         """
-        return bool(self._kept or self._held) or self._remembered is None
+        return bool(self._kept or self._held) or self._not_clean.watches or self._remembered is None
+
+    @property
+    def again_seconds(self) -> float:
+        """When to plan again if nothing changes before."""
+        if self._not_clean.unsure:
+            return AGAIN_SECONDS
+        return KEPT_SECONDS if self.keeps_some else inf
 
     def plan(self, slices: Mapping[str, StoredSlice]) -> PoolPlan:
         """Return the plan as of now. `slices` are the slices at the API server. Raises DriverError until the devices are known."""
+        ages = self._inputs.ages()  # before the inventory, which must not be older than they say
         inventory = self._inputs.inventory()
         known = self._known(slices)
         absent = {
@@ -140,6 +160,7 @@ class PoolWish:
         self._kept = tuple(vanished(device) for name, device in gone.items() if name in kept)
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
         self._held = self._ask_held()
+        self._unclean = self._not_clean.tainted(inventory, known, ages)
         plan = with_times(
             self._planned(inventory, (*self._kept, *awaited)), taint_times(known), now
         )
@@ -161,6 +182,7 @@ class PoolWish:
             inventory,
             kept=kept,
             held=self._held,
+            not_clean=self._unclean,
             rules=rules,
             driver=self._place.driver,
         )

@@ -2,8 +2,9 @@
 """How does a container runtime apply CDI devices to the OCI config of a container?
 
 A runtime gets full names ("vendor/class=name"), finds them in the CDI directory, and changes the OCI config: environment variables,
-device files with a rule for the device cgroup, and mounts. If a name is missing, the container fails. This module does the same
-without a runtime, for the demo and for tests. Hooks and rare edits are an error, because the driver never writes them.
+device files with a rule for the device cgroup, mounts, hooks and groups. If a name is missing, the container fails. This module does the same
+without a runtime, for the demo and for tests. It writes the hooks into the config, but runs none. Rare edits are an error, because
+the driver never writes them.
 
 The rules come from the CNCF container-device-interface (pkg/cdi): a file that cannot be read is ignored; a device that two files
 define is ignored; the edits of a whole spec apply once for each used spec; a later variable replaces an earlier one.
@@ -20,7 +21,7 @@ from dra_driver.errors import Permanent
 OciConfig = dict[str, Any]
 Edits = Mapping[str, Any]
 
-_APPLIED = frozenset(("env", "deviceNodes", "mounts"))
+_APPLIED = frozenset(("env", "deviceNodes", "mounts", "hooks", "additionalGids"))
 
 
 class UnresolvableDevices(Permanent):
@@ -62,6 +63,10 @@ def apply(config: OciConfig, edits: Edits) -> None:
         _add_device(config, node)
     for mount in edits.get("mounts", ()):
         _add_mount(config, mount)
+    for hook in edits.get("hooks", ()):
+        _add_hook(config, hook)
+    for gid in edits.get("additionalGids", ()):
+        _add_group(config, gid)
 
 
 def _devices(cdi_dir: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -119,3 +124,15 @@ def _add_mount(config: OciConfig, mount: Mapping[str, Any]) -> None:
             "options": list(mount.get("options", ())),
         }
     )
+
+
+def _add_hook(config: OciConfig, hook: Mapping[str, Any]) -> None:
+    hooks = config.setdefault("hooks", {}).setdefault(hook["hookName"], [])
+    hooks.append({key: value for key, value in hook.items() if key != "hookName"})
+
+
+def _add_group(config: OciConfig, gid: int) -> None:
+    user = config.setdefault("process", {}).setdefault("user", {})
+    groups = user.setdefault("additionalGids", [])
+    if gid and gid not in groups:
+        groups.append(gid)

@@ -65,7 +65,8 @@ def daemonset(objects: list[Object]) -> Object:
     return found
 
 
-def container(objects: list[Object]) -> Object:
-    """Its only container."""
-    (found,) = daemonset(objects)["spec"]["template"]["spec"]["containers"]
+def container(objects: list[Object], name: str = "driver") -> Object:
+    """One container of its pods."""
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    (found,) = (one for one in spec["containers"] if one["name"] == name)
     return dict(found)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack.testbed.onenode import helm
 from hack.testbed.onenode.cluster import Cluster
 from tests.e2e.rendering import EVERYTHING, daemonset, render
 
@@ -16,19 +17,37 @@ pytestmark = pytest.mark.real
 
 NAMESPACE = "pod-security"
 CLEANUP = "cleanup: {enabled: true, force: true}"
+DEFAULT = ("--set", "allowDefaultNamespace=true")
+PLATFORMS = list(yaml.safe_load((helm.CHART / "platforms.yaml").read_text()))
+NVIDIA = "{driverName: gpu.nvidia.com, deviceClasses: {nvidia: {migProfiles: [1g.5gb+me]}}}"
 
 
 @pytest.mark.parametrize(
     "values",
-    ["", EVERYTHING, CLEANUP, "deviceClasses: {enabled: false}"],
-    ids=["defaults", "everything", "cleanup", "without classes"],
+    ["", EVERYTHING, CLEANUP, "deviceClasses: {enabled: false}", NVIDIA],
+    ids=["defaults", "everything", "cleanup", "without classes", "nvidia"],
 )
 def test_everything_is_taken_to_the_last_field(
     cluster: Cluster, tmp_path: Path, values: str
 ) -> None:
     version = ("--kube-version", cluster.options.version)
-    allowed = f"{values}\nallowDefaultNamespace: true"
-    objects = render(tmp_path, *version, values=allowed, namespace="default")
+    objects = render(tmp_path, *version, *DEFAULT, values=values, namespace="default")
+    strict = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
+    said = cluster.kubectl("apply", *strict, "-f", "-", stdin=yaml.safe_dump_all(objects))
+    assert len(said.splitlines()) == len(objects)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_each_platforms_objects_are_taken_to_the_last_field(
+    cluster: Cluster, tmp_path: Path, platform: str
+) -> None:
+    """OpenShift's own object has its schema in test_chart_rights.py: this API server does not serve it."""
+    served = ("--api-versions", "security.openshift.io/v1")
+    version = ("--kube-version", cluster.options.version)
+    rendered = render(
+        tmp_path, *version, *served, *DEFAULT, values=f"platform: {platform}", namespace="default"
+    )
+    objects = [one for one in rendered if one["kind"] != "SecurityContextConstraints"]
     strict = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
     said = cluster.kubectl("apply", *strict, "-f", "-", stdin=yaml.safe_dump_all(objects))
     assert len(said.splitlines()) == len(objects)
@@ -47,7 +66,7 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("values", "volumes"),
     [
-        ("", "plugin cgroups registry pod-resources cdi"),
+        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi"),
         (CLEANUP, "plugins registry pod-resources cdi"),
     ],
     ids=["driver", "cleanup"],

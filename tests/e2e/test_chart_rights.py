@@ -68,7 +68,14 @@ def test_only_the_container_that_cleans_has_the_token(render: Any) -> None:
     assert token["path"] == "token"
     assert (authorities["name"], authorities["items"][0]["path"]) == ("kube-root-ca.crt", "ca.crt")
     assert namespace["items"][0]["path"] == "namespace"
-    assert daemonset(render())["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_only_the_container_that_talks_to_the_api_server_has_the_token(render: Any) -> None:
+    objects = render()
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert [TOKEN in mounts(one) for one in spec["containers"]] == [True, False]
+    assert [one["name"] for one in spec["containers"]] == ["driver", "hardware"]
 
 
 def test_the_container_that_waits_is_nobody(render: Any) -> None:
@@ -105,7 +112,7 @@ def volume_kinds(spec: Object) -> set[str]:
     return {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
 
 
-@pytest.mark.parametrize("more", ["", EVERYTHING, CLEANUP])
+@pytest.mark.parametrize("more", ["hardware: {container: never}", EVERYTHING, CLEANUP])
 def test_openshift_takes_the_pods_and_nothing_beyond(render: Any, more: str) -> None:
     objects = render(*SERVED, values=f"{OPENSHIFT}\n{more}")
     (allowed,) = of_kind(objects, "SecurityContextConstraints")
@@ -131,10 +138,30 @@ def test_openshift_takes_the_pods_and_nothing_beyond(render: Any, more: str) -> 
     assert "ports" not in one or all("hostPort" not in port for port in one["ports"])
 
 
+def test_openshift_takes_the_privileged_container_where_there_is_one(render: Any) -> None:
+    objects = render(*SERVED, values="platform: openshift")
+    (allowed,) = of_kind(objects, "SecurityContextConstraints")
+    assert allowed["allowPrivilegedContainer"] is allowed["allowPrivilegeEscalation"] is True
+    assert (
+        allowed["requiredDropCapabilities"] == []
+    )  # OpenShift would put them into the privileged one
+    spec = daemonset(objects)["spec"]["template"]["spec"]
+    assert volume_kinds(spec) <= {*allowed["volumes"]}
+    assert container(objects)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    beyond = BOOLEANS - {
+        "allowHostDirVolumePlugin",
+        "readOnlyRootFilesystem",
+        "allowPrivilegeEscalation",
+        "allowPrivilegedContainer",
+    }
+    assert [name for name in beyond if allowed[name]] == []
+
+
 def test_other_clusters_get_no_such_object_and_are_told_why(render: Any, tmp_path: Path) -> None:
     assert of_kind(render(*SERVED), "SecurityContextConstraints") == []
-    code, _, wrong = rendering.template(tmp_path, values=OPENSHIFT)
-    assert code == 1
+    for values in (OPENSHIFT, "platform: openshift"):
+        code, _, wrong = rendering.template(tmp_path, values=values)
+        assert code == 1
     assert "openshift.securityContextConstraints is for OpenShift" in wrong
     assert "--api-versions security.openshift.io/v1" in wrong
     assert container(render())["securityContext"]["runAsUser"] == 0

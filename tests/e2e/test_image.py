@@ -23,7 +23,9 @@ from tests.packaging.test_sbom import faults
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
-LARGEST_MEGABYTES = 60
+LARGEST_MEGABYTES = (
+    64  # 57 before NVIDIA GPUs; their library's wheel and backend are 3, recordings of machines 1
+)
 # Modules of libraries that want what nobody installs: their own packages import them on demand.
 WANTING = {
     "structlog._greenlets",

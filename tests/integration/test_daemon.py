@@ -116,6 +116,39 @@ def test_an_ill_device_is_reported_and_heals(node: Stage, faults: Path) -> None:
     assert health_of(node, "gpu-1", until=health_pb.HEALTHY) == ""
 
 
+def test_an_ill_device_is_a_taint_an_event_and_a_metric_and_so_is_its_recovery(
+    node: Stage, faults: Path
+) -> None:
+    def taints() -> list[str]:
+        found = [device for one in node.slices() for device in one["spec"]["devices"]]
+        return [
+            taint["key"].partition("/")[2] for one in found for taint in one.get("taints") or ()
+        ]
+
+    def events() -> list[tuple[str, str]]:
+        found = node.api.objects("events", namespace="default")
+        return [(one["reason"], one["message"]) for one in found]
+
+    def healthy() -> str:
+        lines = get("/metrics")[1].splitlines()
+        start = 'dra_driver_device_healthy{device="gpu-1"} '
+        return next((line.removeprefix(start) for line in lines if line.startswith(start)), "")
+
+    node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
+    get = http_of(node)
+    wait_for(node.slices, "the slice")
+    faults.write_text(yaml.safe_dump({"devices": {"gpu-1": {"unhealthy": "fell off the bus"}}}))
+    ill = ("DeviceUnhealthy", "device gpu-1 is unhealthy: fell off the bus")
+    wait_for(lambda: ill in events(), "the Event")
+    wait_for(lambda: taints() == ["unhealthy"], "the taint")
+    assert healthy() == "0.0"
+    faults.write_text("devices: {}\n")
+    well = ("DeviceRecovered", "device gpu-1 is healthy again")
+    wait_for(lambda: well in events(), "the Event")
+    wait_for(lambda: not taints(), "the slice without a taint")
+    assert healthy() == "1.0"
+
+
 def test_a_device_that_nothing_checks_is_unknown_with_a_message(node: Stage) -> None:
     node.start_registered()
     assert "nothing checks its health" in health_of(node, "gpu-0", until=health_pb.UNKNOWN)

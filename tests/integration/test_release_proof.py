@@ -68,6 +68,36 @@ def test_a_held_device_is_tainted_until_its_containers_end(node: Stage) -> None:
     wait_for(lambda: _taints(node) == [], "a device without a taint")
 
 
+def test_a_process_that_stays_holds_its_device_and_what_it_leaves_behind_taints_it(
+    node: Stage,
+) -> None:
+    faults = node.root / "faults.yaml"
+
+    def shows(text: str) -> None:
+        fresh = faults.with_suffix(".new")
+        fresh.write_text(f"devices: {{gpu-0: {{{text}}}}}\n")
+        fresh.rename(faults)
+
+    shows("in_use: false")
+    node.start_registered("--simulated-faults", str(faults))
+    kubelet = node.kubelet
+    ref = _claim(node, "one", kubelet.pod_uid("default/a"))
+    kubelet.prepare(DRIVER, [ref], pod="default/a")
+    wait_for(node.slices, "the slice")
+    shows('in_use: true, not_clean: "process 4711 uses it"')
+    kubelet.unprepare(DRIVER, [ref], pod="default/a")
+    wait_for(lambda: _taints(node) == ["gpu-0 gpu.dra-driver.dev/held"], "the taint")
+    shows(
+        'not_clean: "process 4711 uses it"'
+    )  # now the hardware says that it is free, and is wrong
+    wait_for(lambda: not node.owners(), "the device to be free")
+    shows('not_clean: "about 3 GiB of its memory are used"')
+    wait_for(lambda: _taints(node) == ["gpu-0 gpu.dra-driver.dev/not-clean"], "the taint")
+    wait_for(lambda: "DeviceNotClean" in _node_events(node), "an Event")
+    shows("in_use: false")
+    wait_for(lambda: _taints(node) == [], "a device without a taint")
+
+
 def _taints(node: Stage) -> list[str]:
     return [
         f"{device['name']} {taint['key']}"

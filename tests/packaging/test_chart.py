@@ -39,6 +39,7 @@ NOT_SET = {
     "simulated_faults": "for tests, by extraEnv",
     "backend_option": "given as arguments, since a value may have a comma",
 }
+CDI_DIR = "/var/run/cdi"
 Object = dict[str, Any]
 
 
@@ -94,7 +95,7 @@ def test_every_setting_of_the_driver_is_set_or_left_alone_on_purpose() -> None:
     options = {option.variable: option.name for option in OPTIONS}
     named = set(re.findall(r"- name: ([A-Z][A-Z_]+)\b", everything()))
     assert {"HTTPS_PROXY", "NO_PROXY"} <= named
-    named -= {"HTTPS_PROXY", "NO_PROXY", CONFIG_VARIABLE}
+    named -= {"HTTPS_PROXY", "NO_PROXY", CONFIG_VARIABLE, "NVIDIA_VISIBLE_DEVICES"}
     assert named - options.keys() == set()
     unset = {name for variable, name in options.items() if variable not in named}
     assert unset == NOT_SET.keys()
@@ -144,7 +145,7 @@ def test_the_values_defaults_are_the_drivers() -> None:
         "plugins_dir": f"{kubelet}/plugins",
         "registry_dir": f"{kubelet}/plugins_registry",
         "pod_resources_socket": f"{kubelet}/pod-resources/kubelet.sock",
-        "cdi_dir": VALUES["cdiDir"],
+        "cdi_dir": VALUES["cdiDir"] or CDI_DIR,
         "cgroup_root": VALUES["cgroupDir"],
         "release_proof": VALUES["releaseProof"],
         "device_status": VALUES["deviceStatus"],
@@ -165,8 +166,42 @@ def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -
     waiting = waiting.partition("\n      volumes:\n")[0]
     assert "volumeMounts" not in waiting
     assert "runAsUser: 65534\n            runAsGroup: 65534\n" in waiting
-    assert "automountServiceAccountToken: true" in template("daemonset.yaml")
-    assert "automountServiceAccountToken" not in template("_pod.tpl")
+    for file in ("_pod.tpl", "_hardware.tpl"):
+        assert "automountServiceAccountToken" not in template(file)
+
+
+def test_only_the_drivers_own_container_has_the_token() -> None:
+    text = template("daemonset.yaml")
+    assert "automountServiceAccountToken: false" in text
+    assert text.count("- name: token  #") == 1
+    assert "token" not in re.sub(
+        r"\{\{- /\*.*?\*/ -\}\}", "", template("_hardware.tpl"), flags=re.DOTALL
+    )
+
+
+def test_the_page_names_the_settings_and_mounts_of_the_hardware_container_and_why() -> None:
+    (container,) = yaml.safe_load(without_actions(template("_hardware.tpl"), "hardwareContainer"))
+    settings = rows(PAGE, "setting of `hardware`", "value", "why")
+    assert {name.strip("`"): value.strip("`") for name, value, why in settings if why} == {
+        name: str(value).lower() for name, value in container["securityContext"].items()
+    }
+    written = rows(PAGE, "mount of `hardware`", "host path", "access", "why")
+    assert {name.strip("`"): access for name, _, access, why in written if why} == {
+        mount["name"]: "read" if mount.get("readOnly") else "write"
+        for mount in container["volumeMounts"]
+    }
+    volumes = yaml.safe_load(without_actions(template("_hardware.tpl"), "hardwareVolumes"))
+    assert {name.strip("`"): path for name, path, _, _ in written} == {
+        volume["name"]: volume.get("hostPath", {}).get("path", "none: a folder of the pod")
+        for volume in volumes
+    }
+
+
+def without_actions(text: str, name: str) -> str:
+    """A template's body as YAML: lines that are actions only go, and a word stands for each value."""
+    body = text.partition(f'define "dra-driver.{name}" -}}}}\n')[2].partition("\n{{- end -}}")[0]
+    lines = [line for line in body.splitlines() if not line.strip().startswith("{{-")]
+    return re.sub(r"\{\{.*?\}\}", "filled", "\n".join(lines))
 
 
 def test_openshifts_object_allows_what_the_pods_need_and_no_more() -> None:
@@ -179,7 +214,9 @@ def test_openshifts_object_allows_what_the_pods_need_and_no_more() -> None:
     found = yaml.safe_load("\n".join(lines))
     allowed = {name for name, value in found.items() if value is True}
     assert allowed == {"allowHostDirVolumePlugin", "readOnlyRootFilesystem"}
-    assert (found["requiredDropCapabilities"], found["allowedCapabilities"]) == (["ALL"], [])
+    assert found["allowedCapabilities"] == []
+    decided = {name for name, value in found.items() if value in ("x", "xxx")}
+    assert decided == {"allowPrivilegedContainer", "allowPrivilegeEscalation"}
     assert {"priority", "volumes", "defaultAddCapabilities"} <= found.keys()
     assert len(found["users"]) == 1
 
@@ -254,6 +291,8 @@ FREE = {
     "serviceAccount.annotations",
     "nodeSelector",
     "affinity",
+    "hardware.resources.requests",
+    "hardware.resources.limits",
     "resources.requests",
     "resources.limits",
     "podAnnotations",
@@ -343,11 +382,16 @@ def test_the_page_names_the_mounts_of_the_templates_and_why() -> None:
         if why
     }
     mounts = re.findall(
-        r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", everything()
+        r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", of_the_driver()
     )
     assert written == {name: "read" if read_only else "write" for name, read_only in mounts}
-    volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected|configMap):", everything())
-    assert sorted(volumes) == sorted(written)
+    volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected|configMap):", of_the_driver())
+    assert sorted([*volumes, "hardware"]) == sorted(written)
+
+
+def of_the_driver() -> str:
+    """All templates but that of the other container, which has tables of its own."""
+    return everything().replace(template("_hardware.tpl"), "")
 
 
 def test_the_page_names_the_container_security_settings_and_why() -> None:

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLASSES = sorted((ROOT / "deviceclasses").glob("*.yaml"))
 EXAMPLES = sorted((ROOT / "deviceclasses" / "examples").glob("*.yaml"))
 DEMOS = sorted((ROOT / "deviceclasses" / "examples" / "example-driver").rglob("*.yaml"))
+NVIDIA = sorted((ROOT / "deviceclasses" / "examples" / "nvidia").glob("*.yaml"))
 DRIVER = DriverName("gpu.dra-driver.dev")
 NODE = "node-1"
 Object = dict[str, Any]
@@ -63,7 +64,7 @@ IMAGE = "docker.io/library/busybox:1.36.1@sha256:73aaf090f3d85aa34ee199857f03fa3
 
 def test_the_pods_of_the_examples_run_one_image_that_any_cluster_can_pull() -> None:
     """The test bed and hack/kind-demo put their own in place of exactly this name."""
-    everything = [one for path in (*EXAMPLES, *DEMOS) for one in documents(path)]
+    everything = [one for path in (*EXAMPLES, *DEMOS, *NVIDIA) for one in documents(path)]
     pods = [one for one in everything if one["kind"] == "Pod"]
     pods += [one["spec"]["template"] for one in everything if one["kind"] == "Deployment"]
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}

@@ -75,6 +75,7 @@ class Node:
         self.prepared: frozenset[DeviceName] = frozenset()
         self.held: frozenset[DeviceName] = frozenset()
         self.held_unknown: DriverError | None = None
+        self.ages: dict[str, float] = {}
         self.kept: list[tuple[DeviceName, ...]] = []
         self.memory = Memory()
         self.today = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -91,6 +92,7 @@ class Node:
                 self.memory,
                 lambda: self.today,
                 self._held,
+                lambda: self.ages,
             ),
             place=A_PLACE,
             observe=self.events.append,

@@ -86,6 +86,11 @@ def test_every_constant_of_the_module_is_in_a_table():
     }
     values = {getattr(names, name) for name in assigned if isinstance(getattr(names, name), str)}
     kinds = {getattr(names, name) for name in assigned if name.endswith("_KIND")}
-    reasons = {names.VANISHED_REASON, names.UNHEALTHY_REASON, names.HELD_REASON}
+    reasons = {
+        names.VANISHED_REASON,
+        names.UNHEALTHY_REASON,
+        names.HELD_REASON,
+        names.NOT_CLEAN_REASON,
+    }
     others = {names.DOMAIN, names.DOCUMENT_VERSION, *reasons}
     assert values - FIXED == others | kinds

@@ -1,46 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NVIDIA backend: it asks the hardware process for facts, and lets the other files of this package decide.
 
-`devices.py` makes devices of facts, `health.py` judges them, `leases.py` sets them up for claims.
+`devices.py` makes devices of facts, `health.py` judges them, `leases.py` sets them up for claims, and `edits.py` says what their
+containers get. A node without NVIDIA's GPUs costs a look into sysfs: no process is started there.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event
+from typing import Self
+
+import msgspec
 
 from dra_driver.backends.base import BackendContext
+from dra_driver.backends.nvidia.child import link_of
+from dra_driver.backends.nvidia.client import HardwareProcess
+from dra_driver.backends.nvidia.config import KINDS
+from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.hardware.pci import gpus
+from dra_driver.backends.nvidia.health import HealthBook
+from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
+from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
+from dra_driver.backends.recording import Snapshot
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
+NAME = "nvidia"
+"""Of the entry point, for snapshots."""
+SYSFS = Path("sys")
+"""Below the host's root."""
+ABSENT_SECONDS = 10.0
+"""How often a node without GPUs is looked at again: one may be plugged in."""
+_MIB = 1024 * 1024
+
 
 class NvidiaBackend:
-    """The NVIDIA GPUs of this node."""
+    """The NVIDIA GPUs of this node. `sysfs` None: they are there, whatever the machine has."""
 
     options = NvidiaOptions
+    config_kinds = KINDS
 
-    def __init__(self, context: BackendContext, *, hardware: Hardware) -> None:
-        self._options: NvidiaOptions = context.options
-        self._hardware = hardware
+    def __init__(
+        self,
+        context: BackendContext,
+        *,
+        hardware: Hardware | None = None,
+        sysfs: Path | None = SYSFS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        options: NvidiaOptions = context.options
+        self._hardware = hardware or HardwareProcess(link_of(options))
+        self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
+        self._book = HealthBook(options.health, clock=clock)
+        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
+
+    @classmethod
+    def recorded(cls, context: BackendContext, facts: object) -> Self:
+        """Make a backend that plays the facts of a snapshot. Raises Permanent if they cannot be read."""
+        own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
+        return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
+        if not self._is_there():
+            raise Permanent(
+                f"there is nothing to record: no PCI device of NVIDIA in {self._sysfs} is a GPU; run this on a node that has one"
+            )
+        return Snapshot(
+            backend=NAME, facts=msgspec.json.decode(msgspec.json.encode(self._hardware.look()))
+        )
 
     def scan(self) -> Inventory:
         """Look at all GPUs."""
-        raise NotImplementedError
+        if not self._is_there():
+            return Inventory()
+        leased = self._leases.leased()
+        node = self._hardware.look()
+        found = inventory(node, self._book.judge(node))
+        return self._leases.judged(node, found, leased)
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware."""
-        raise NotImplementedError
+        while not stop.is_set():
+            if self._is_there():
+                yield from self._events(stop)
+            stop.wait(ABSENT_SECONDS)
+
+    def _events(self, stop: Event) -> Iterator[None]:
+        try:
+            for event in self._hardware.events(stop):
+                if event is not None:
+                    self._book.note(event)
+                yield
+        except DriverError:
+            return  # the scan that fails for the same reason says it
 
     def configure(self, lease: Lease, /) -> ContainerEdits:
-        """Set what the lease's configuration asks for."""
-        raise NotImplementedError
+        """Set what the lease's configuration asks for, and return what a container needs of the device and of the driver installation."""
+        return self._leases.configure(lease)
 
     def reset(self, lease: Lease, /) -> None:
-        """Put the modes back."""
-        raise NotImplementedError
+        """Put the modes back. A node without GPUs has none, whosever device this is."""
+        if self._is_there():
+            self._leases.reset(lease)
 
     def in_use(self, device: DeviceName, /) -> InUse:
-        """Whether the library sees a process on the device."""
-        raise NotImplementedError
+        """Whether the library sees a process that computes on the device."""
+        return self._leases.in_use(device) if self._is_there() else InUse.CANNOT_TELL
+
+    def _is_there(self) -> bool:
+        return self._sysfs is None or bool(gpus(self._sysfs))

@@ -3,7 +3,9 @@
 
 The hardware process reads facts, the daemon turns them into devices (`devices.py`) and container edits (`edits.py`), and a snapshot is
 a file of facts. So a node can be played again anywhere, and all decisions are tested without hardware. A value is None if the call
-failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function.
+failed or the library has no such function; `errors` then has the number of the NVML error by the name of the function, without the
+version at its end. One call asks for several fields: there the name is that of the function for the same value
+(nvmlDeviceGetRemappedRows, nvmlDeviceGetTotalEccErrors), and for the recovery action nvmlDeviceGetFieldValues.
 
 Names and numbers are NVML's (nvml.h): sizes in bytes unless the name says MiB, temperatures in degrees Celsius.
 """
@@ -152,9 +154,13 @@ class Gpu(Fact, frozen=True):
     ecc_uncorrected: int | None = None
     """Double-bit errors since the driver was loaded."""
     remapped_rows: RemappedRows | None = None
+    retired_pages_pending: bool | None = None
+    """nvmlDeviceGetRetiredPagesPendingStatus; only GPUs without row remapping (before Ampere) have it."""
     processes: tuple[Process, ...] | None = None
     problem: str = ""
     """Why this look at the GPU failed (it fell off the bus, a call did not return); the other values are then of an earlier look."""
+    problem_code: int | None = None
+    """The number of the NVML error behind `problem`: 15 for a GPU that fell off the bus. None: the GPU did not answer at all."""
     errors: Mapping[str, int] = {}
 
 
@@ -169,6 +175,8 @@ class System(Fact, frozen=True):
     """nvmlSystemGetConfComputeState: ccFeature, devToolsMode; nvmlSystemGetConfComputeGpusReadyState."""
     cc_dev_tools: int | None = None
     cc_ready: int | None = None
+    memory_total: int | None = None
+    """MemTotal of /proc/meminfo in bytes: the memory of GPUs that have none of their own."""
     errors: Mapping[str, int] = {}
 
 
@@ -204,20 +212,32 @@ class Installation(Fact, frozen=True):
     """Of the loaded kernel module; empty: it is not loaded."""
     library_version: str = ""
     """From the name of libcuda.so.<version> or libnvidia-ml.so.<version>."""
+    machine: str = "x86_64"
+    """As uname writes it; it decides which folders a container's linker looks into."""
     libraries: tuple[str, ...] = ()
     links: Mapping[str, tuple[str, ...]] = {}
     """By the path of a library: the names that must link to it (its SONAME, and a plain .so where the installation has one)."""
     binaries: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    """With the driver root in front, if they are there."""
     configs: Mapping[str, str] = {}
     """Path in the container by path in the driver root."""
+    sources: Mapping[str, str] = {}
+    """Where a binary or firmware file really is, if its path is a link or goes through one."""
     device_files: tuple[DeviceFile, ...] = ()
+    """With paths below the device root. A file that the kernel driver would serve is here even if nobody has made it yet."""
+    drm_links: Mapping[str, str] = {}
+    """/dev/dri/by-path/pci-0000:65:00.0-card to ../card1."""
+    gpu_major: int | None = None
+    """Major number of /dev/nvidia<minor>."""
     caps_major: int | None = None
     caps: Mapping[str, int] = {}
     """Minor numbers: gpu0/gi1/access to 12."""
     hook: str = ""
     """Path of nvidia-cdi-hook on the host; empty: there is none."""
+    hook_commands: tuple[str, ...] = ()
+    """The commands that this nvidia-cdi-hook knows, of those that not every release has: a container with an unknown one fails."""
     problems: tuple[str, ...] = ()
 
 

@@ -121,7 +121,7 @@ class Bench:
         raise NothingToTest("no two claims can share hardware here")
 
     def _configs(self, device: AllocatableDevice) -> tuple[DeviceConfig, ...]:
-        kinds = {(kind.api_version, kind.kind): kind for kind in device.config_kinds}
+        kinds = {(kind.api_version, kind.kind): kind for kind in device.reads}
         given = tuple(one for one in self.configs if (one.api_version, one.kind) in kinds)
         defaults = (kind.config(kind.default) for kind in kinds.values() if kind.default)
         return given or (next(defaults, DeviceConfig()),)

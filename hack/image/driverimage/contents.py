@@ -11,6 +11,7 @@ WHY: Mapping[str, str] = {
     "furniture": "the entry of root, the order of name look-ups, folders to mount on, `python3`",
     "grpcio": "the kubelet speaks gRPC",
     "protobuf": "the kubelet's messages",
+    "nvidia-ml-py": "NVIDIA's library, for the hardware process only",
     "urllib3": "HTTP to the API server",
     "msgspec": "JSON of the API server",
     "structlog": "log lines",

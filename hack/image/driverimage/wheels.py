@@ -39,6 +39,7 @@ LEFT_OUT = {
     "grpc/beta/*": "an older API of grpcio",
     "grpc/framework/interfaces/*": "an older API of grpcio",
     "dra_driver/testing/contract/*": "tests of a backend, for its author; they need pytest",
+    "dra_driver/testing/nvml/*": "a stand-in for NVIDIA's library; it is built with a C compiler",
     "yaml/_yaml*": "the driver parses with PyYAML's Python part",
     "_yaml/*": "the driver parses with PyYAML's Python part",
     "prometheus_client/aiohttp/*": "for other web servers",

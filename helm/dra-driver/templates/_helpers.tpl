@@ -67,7 +67,17 @@ true
 apiVersion: config.dra-driver.dev/v1alpha1
 kind: DriverConfig
 backends:
-  {{- toYaml (.Values.backends | default (dict "auto" dict)) | nindent 2 }}
+  {{- toYaml (include "dra-driver.backends" . | fromYaml) | nindent 2 }}
+{{- end -}}
+
+{{- /* With the hardware container, backend nvidia asks its socket, beside auto too. */ -}}
+{{- define "dra-driver.backends" -}}
+{{- $backends := deepCopy (.Values.backends | default (dict "auto" dict)) -}}
+{{- if include "dra-driver.hardware" . -}}
+{{- $options := get $backends "nvidia" | default dict -}}
+{{- $backends = set $backends "nvidia" (set $options "socket" (include "dra-driver.hardwareSocket" .)) -}}
+{{- end -}}
+{{- toYaml $backends -}}
 {{- end -}}
 
 {{- /* The newest version of resource.k8s.io that the cluster serves. A version is believed only of a Kubernetes that can have it:
@@ -136,7 +146,10 @@ true
 {{- if and (eq .Release.Namespace "default") (not .Values.allowDefaultNamespace) -}}
 {{- fail "Namespace \"default\" is refused, for the driver's namespace must be allowed privileged pods. Add --namespace dra-driver --create-namespace, or allow it with --set allowDefaultNamespace=true." -}}
 {{- end -}}
-{{- $_ := include "dra-driver.resourceApiVersion" . -}}
+{{- $version := include "dra-driver.resourceApiVersion" . -}}
+{{- if and .Values.deviceClasses.nvidia.extendedResources (ne $version "resource.k8s.io/v1") -}}
+{{- fail (printf "deviceClasses.nvidia.extendedResources needs resource.k8s.io/v1, from Kubernetes 1.34 on, and the classes are made as %s. Leave it off, or set deviceClasses.apiVersion=v1 where the cluster serves it." $version) -}}
+{{- end -}}
 {{- if and .Values.cleanup.enabled (not .Values.cleanup.force) -}}
 {{- $used := include "dra-driver.claimsInUse" . -}}
 {{- if $used -}}
@@ -155,6 +168,7 @@ true
 {{- if and (ne $older "simulated") (not (has .Values.simulated.profile (list "" "h100x8"))) -}}
 {{- fail (printf "simulated.profile is %s, and the older value backend.name is not simulated: set backends.simulated.profile instead." .Values.simulated.profile) -}}
 {{- end -}}
+{{- include "dra-driver.checkHardware" . -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
@@ -167,7 +181,7 @@ true
 {{- end -}}
 {{- $names = append $names $variable.name -}}
 {{- end -}}
-{{- if and .Values.onlyGpuNodes .Values.affinity -}}
+{{- if and (eq (toString .Values.onlyGpuNodes) "true") .Values.affinity -}}
 {{- fail "Set either onlyGpuNodes or affinity: the first is an affinity of the chart's own." -}}
 {{- end -}}
 {{- /* A socket's path has at most 107 bytes. The longest is KUBELETDIR/plugins_registry/DRIVERNAME[-DIGEST]-reg.sock. */ -}}
@@ -178,8 +192,8 @@ true
 {{- if and .Values.metrics.serviceMonitor.enabled (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
 {{- fail "metrics.serviceMonitor.enabled needs the Prometheus Operator, and this cluster does not serve monitoring.coreos.com/v1. Install it first, or leave the value off; `helm template` needs --api-versions monitoring.coreos.com/v1." -}}
 {{- end -}}
-{{- if and .Values.openshift.securityContextConstraints (not (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
-{{- fail "openshift.securityContextConstraints is for OpenShift, and this cluster does not serve security.openshift.io/v1. Leave the value off; `helm template` needs --api-versions security.openshift.io/v1." -}}
+{{- if and (include "dra-driver.constraints" .) (not (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+{{- fail "openshift.securityContextConstraints is for OpenShift, as platform=openshift is, and this cluster does not serve security.openshift.io/v1. Leave both; `helm template` needs --api-versions security.openshift.io/v1." -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled." -}}

@@ -14,45 +14,17 @@ imagePullSecrets:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if .Values.onlyGpuNodes }}
+{{- if include "dra-driver.onlyGpuNodes" . }}
 affinity:
   {{- include "dra-driver.gpuNodes" . | nindent 2 }}
 {{- else if .Values.affinity }}
 affinity:
   {{- toYaml .Values.affinity | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with include "dra-driver.tolerations" . }}
 tolerations:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
-{{- end -}}
-
-{{- /* Any one of the labels is enough. */ -}}
-{{- define "dra-driver.gpuNodes" -}}
-nodeAffinity:
-  requiredDuringSchedulingIgnoredDuringExecution:
-    nodeSelectorTerms:
-      {{- range list
-        "nvidia.com/gpu.present"
-        "feature.node.kubernetes.io/pci-10de.present"
-        "feature.node.kubernetes.io/pci-0300_10de.present"
-        "feature.node.kubernetes.io/pci-0302_10de.present"
-        "feature.node.kubernetes.io/amd-gpu"
-        "feature.node.kubernetes.io/pci-1002.present"
-        "feature.node.kubernetes.io/pci-0300_1002.present"
-        "feature.node.kubernetes.io/pci-0380_1002.present"
-        "feature.node.kubernetes.io/pci-1200_1002.present"
-        "intel.feature.node.kubernetes.io/gpu"
-        "feature.node.kubernetes.io/pci-0300_8086.present"
-        "feature.node.kubernetes.io/pci-0380_8086.present"
-        "feature.node.kubernetes.io/pci-1da3.present"
-        "feature.node.kubernetes.io/pci-1200_1da3.present"
-      }}
-      - matchExpressions:
-          - key: {{ . }}
-            operator: In
-            values: ["true"]
-      {{- end }}
 {{- end -}}
 
 {{- define "dra-driver.securityContext" -}}
@@ -69,13 +41,13 @@ seccompProfile:
 appArmorProfile:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.seLinuxOptions }}
+{{- with include "dra-driver.seLinuxOptions" . }}
 seLinuxOptions:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- /* For a pod of which not every container may have the token. */ -}}
+{{- /* Of one container: the pod itself does not mount the token into all of them. */ -}}
 {{- define "dra-driver.tokenVolume" -}}
 - name: token
   projected:
@@ -110,7 +82,7 @@ seLinuxOptions:
 - name: DRA_DRIVER_POD_RESOURCES_SOCKET
   value: {{ printf "%s/pod-resources/kubelet.sock" .Values.kubeletDir | quote }}
 - name: DRA_DRIVER_CDI_DIR
-  value: {{ .Values.cdiDir | quote }}
+  value: {{ include "dra-driver.cdiDir" . | quote }}
 - name: DRA_DRIVER_HTTP_ADDRESS
   value: {{ printf ":%d" (int .Values.httpPort) | quote }}
 - name: DRA_DRIVER_LOG_LEVEL
@@ -138,7 +110,7 @@ seLinuxOptions:
   mountPath: {{ .Values.kubeletDir }}/pod-resources
   readOnly: true
 - name: cdi  # one file for each prepared claim
-  mountPath: {{ .Values.cdiDir }}
+  mountPath: {{ include "dra-driver.cdiDir" . }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -155,7 +127,7 @@ seLinuxOptions:
     type: Directory
 - name: cdi
   hostPath:
-    path: {{ .Values.cdiDir }}
+    path: {{ include "dra-driver.cdiDir" . }}
     type: DirectoryOrCreate  # empty or absent after a boot
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}

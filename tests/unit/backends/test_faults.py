@@ -56,7 +56,7 @@ def test_an_empty_or_missing_file_means_no_faults(text: bytes | None):
         ),
         (
             b"devices: {gpu-0: {sick: yes}}",
-            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs, in_use",
+            "fault file faults.yaml: devices.gpu-0.sick: unknown; known are unhealthy, vanished, configure, hangs, in_use, not_clean",
         ),
         (
             b"devices: {gpu-0: {unhealthy: 79}}",

@@ -159,8 +159,8 @@ def test_a_backend_may_take_more_than_it_is_given(packages: Path):
 
 def test_an_unknown_name_is_answered_with_the_installed_ones(packages: Path):
     install(packages, "acme", "acme = backends_under_test:Empty")
-    assert refusal("nvidia") == (
-        "no backend 'nvidia' is installed; installed are: acme, simulated; correct the name in the config document (backends) or in "
+    assert refusal("amd") == (
+        "no backend 'amd' is installed; installed are: acme, nvidia, recorded, simulated; correct the name in the config document (backends) or in "
         "--backend, or install the backend's package beside the driver (docs/write-a-backend.md)"
     )
 
@@ -265,7 +265,7 @@ def test_auto_takes_every_backend_that_invents_nothing(packages: Path):
     install(packages, "acme", "acme = backends_under_test:Empty")
     install(packages, "play", "play = backends_under_test:Invented")
     found = load_backends({"auto": {}}, "node-1")
-    assert (list(found.backends), found.left_out) == (["acme"], ())
+    assert (list(found.backends), found.left_out) == (["acme", "nvidia"], ())
 
 
 def test_auto_goes_on_without_a_backend_that_cannot_be_made(packages: Path):
@@ -273,7 +273,7 @@ def test_auto_goes_on_without_a_backend_that_cannot_be_made(packages: Path):
     install(packages, "needy", "needy = backends_under_test:Needy")
     install(packages, "rotten", "rotten = no_such_module:Backend")
     found = load_backends({"auto": {}}, "node-1")
-    assert list(found.backends) == ["acme"]
+    assert list(found.backends) == ["acme", "nvidia"]
     needy, rotten = found.left_out
     assert "root: missing; it must be a text" in needy
     assert "cannot be made: ModuleNotFoundError" in rotten
@@ -283,7 +283,7 @@ def test_a_named_backend_has_its_own_options_beside_auto(packages: Path):
     install(packages, "acme", "acme = backends_under_test:Empty")
     install(packages, "other", "other = backends_under_test:Empty")
     found = load_backends({"auto": {}, "acme": {"a": "1"}, "simulated": {}}, "node-1")
-    assert list(found.backends) == ["other", "acme", "simulated"]
+    assert list(found.backends) == ["nvidia", "other", "acme", "simulated"]
     acme = found.backends["acme"]
     assert vars(acme) == {"context": BackendContext("node-1", {"a": "1"})}
 
@@ -294,10 +294,10 @@ def test_a_named_backend_that_cannot_be_made_ends_the_start(packages: Path):
         load_backends({"auto": {}, "rotten": {}}, "node-1")
 
 
-def test_without_hardware_there_is_no_backend_and_a_next_step():
-    assert load_backends({"auto": {}}, "node-1").backends == {}
-    assert installed() == ("simulated",)
-    assert "installed: simulated; `simulated` invents devices" in next_step()
+def test_without_hardware_there_is_a_next_step():
+    assert list(load_backends({"auto": {}}, "node-1").backends) == ["nvidia"]
+    assert installed() == ("nvidia", "recorded", "simulated")
+    assert "installed: nvidia, recorded, simulated; `simulated` invents devices" in next_step()
 
 
 # Kinds of configuration

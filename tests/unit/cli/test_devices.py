@@ -141,7 +141,8 @@ def test_a_node_without_devices_is_told_so(
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("no devices found")
     assert second == (
-        "asked: simulated; if the node has such hardware, see the log of its kernel driver and the backend's options"
+        "asked: simulated; if the node has such hardware, see the log of its kernel driver and the backend's options; "
+        "`--backend simulated` invents devices"
     )
 
 
@@ -205,11 +206,16 @@ def test_why_a_device_is_ill_is_shown(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = tmp_path / "faults.yaml"
-    faults.write_text('devices: {gpu-1: {unhealthy: "XID 79\\e[2J"}}\n')
+    faults.write_text(
+        'devices: {gpu-1: {unhealthy: "XID 79\\e[2J"}, gpu-0: {not_clean: "process 1 uses it"}}\n'
+    )
     assert main([*arguments, "--simulated-faults", str(faults)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[5] for line in lines[1:3]] == ["Healthy", "Unhealthy"]
-    assert lines[3:] == ["gpu-1 is unhealthy: XID 79\\x1b[2J"]
+    assert lines[3:] == [
+        "gpu-0 is not clean, and no claim has it: process 1 uses it",
+        "gpu-1 is unhealthy: XID 79\\x1b[2J",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +251,7 @@ def test_a_wrong_fault_file_is_told_and_nothing_else(
     assert captured.err.count("\n") == 1
 
 
-def test_without_a_backend_there_are_no_devices_and_the_way_to_some_is_told(
+def test_without_hardware_there_are_no_devices_and_the_way_to_some_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = ("--state-dir", str(tmp_path / "state"))
@@ -253,7 +259,8 @@ def test_without_a_backend_there_are_no_devices_and_the_way_to_some_is_told(
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("no devices found; the driver publishes an empty ResourceSlice")
     assert second == (
-        "no installed backend finds hardware; name a backend with --backend (installed: simulated; `simulated` invents devices)"
+        "asked: nvidia; if the node has such hardware, see the log of its kernel driver and the backend's options; "
+        "`--backend simulated` invents devices"
     )
     assert main(["devices", "--node-name", "node-1", *state, "--json"]) == 0
     assert capsys.readouterr().out == ""

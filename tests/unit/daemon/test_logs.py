@@ -12,6 +12,9 @@ from dra_driver.model.events import (
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceErrors,
+    DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceStatusForbidden,
@@ -150,6 +153,36 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         "device_vanished",
         {"device": "gpu-0", "kept": False},
     ),
+    (
+        DeviceNotClean("gpu-0", "process 4711 uses it"),
+        "warning",
+        "device_not_clean",
+        {"device": "gpu-0", "found": "process 4711 uses it"},
+    ),
+    (
+        DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="healthy"),
+        "warning",
+        "device_unhealthy",
+        {"device": "gpu-0", "status": "unhealthy", "message": "XID 79", "before": "healthy"},
+    ),
+    (
+        DeviceHealthChanged("gpu-0", "healthy", before="unhealthy"),
+        "info",
+        "device_health",
+        {"device": "gpu-0", "status": "healthy", "before": "unhealthy"},
+    ),
+    (
+        DeviceHealthChanged("gpu-0", "healthy", "XID 92", before="healthy"),
+        "info",
+        "device_health",
+        {"device": "gpu-0", "status": "healthy", "message": "XID 92", "before": "healthy"},
+    ),
+    (
+        DeviceErrors("gpu-0", "xid-31", 2),
+        "info",
+        "device_reported_error",
+        {"device": "gpu-0", "error": "xid-31", "count": 2},
+    ),
     (Recovered(0, 1, 2), "info", "recovered", {"rewritten": 0, "released": 1, "removed_files": 2}),
     (Leading(leads=True), "info", "leading", {"leads": True}),
     (
@@ -184,6 +217,7 @@ def test_each_event_is_one_line_of_json(capsys, event, level: str, name: str, pa
 def test_lines_below_the_level_are_not_written(capsys) -> None:
     log = make_logger(level="warning", form="json")
     log_events(log)(Published(1, 1))
+    log_events(make_logger(level="info", form="json"))(DeviceHealthChanged("gpu-0", "healthy"))
     log.debug("x")
     assert capsys.readouterr().err == ""
 

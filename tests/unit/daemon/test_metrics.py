@@ -8,6 +8,9 @@ from dra_driver.daemon.metrics import Metrics
 from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
+    DeviceErrors,
+    DeviceHealthChanged,
+    DeviceNotClean,
     DevicesFreed,
     DevicesHeld,
     DeviceVanished,
@@ -61,6 +64,17 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (FieldsDropped("s", ("a", "b")), {"fields_dropped_total": 2}),
         (NameEvaded("a", "somebody's", "b"), {"slice_names_taken_total": 1}),
         (DeviceVanished("d", kept=True), {"devices_vanished_total": 1}),
+        (DeviceNotClean("d", "process 1 uses it"), {"devices_not_clean_total": 1}),
+        (
+            DeviceHealthChanged("gpu-0", "unhealthy", "XID 79"),
+            {'device_healthy{device="gpu-0"}': 0},
+        ),
+        (DeviceHealthChanged("gpu-0", "healthy"), {'device_healthy{device="gpu-0"}': 1}),
+        (DeviceHealthChanged("gpu-0", "unknown"), {}),
+        (
+            DeviceErrors("gpu-0", "xid-31", 2),
+            {'device_errors_total{device="gpu-0",error="xid-31"}': 2},
+        ),
         (
             Recovered(1, 2, 3),
             {
@@ -109,6 +123,16 @@ def test_claims_count_by_result_and_duration(kind, verb: str) -> None:
         f"{name}_sum": 20.003,
     }
     assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("status", ["unknown", "gone"])
+def test_a_device_whose_health_is_not_known_any_more_has_no_value(status) -> None:
+    metrics = Metrics()
+    empty = samples(metrics)
+    metrics(DeviceHealthChanged("gpu-0", "healthy"))
+    assert samples(metrics) != empty
+    metrics(DeviceHealthChanged("gpu-0", status, before="healthy"))
+    assert samples(metrics) == empty
 
 
 def test_two_processes_parts_do_not_share_a_registry() -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CDI document: canonical text, lowest version, and nothing that would spoil it."""
 
+import json
+
 import pytest
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Hook, Mount
@@ -83,6 +85,7 @@ def test_the_text_is_canonical_and_whole() -> None:
         ),
         (a_spec(edits=ContainerEdits(device_nodes=(DeviceNode("/dev/x"),))), "0.3.0"),
         (a_spec("1u", kind="vendor.com/a.b"), "0.6.0"),
+        (a_spec("1u", kind="vendor.com/a.b", edits=ContainerEdits(additional_gids=(44,))), "0.7.0"),
     ],
 )
 def test_the_version_is_the_lowest_that_the_fields_need(spec: CdiSpec, version: str) -> None:
@@ -96,11 +99,72 @@ def test_a_device_is_known_by_kind_and_name() -> None:
 
 
 def test_of_two_edits_the_later_wins_a_variable_and_lists_are_joined() -> None:
-    one = ContainerEdits({"A": "1", "B": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/a"),))
-    two = ContainerEdits({"B": "2"}, (DeviceNode("/dev/b"),), (Mount("/b", "/b"),))
-    assert one.merged(two) == ContainerEdits(
-        {"A": "1", "B": "2"}, one.device_nodes + two.device_nodes, one.mounts + two.mounts
+    one = ContainerEdits(
+        {"A": "1", "B": "1"}, (DeviceNode("/dev/a"),), (Mount("/a", "/a"),), additional_gids=(1,)
     )
+    two = ContainerEdits(
+        {"B": "2"}, (DeviceNode("/dev/b"),), (Mount("/b", "/b"),), additional_gids=(2,)
+    )
+    assert one.merged(two) == ContainerEdits(
+        {"A": "1", "B": "2"},
+        one.device_nodes + two.device_nodes,
+        one.mounts + two.mounts,
+        additional_gids=(1, 2),
+    )
+
+
+HOOK = Hook("createContainer", "/usr/bin/hook", ("hook",))
+LIBRARY = Mount("/lib/a", "/lib/a")
+CONTROL = DeviceNode("/dev/ctl", major=195, minor=255)
+
+
+def a_gpu(minor: int, **more: object) -> CdiDevice:
+    edits = ContainerEdits(
+        env={"VISIBLE": "void"},
+        device_nodes=(DeviceNode(f"/dev/gpu{minor}", major=195, minor=minor), CONTROL),
+        mounts=(LIBRARY,),
+        hooks=(HOOK,),
+    )
+    return CdiDevice(f"gpu-{minor}", edits.merged(ContainerEdits(**more)))  # type: ignore[arg-type]
+
+
+def test_what_all_devices_have_is_written_once_for_the_whole_document() -> None:
+    other = Mount("/etc/b", "/etc/b")
+    spec = CdiSpec(KIND, (a_gpu(0), a_gpu(1, mounts=(other,)), a_gpu(2)))
+    document = json.loads(spec.to_json())
+    assert document["containerEdits"] == {
+        "deviceNodes": [CONTROL.as_dict()],
+        "hooks": [HOOK.as_dict()],
+        "mounts": [LIBRARY.as_dict()],
+    }
+    own = [device["containerEdits"] for device in document["devices"]]
+    assert [edits.keys() for edits in own] == [
+        {"env", "deviceNodes"},
+        {"env", "deviceNodes", "mounts"},
+        {"env", "deviceNodes"},
+    ]
+    assert [node["path"] for edits in own for node in edits["deviceNodes"]] == [
+        "/dev/gpu0",
+        "/dev/gpu1",
+        "/dev/gpu2",
+    ]
+    assert own[1]["mounts"] == [other.as_dict()]
+
+
+def test_a_device_is_never_left_without_an_edit() -> None:
+    same = CdiDevice("one", ContainerEdits(mounts=(LIBRARY,)))
+    more = CdiDevice("two", ContainerEdits(mounts=(LIBRARY,), hooks=(HOOK,)))
+    document = json.loads(CdiSpec(KIND, (same, more)).to_json())
+    assert "containerEdits" not in document
+    assert [device["containerEdits"] for device in document["devices"]] == [
+        same.edits.as_dict(),
+        more.edits.as_dict(),
+    ]
+
+
+def test_groups_are_written_once_each() -> None:
+    document = json.loads(a_spec(edits=ContainerEdits(additional_gids=(44, 109, 44))).to_json())
+    assert document["devices"][0]["containerEdits"] == {"additionalGids": [44, 109]}
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "Ä", "A\n"])

@@ -165,6 +165,29 @@ def test_an_entry_for_all_requests_may_be_meant_for_the_devices_of_another_backe
     assert bad(config_for("fpga", [named], (IMAGE,), (IMAGE, MODE))).endswith(READS)
 
 
+def test_an_entry_that_names_the_request_must_fit_the_device_unless_a_later_one_replaces_it() -> (
+    None
+):
+    wrong = replace(a_config(of(MODE), requests=["fpga"]), source="FromClass")
+    named = 'device "fpga-0" of type "fpga"'
+    refused = config_for("fpga/sub", [wrong], (IMAGE,), (MODE,), device=named)
+    assert bad(refused) == (
+        f'{PATH}: cannot apply Mode to device "fpga-0" of type "fpga" (request: fpga/sub): {READS}'
+    )
+    assert config_for("fpga", [image("x"), wrong], (IMAGE,), (MODE,)) == IMAGE.config(
+        Bitstream(image="x")
+    )
+    assert config_for("other", [wrong], (IMAGE,), (MODE,)) == DeviceConfig()
+
+
+def test_a_kind_can_say_what_to_do_if_a_device_does_not_read_it() -> None:
+    kind = replace(MODE, advice="take another driver")
+    entry = a_config(of(MODE), requests=["fpga"])
+    assert bad(config_for("fpga", [entry], (IMAGE,), (kind,))) == (
+        f"{PATH}: cannot apply Mode to the device (request: fpga): take another driver"
+    )
+
+
 def test_a_configuration_from_the_state_gets_its_type_again() -> None:
     stored = DeviceConfig("fpga.example.com/v1", "Bitstream", {"image": "x", "newer": 1})
     assert restored(stored, (MODE, IMAGE)) == IMAGE.config(Bitstream(image="x"))

@@ -11,11 +11,13 @@ GOOD = ContainerEdits(
     device_nodes=(DeviceNode("/dev/acme0", major=120, minor=0, host_path="/dev/acme0"),),
     mounts=(Mount("/usr/lib/acme", "/usr/lib/acme"), Mount("/dev/shm/a..b", "/dev/shm/a..b")),
 )
+GROUPS = ContainerEdits(additional_gids=(44, 2**32 - 2))
 HOOK = Hook("createContainer", "/usr/bin/acme-hook", ("acme-hook", "x"), ("A=b",), 5)
 
 
 def test_ordinary_edits_are_accepted() -> None:
     assert wrong_edits(GOOD, ()) == ""
+    assert wrong_edits(GROUPS, ()) == ""
     assert wrong_edits(ContainerEdits(), ()) == ""
 
 
@@ -123,10 +125,25 @@ def test_paths_that_lead_elsewhere_are_refused_always(edits: ContainerEdits, rea
             ContainerEdits(hooks=(Hook("x", "/x", timeout="1"),)),  # type: ignore[arg-type]
             "hooks[0].timeout: '1' is a str, it must be a int or NoneType",
         ),
+        (
+            ContainerEdits(additional_gids=[44]),  # type: ignore[arg-type]
+            "additional_gids: [44] is a list, it must be a tuple",
+        ),
+        (
+            ContainerEdits(additional_gids=("video",)),  # type: ignore[arg-type]
+            "additional_gids[0]: 'video' is a str, it must be a int",
+        ),
     ],
 )
 def test_wrong_types_are_refused(edits: object, reason: str) -> None:
     assert wrong_edits(edits, ("hooks",)) == reason
+
+
+@pytest.mark.parametrize("gid", [0, -1, 2**32 - 1])
+def test_a_group_that_no_container_may_join_is_refused(gid: int) -> None:
+    assert wrong_edits(ContainerEdits(additional_gids=(44, gid)), ("hooks",)) == (
+        f"additional_gids: {gid} is no group that a container may join; leave it out"
+    )
 
 
 def test_what_a_device_declares_allows_nothing_else() -> None:

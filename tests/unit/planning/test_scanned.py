@@ -12,6 +12,7 @@ from dra_driver.model.health import Health
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
+from dra_driver.model.slices import Problem
 from dra_driver.planning.scanned import as_scanned
 from dra_driver.planning.slices import plan_pool
 from tests.support.api_values import found_device
@@ -51,6 +52,10 @@ def test_what_is_right_is_passed_on_as_it_is() -> None:
         ({"health": "ok"}, "health: 'ok' is a str, it must be a Health"),
         ({"health": Health(WRONG)}, "health.status: 5 is a int, it must be a HealthStatus"),
         ({"binds": WRONG}, "binds: 5 is a int, it must be a bool"),
+        ({"not_clean": WRONG}, "not_clean: 5 is a int, it must be a str"),
+        ({"errors": WRONG}, "errors: 5 is a int, it must be a Mapping"),
+        ({"errors": {WRONG: 1}}, "a name in errors: 5 is a int, it must be a str"),
+        ({"errors": {"xid-31": "2"}}, "errors[xid-31]: '2' is a str, it must be a int"),
         ({"status_data": WRONG}, "status_data: 5 is a int, it must be a Mapping or NoneType"),
         ({"hardware": "GPU-1"}, "hardware: 'GPU-1' is a str, it must be a Hardware or NoneType"),
         ({"hardware": Hardware(WRONG)}, "hardware.parent: 5 is a int, it must be a str"),
@@ -72,6 +77,12 @@ def test_a_device_of_a_wrong_shape_is_left_out_by_name(fields: Any, said: str) -
     assert problem.endswith(
         "the device was left out, all others are published; correct it in the backend"
     )
+
+
+def test_what_the_backend_left_out_itself_is_still_told() -> None:
+    own = Problem(DeviceName("gpu-7"), "identity", "it does not answer", "look at it", "GPU")
+    found = as_scanned(Inventory((GOOD, replace(BAD, uuid=WRONG)), left_out=(own,)))
+    assert [problem.device for problem in found.left_out] == ["gpu-7", "gpu-1"]
 
 
 def test_what_only_looks_like_a_device_is_left_out() -> None:

@@ -179,6 +179,25 @@ def test_one_held_share_taints_no_device_with_shares():
     assert with_own_taints(shared, frozenset({DeviceName("gpu-0")})) is shared.api
 
 
+def test_a_free_device_that_is_not_clean_is_tainted_unless_an_ended_claim_holds_it():
+    name = DeviceName("gpu-0")
+    dirty = with_own_taints(found(), (), {name})
+    assert dirty.taints == [
+        DeviceTaint(
+            key="gpu.dra-driver.dev/not-clean", value="in-use-without-claim", effect="NoSchedule"
+        )
+    ]
+    assert keys(with_own_taints(found(), {name}, {name})) == ["gpu.dra-driver.dev/held"]
+    ill = with_own_taints(found(HealthStatus.UNHEALTHY), (), {name})
+    assert keys(ill) == ["gpu.dra-driver.dev/unhealthy"]
+    assert with_own_taints(device := found(), (), {DeviceName("gpu-1")}) is device.api
+
+
+def test_a_pool_plan_taints_what_is_not_clean():
+    plan = plan_pool(Inventory((found(),)), kept=(), not_clean=frozenset({DeviceName("gpu-0")}))
+    assert keys(plan.devices[DeviceName("gpu-0")]) == ["gpu.dra-driver.dev/not-clean"]
+
+
 def test_a_backend_cannot_use_the_drivers_keys():
     mine = DeviceTaint(key="gpu.dra-driver.dev/unhealthy", value="mine", effect="NoExecute")
     ill = with_own_taints(found(HealthStatus.UNHEALTHY, taints=[mine]), frozenset())

@@ -46,7 +46,6 @@ def plan_of(*devices: Device, off: tuple[str, ...] = (), minor: int | None = 37)
 RESTRICTING: list[tuple[str, dict[str, Any]]] = [
     ("DRADeviceTaints", {"taints": [KEEPS_AWAY]}),
     ("DRADeviceTaints", {"taints": [ONLY_SAYS, replace(KEEPS_AWAY, effect="NoExecute")]}),
-    ("DRAPartitionableDevices", {"consumes_counters": [uses("set", c="1")]}),
     ("DRADeviceCompatibilityGroups", {"consumes_counters": [uses("set", ["a"], c="1")]}),
     ("DRADeviceBindingConditions", TWO),
     ("DRADeviceBindingConditions", {**TWO, "binds_to_node": True}),
@@ -68,6 +67,80 @@ def test_a_device_whose_restriction_is_dropped_is_withheld(gate: str, fields: di
         Problem(DeviceName(gate), FEATURES[gate].fields, found, done, "feature gate"),
     )
     assert gate in plan.needs
+
+
+COUNTERS = "DRAPartitionableDevices"
+TYPE = "DRAPartitionableDevicesType"
+
+
+def counting(name: str, amount: str, **fields: Any) -> Device:
+    return Device(name=name, consumes_counters=[uses("set", c=amount)], **fields)
+
+
+def test_devices_that_cannot_all_be_used_at_once_are_withheld_without_counters():
+    plan = plan_of(counting("a", "5"), counting("b", "5"), Device(name="c"), off=(COUNTERS,))
+    assert list(plan.devices) == ["c"]
+    (problem,) = plan.problems
+    assert "without it anybody could get devices a, b, so they are not published" in problem.action
+    assert plan.needs == {COUNTERS}
+
+
+@pytest.mark.parametrize("amounts", [("9",), ("4", "5"), ("0", "9")])
+def test_counters_that_suffice_for_all_devices_together_are_left_out_in_silence(
+    amounts: tuple[str, ...],
+):
+    devices = [counting(f"d{at}", amount) for at, amount in enumerate(amounts)]
+    plan = plan_of(*devices, off=(COUNTERS,))
+    assert list(plan.devices.values()) == [Device(name=device.name) for device in devices]
+    assert (plan.problems, plan.needs) == ((), {COUNTERS})
+    assert [content.shared_counters for content in plan.slices] == [None]
+    with_counters = plan_of(*devices)
+    assert list(with_counters.devices.values()) == devices
+    assert with_counters.needs == {COUNTERS}
+
+
+def test_one_counter_that_does_not_suffice_keeps_only_its_consumers_back():
+    sets = (counter_set("set", c="9", d="9"), counter_set("other", c="9"))
+    devices = [
+        Device(name="a", consumes_counters=[uses("set", c="5", d="1")]),
+        Device(name="b", consumes_counters=[uses("other", c="9"), uses("set", c="5")]),
+        Device(name="c", consumes_counters=[uses("set", d="8")]),
+    ]
+    found = tuple(AllocatableDevice(device, f"uuid-of-{device.name}") for device in devices)
+    rules = ServerRules(37, {COUNTERS: WHY})
+    plan = plan_pool(Inventory(found, counter_sets=sets), kept=(), rules=rules)
+    assert plan.devices == {"c": Device(name="c")}
+
+
+def test_counters_count_for_vanished_devices_that_stay():
+    found = (AllocatableDevice(counting("a", "5"), "uuid-of-a"),)
+    rules = ServerRules(37, {COUNTERS: WHY})
+    plan = plan_pool(Inventory(found, counter_sets=SETS), kept=[counting("b", "5")], rules=rules)
+    assert plan.devices == {}
+
+
+def test_a_device_with_shares_or_groups_needs_its_counters_however_few_they_are():
+    shared = counting("a", "1", allow_multiple_allocations=True)
+    assert plan_of(shared, counting("b", "1"), off=(COUNTERS,)).devices == {}
+    grouped = Device(name="a", consumes_counters=[uses("set", ["one"], c="1")])
+    other = counting("b", "1")
+    assert list(plan_of(grouped, other, off=(COUNTERS,)).devices) == ["b"]
+
+
+def test_a_slice_without_counters_needs_no_attribute_for_the_type_of_partitions():
+    device = counting("a", "1", attributes={"type": TEXT})
+    plan = plan_pool(
+        Inventory(
+            (AllocatableDevice(device, "uuid"),),
+            counter_sets=SETS,
+            partition_type_attribute="type",
+        ),
+        kept=(),
+        rules=ServerRules(34, {COUNTERS: WHY, TYPE: WHY}),
+        driver="gpu.example.com",
+    )
+    assert (plan.problems, plan.needs) == ((), {COUNTERS, TYPE})
+    assert plan.slices == (SliceContent(devices=[Device(name="a", attributes={"type": TEXT})]),)
 
 
 LEFT_OUT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [

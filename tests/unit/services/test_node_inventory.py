@@ -150,6 +150,14 @@ def test_a_change_of_one_backend_is_told_to_all() -> None:
     assert told == ["changed"] * 2
 
 
+def test_each_backend_has_an_age_of_its_own() -> None:
+    node = Node()
+    node.now += 5
+    node.scan("acme")
+    node.now += 2
+    assert node.inventory.ages() == {"acme": 2.0, "other": 7.0}
+
+
 def test_each_backend_has_threads_of_its_own() -> None:
     assert list(Node().inventory.loops()) == [
         "inventory-acme",

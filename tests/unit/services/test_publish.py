@@ -20,6 +20,7 @@ from dra_driver.model.events import (
 )
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import HARDWARE_NOT_READY
 from dra_driver.model.slices import Problem
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.testing.builders import A_DRIVER, A_NODE
@@ -473,6 +474,18 @@ def test_a_problem_is_told_once_to_the_node_the_log_and_the_metrics():
     node.step()
     assert node.told(PublicationProblem) == [PublicationProblem(problem)]
     assert node.api.node_events == [NodeEvent("Warning", "DeviceAttributeDropped", str(problem))]
+
+
+def test_hardware_that_cannot_be_offered_yet_has_a_reason_of_its_own():
+    node = Node()
+    why = "the kernel module is not loaded"
+    problem = Problem(
+        DeviceName("nvidia"), "library", why, "load it", "backend", HARDWARE_NOT_READY
+    )
+    node.inventory = Inventory(left_out=(problem,))
+    node.follow(node.step)
+    message = "backend nvidia: library: the kernel module is not loaded; load it"
+    assert node.api.node_events == [NodeEvent("Warning", "HardwareNotReady", message)]
 
 
 def test_an_event_that_cannot_be_written_costs_a_log_line_and_is_written_later():

@@ -8,8 +8,15 @@ from structlog.testing import capture_logs
 
 from dra_driver.errors import Temporary
 from dra_driver.kube.base import NodeEvent
-from dra_driver.model.events import DevicesHeld, SecondOwnerRefused, StillHeld
-from dra_driver.services.tell import Teller
+from dra_driver.model.events import (
+    DeviceHealthChanged,
+    DeviceNotClean,
+    DevicesHeld,
+    Leading,
+    SecondOwnerRefused,
+    StillHeld,
+)
+from dra_driver.services.tell import QUIET_SECONDS, Teller
 from dra_driver.testing.builders import a_ref
 
 REFUSED = SecondOwnerRefused(a_ref("two"), a_ref("one"), "gpu-0", "it still exists")
@@ -57,3 +64,107 @@ def test_what_cannot_be_written_now_is_written_later() -> None:
     assert [line["error"] for line in lines] == ["503"]
     teller.once(emit)
     assert written == [TOLD_REFUSED]
+
+
+def test_a_device_that_is_not_clean_is_told_with_what_is_found() -> None:
+    teller, written = a_teller(), []
+    teller(DeviceNotClean("gpu-0", "process 4711 uses it"))
+    teller.once(written.append)
+    assert written == [
+        NodeEvent(
+            "Warning",
+            "DeviceNotClean",
+            "device gpu-0 belongs to no claim, and is not given to one: process 4711 uses it; end what uses it, and the driver removes "
+            "the taint gpu.dra-driver.dev/not-clean",
+        )
+    ]
+
+
+ILL = DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="healthy")
+WELL = DeviceHealthChanged("gpu-0", "healthy", before="unhealthy")
+OTHER_ILL = DeviceHealthChanged("gpu-1", "unhealthy", "XID 48")
+TOLD_ILL = NodeEvent("Warning", "DeviceUnhealthy", "device gpu-0 is unhealthy: XID 79")
+TOLD_WELL = NodeEvent("Normal", "DeviceRecovered", "device gpu-0 is healthy again")
+TOLD_OTHER = NodeEvent("Warning", "DeviceUnhealthy", "device gpu-1 is unhealthy: XID 48")
+
+
+class Leader:
+    """A teller of the leader, what it wrote, and its clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.written: list[NodeEvent] = []
+        self.teller = Teller(structlog.get_logger(), clock=lambda: self.now)
+        self.teller(Leading(leads=True))
+
+    def wrote(self) -> list[NodeEvent]:
+        self.teller.once(self.written.append)
+        found, self.written = self.written, []
+        return found
+
+
+def test_a_device_that_falls_ill_and_recovers_is_two_events() -> None:
+    leader = Leader()
+    leader.teller(ILL)
+    assert leader.wrote() == [TOLD_ILL]
+    leader.teller(WELL)
+    assert leader.wrote() == [TOLD_WELL]
+    assert leader.wrote() == []
+
+
+def test_a_device_that_flaps_is_told_once_in_a_while_and_the_last_word_is_true() -> None:
+    leader = Leader()
+    leader.teller(ILL)
+    assert leader.wrote() == [TOLD_ILL]
+    leader.teller(WELL)
+    assert leader.wrote() == [TOLD_WELL]
+    for change in (ILL, WELL, ILL):
+        leader.now += 1.0
+        leader.teller(change)
+        leader.teller(OTHER_ILL)
+    assert leader.wrote() == [TOLD_OTHER]
+    leader.now = QUIET_SECONDS
+    assert leader.wrote() == [TOLD_ILL]
+
+
+def test_a_new_device_that_is_healthy_or_unchecked_is_no_event() -> None:
+    leader = Leader()
+    for change in (
+        DeviceHealthChanged("gpu-0", "healthy"),
+        DeviceHealthChanged("gpu-0", "healthy", "XID 92", before="healthy"),
+        DeviceHealthChanged("gpu-0", "unknown", before="unhealthy"),
+        DeviceHealthChanged("gpu-0", "gone", before="unhealthy"),
+    ):
+        leader.teller(change)
+    assert leader.wrote() == []
+
+
+def test_only_the_leader_tells_of_health_and_what_it_heard_before_too() -> None:
+    leader = Leader()
+    leader.teller(Leading(leads=False))
+    leader.teller(ILL)
+    assert leader.wrote() == []
+    leader.teller(Leading(leads=True))
+    assert leader.wrote() == [TOLD_ILL]
+
+
+def test_an_event_about_health_that_cannot_be_written_now_is_written_later() -> None:
+    leader = Leader()
+    errors = [Temporary("503")]
+
+    def emit(event: NodeEvent) -> None:
+        if errors:
+            raise errors.pop()
+        leader.written.append(event)
+
+    leader.teller(ILL)
+    leader.teller.once(emit)
+    leader.teller.once(emit)
+    assert leader.wrote() == [TOLD_ILL]
+
+
+def test_a_change_that_comes_while_an_event_is_written_is_not_lost() -> None:
+    leader = Leader()
+    leader.teller(ILL)
+    leader.teller.once(lambda _event: leader.teller(WELL))
+    assert leader.wrote() == [TOLD_WELL]

@@ -15,8 +15,7 @@ from dra_driver.model.events import DeviceVanished, FieldsDropped, PublicationPr
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.planning.combine import combine
-from dra_driver.services.publish import KEPT_SECONDS
-from dra_driver.services.vanished import NoMemory, utc_now
+from dra_driver.services.vanished import KEPT_SECONDS, NoMemory, utc_now
 from dra_driver.testing.builders import A_DRIVER, a_claim, a_result
 from tests.support.api_values import device_taint, published
 from tests.support.publishing_node import FIRST, Node, devices, gone, spec

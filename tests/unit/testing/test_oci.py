@@ -80,6 +80,16 @@ def test_edits_of_the_whole_spec_apply_once(tmp_path: Path) -> None:
     assert config["process"]["env"] == ["B=2"]
 
 
+def test_each_edit_adds_its_hooks_again_but_a_group_is_joined_once(tmp_path: Path) -> None:
+    hook = {"hookName": "createContainer", "path": "/bin/x", "args": ["x", "1"]}
+    edits = {"hooks": [hook], "additionalGids": [44, 0, 109]}
+    write(tmp_path, "a.json", {"one": edits, "two": edits})
+    config = inject({}, [f"{KIND}=one", f"{KIND}=two"], tmp_path)
+    applied = {"path": "/bin/x", "args": ["x", "1"]}
+    assert config["hooks"] == {"createContainer": [applied, applied]}
+    assert config["process"]["user"]["additionalGids"] == [44, 109]
+
+
 def test_unknown_names_are_all_named_and_what_there_is(tmp_path: Path) -> None:
     write(tmp_path, "a.json", {"one": {"env": ["A=1"]}})
     with pytest.raises(UnresolvableDevices) as caught:
@@ -109,6 +119,6 @@ def test_files_that_cannot_be_read_fail_nobody_else(tmp_path: Path) -> None:
 
 
 def test_edits_that_are_not_known_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "a.json", {"one": {"hooks": [{"path": "/bin/x"}]}})
-    with pytest.raises(Permanent, match="CDI edits hooks are not applied"):
+    write(tmp_path, "a.json", {"one": {"intelRdt": {"closID": "x"}}})
+    with pytest.raises(Permanent, match="CDI edits intelRdt are not applied"):
         inject({}, [f"{KIND}=one"], tmp_path)

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the library says of the node and of each GPU, with as few calls as possible.
+
+What cannot change while a GPU runs is read once, with at most 45 calls, two for each active link, and seven for each MIG device. A
+refresh has at most five: memory, temperature, one for all fields, fabric and MIG mode. Where there is no fabric or no MIG, its call
+reads the compute mode, which only an admin with `nvidia-smi` changes behind the driver's back.
+"""
+
+import ctypes
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from dra_driver.backends.nvidia.facts import (
+    Fabric,
+    Gpu,
+    Memory,
+    Mig,
+    MigDevice,
+    MigProfile,
+    NvLink,
+    RemappedRows,
+    System,
+)
+from dra_driver.backends.nvidia.hardware import migs, pci
+from dra_driver.backends.nvidia.hardware.ask import Asker, text
+from dra_driver.backends.nvidia.hardware.nvml import (
+    FUNCTION_NOT_FOUND,
+    NOT_SUPPORTED,
+    OTHER_VERSION,
+)
+from dra_driver.backends.nvidia.hardware.values import (
+    ECC_UNCORRECTED,
+    LINK_COUNT,
+    LINK_STATE,
+    RECOVERY_ACTION,
+    REMAPPED,
+    RETIRED_PENDING,
+    fabric,
+    field_values,
+)
+
+FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
+MOST_LINKS = 36
+NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
+_MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
+_GPU_SENSOR = 0
+_MEMORY_V2 = 0x02000028
+_ACTIVE = frozenset({1, 2, 3})  # active, asleep to save power, active without traffic
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is kept of a GPU. `mutex`: two requests for one GPU must not read it twice."""
+
+    mutex: Lock = field(default_factory=Lock)
+    handle: Any = None
+    gpu: Gpu | None = None
+    second_memory: bool = True  # whether to ask the second version of the function
+    fabric_version: int | None = 3
+    instances: tuple[tuple[str, int], ...] | None = None
+
+
+class Scanner:
+    """Reads facts, and keeps what cannot change. It is of no use any more when the library was closed."""
+
+    def __init__(self, nvml: Any, *, sysfs: Path, proc: Path) -> None:
+        self._nvml = nvml
+        self._sysfs = sysfs
+        self._proc = proc
+        self._mutex = Lock()
+        self._known: dict[int, _Known] = {}
+        self._system: System | None = None
+
+    def count(self) -> int:
+        """Return how many GPUs the library has. Raises Failed."""
+        return int(Asker(self._nvml, "the node").must("nvmlDeviceGetCount"))
+
+    def system(self) -> System:
+        """Return the versions, and whether confidential computing is on. Raises Failed."""
+        asker = Asker(self._nvml, "the node")
+        if self._system is None:
+            state = asker.ask("nvmlSystemGetConfComputeState")
+            self._system = System(
+                driver_version=text(asker.ask("nvmlSystemGetDriverVersion")),
+                nvml_version=text(asker.ask("nvmlSystemGetNVMLVersion")),
+                cuda_driver_version=asker.ask("nvmlSystemGetCudaDriverVersion_v2"),
+                cc_feature=None if state is None else state.ccFeature,
+                cc_dev_tools=None if state is None else state.devToolsMode,
+                cc_ready=asker.ask("nvmlSystemGetConfComputeGpusReadyState"),
+                memory_total=_memory_total(self._proc),
+                errors=dict(asker.errors),
+            )
+        elif self._system.cc_feature:
+            ready = asker.ask("nvmlSystemGetConfComputeGpusReadyState")
+            self._system = msgspec.structs.replace(self._system, cc_ready=ready)
+        return self._system
+
+    def gpu(self, index: int) -> Gpu:
+        """Return all facts of a GPU; the processes are left out. Raises Failed if it does not answer."""
+        known = self._of(index)
+        with known.mutex:
+            asker = Asker(self._nvml, f"the GPU with index {index}")
+            if known.gpu is None:
+                known.handle = asker.must("nvmlDeviceGetHandleByIndex", index)
+                first = self._first(asker, known, index)
+            else:
+                asker.errors.update(known.gpu.errors)
+                first = known.gpu
+            known.gpu = self._refreshed(asker, known, first)
+            return known.gpu
+
+    def handle(self, index: int) -> Any:
+        """Return the library's handle of a GPU. Raises Failed."""
+        known = self._of(index)
+        if known.handle is None:
+            self.gpu(index)
+        return known.handle
+
+    def mig_profiles(self, index: int) -> tuple[MigProfile, ...]:
+        """Return the kinds of GPU instances of this board. Raises Failed."""
+        return migs.profiles(self._nvml, self.handle(index), f"the GPU with index {index}")
+
+    def index_of(self, uuid: str) -> int | None:
+        """Return the index of the GPU with this UUID, or with a MIG device of this UUID; None if no look has seen it."""
+        with self._mutex:
+            known = {index: one.gpu for index, one in self._known.items() if one.gpu is not None}
+        for index, gpu in known.items():
+            of_mig = () if gpu.mig is None else gpu.mig.devices
+            if gpu.uuid == uuid or any(device.uuid == uuid for device in of_mig):
+                return index
+        return None
+
+    def forget_migs(self) -> None:
+        """Something changed MIG devices: the next look at each GPU reads them again."""
+        with self._mutex:
+            for known in self._known.values():
+                known.instances = None
+
+    def set_mode(self, index: int, mode: int) -> None:
+        """Remember a compute mode that was set."""
+        known = self._of(index)
+        with known.mutex:
+            if known.gpu is not None:
+                known.gpu = msgspec.structs.replace(known.gpu, compute_mode=mode)
+
+    def _of(self, index: int) -> _Known:
+        with self._mutex:
+            return self._known.setdefault(index, _Known())
+
+    def _first(self, asker: Asker, known: _Known, index: int) -> Gpu:
+        """All that a refresh does not read."""
+        handle = known.handle
+        bus = asker.ask("nvmlDeviceGetPciInfo", handle)
+        address = "" if bus is None else text(bus.busId)
+        return Gpu(
+            index=index,
+            uuid=text(asker.must("nvmlDeviceGetUUID", handle)),
+            pci_bus_id=address,
+            minor=asker.ask("nvmlDeviceGetMinorNumber", handle),
+            name=text(asker.ask("nvmlDeviceGetName", handle)),
+            brand=asker.ask("nvmlDeviceGetBrand", handle),
+            architecture=asker.ask("nvmlDeviceGetArchitecture", handle),
+            compute_capability=asker.ask("nvmlDeviceGetCudaComputeCapability", handle),
+            serial=text(asker.ask("nvmlDeviceGetSerial", handle)),
+            pci_device_id=None if bus is None else bus.pciDeviceId,
+            pci_subsystem_id=None if bus is None else bus.pciSubSystemId,
+            addressing_mode=asker.ask("nvmlDeviceGetAddressingMode", handle),
+            # An argument of its own: pynvml's default is one object for all threads.
+            module_id=asker.ask("nvmlDeviceGetModuleId", handle, ctypes.c_uint()),
+            virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
+            compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
+            nvlinks=self._links(handle),
+            numa_node=pci.numa_node(self._sysfs, address),
+            pci_path=pci.place(self._sysfs, address),
+            drm=pci.drm(self._sysfs, address),
+        )
+
+    def _links(self, handle: Any) -> tuple[NvLink, ...]:
+        found = []
+        for link in self._active_links(handle):
+            # What one link does not answer is no fact about the GPU.
+            link_asker = Asker(self._nvml, f"link {link}")
+            remote = link_asker.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+            kind = link_asker.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+            bus = "" if remote is None else text(remote.busId)
+            found.append(NvLink(link=link, remote_pci_bus_id=bus, remote_type=kind))
+        return tuple(found)
+
+    def _active_links(self, handle: Any) -> list[int]:
+        """The states of all links come with one call; a driver without these fields is asked link by link."""
+        asker = Asker(self._nvml, "the links")
+        asked: list[int | tuple[int, int]] = [LINK_COUNT]
+        asked += [(LINK_STATE, link) for link in range(MOST_LINKS)]
+        count, *states = field_values(asker, handle, asked)
+        known = MOST_LINKS if count is None else min(count, MOST_LINKS)
+        if count is not None and None not in states[:known]:
+            return [link for link in range(known) if states[link] in _ACTIVE]
+        active = []
+        for link in range(known):
+            state = asker.ask("nvmlDeviceGetNvLinkState", handle, link)
+            if state is None:
+                break  # there are no more links
+            if state:
+                active.append(link)
+        return active
+
+    def _refreshed(self, asker: Asker, known: _Known, first: Gpu) -> Gpu:
+        """What can change while the GPU runs."""
+        handle = known.handle
+        memory = self._memory(asker, known)
+        temperature = asker.ask("nvmlDeviceGetTemperature", handle, _GPU_SENSOR)
+        action, ecc, retired, *rows = field_values(asker, handle, FIELDS)
+        found_fabric = self._fabric(asker, known)
+        mig = self._mig(asker, known, first)
+        mode = first.compute_mode
+        no_fabric = found_fabric is None or found_fabric.state == NO_FABRIC
+        if known.gpu is not None and (no_fabric or mig is None):
+            mode = asker.ask("nvmlDeviceGetComputeMode", handle)
+        return msgspec.structs.replace(
+            first,
+            memory=memory,
+            mig=mig,
+            fabric=found_fabric,
+            compute_mode=mode,
+            temperature=temperature,
+            recovery_action=action,
+            ecc_uncorrected=ecc,
+            remapped_rows=_remapped(rows),
+            retired_pages_pending=None if retired is None else bool(retired),
+            errors=dict(asker.errors),
+        )
+
+    def _memory(self, asker: Asker, known: _Known) -> Memory | None:
+        function, handle = "nvmlDeviceGetMemoryInfo", known.handle
+        if known.second_memory:
+            found = asker.ask(function, handle, _MEMORY_V2)
+            if found is not None:
+                return Memory(
+                    total=found.total, free=found.free, used=found.used, reserved=found.reserved
+                )
+            if asker.errors[function] not in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
+                return None
+            known.second_memory = False
+        found = asker.ask(function, handle)
+        if found is None:
+            return None
+        return Memory(total=found.total, free=found.free, used=found.used)
+
+    def _fabric(self, asker: Asker, known: _Known) -> Fabric | None:
+        """Of the versions of this function, the first one that the library has; later only this one."""
+        before = None if known.gpu is None else known.gpu.fabric
+        if before is not None and before.state == NO_FABRIC:
+            return before
+        while known.fabric_version is not None:
+            found, version = fabric(self._nvml, asker, known.handle, known.fabric_version)
+            if found is not None or version == known.fabric_version:
+                return found
+            known.fabric_version = version
+        return None
+
+    def _mig(self, asker: Asker, known: _Known, first: Gpu) -> Mig | None:
+        function = "nvmlDeviceGetMigMode"
+        if known.gpu is not None and asker.errors.get(function) == NOT_SUPPORTED:
+            return None
+        modes = asker.ask(function, known.handle)
+        if modes is None:
+            return None
+        enabled, pending = bool(modes[0]), bool(modes[1])
+        return Mig(
+            enabled=enabled,
+            pending=pending,
+            devices=self._mig_devices(known, first) if enabled else (),
+        )
+
+    def _mig_devices(self, known: _Known, first: Gpu) -> tuple[MigDevice, ...]:
+        # Read before the devices: what changes meanwhile is found by the next look.
+        seen = migs.instances(self._proc, first.minor)
+        before = None if first.mig is None or not first.mig.enabled else first.mig.devices
+        if before is not None and seen is not None and seen == known.instances:
+            return before
+        known.instances = seen
+        return migs.devices(self._nvml, known.handle, f"the GPU with index {first.index}")
+
+
+def _remapped(rows: list[int | None]) -> RemappedRows | None:
+    correctable, uncorrectable, pending, failure = rows
+    if correctable is None or uncorrectable is None:
+        return None
+    return RemappedRows(
+        correctable=correctable,
+        uncorrectable=uncorrectable,
+        pending=bool(pending),
+        failed=bool(failure),
+    )
+
+
+def _memory_total(proc: Path) -> int | None:
+    try:
+        text_of_file = (proc / "meminfo").read_text(errors="replace")
+    except OSError:
+        return None
+    found = _MEMORY_TOTAL.search(text_of_file)
+    return None if found is None else int(found.group(1)) * 1024

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Set up NVIDIA devices for claims, put them back, and see whether something is left on them.
+
+A device without configuration needs no call: its container edits come from the facts of the last look. Nothing is remembered that a
+restart could lose: the lease has the configuration, and the hardware its modes. Only which devices are leased by this process is kept,
+because the processes on them need not be asked for.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
+from dra_driver.backends.nvidia.config import time_slice
+from dra_driver.backends.nvidia.devices import inventory
+from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.edits import gpu_edits, mig_edits
+from dra_driver.backends.nvidia.facts import Gpu, Installation, MigDevice, Node, Process
+from dra_driver.backends.nvidia.modes import put_back, take_turns
+from dra_driver.errors import DriverError, Permanent, Temporary
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import InUse, Lease
+
+IDLE_BYTES = 64 * 2**20
+_Key = tuple[DeviceName, ClaimUid, ShareId]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The GPU of a device, and the MIG device that it is, if it is one."""
+
+    gpu: Gpu
+    mig: MigDevice | None = None
+
+    @property
+    def uuid(self) -> str:
+        """The UUID of the device."""
+        return self.gpu.uuid if self.mig is None else self.mig.uuid
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    node: Node
+    places: Mapping[DeviceName, Place]
+
+
+Edits = Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]
+
+
+def edits_of(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
+    """The container edits for a GPU, or for a MIG device of it. Raises DriverError."""
+    return gpu_edits(installation, gpu) if mig is None else mig_edits(installation, gpu, mig)
+
+
+class Leases:
+    """Works on leases. `judged` sees every look of a scan; before the first one the hardware is looked at when it is needed."""
+
+    def __init__(
+        self, hardware: Hardware, *, idle_bytes: int = IDLE_BYTES, edits: Edits = edits_of
+    ) -> None:
+        self._hardware = hardware
+        self._idle_bytes = idle_bytes
+        self._edits = edits
+        self._mutex = Lock()
+        self._leased: set[_Key] = set()
+        self._seen: _Seen | None = None
+
+    def configure(self, lease: Lease) -> ContainerEdits:
+        """Set what the configuration of a lease asks for. Raises Temporary or Permanent."""
+        try:
+            interval = time_slice(lease.config.value)
+        except ValueError as error:
+            raise Permanent(
+                f"configuration of device {lease.device} refused (request: {lease.request}): {error}"
+            ) from None
+        place = self._place(lease.device)
+        if place is None:
+            raise Temporary(
+                f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
+            )
+        edits = self._edits(self._last().node.installation, place.gpu, place.mig)
+        if lease.admin_access:
+            return edits
+        with self._mutex:
+            self._leased.add(_key(lease))
+        if interval is not None and place.mig is None and not lease.may_run:
+            take_turns(self._hardware, place.gpu, interval)
+        return edits
+
+    def reset(self, lease: Lease) -> None:
+        """Put back what the lease may have set. Raises Temporary while that is not possible: then the device stays held."""
+        if lease.is_alone and _may_have_set(lease):
+            self._put_back(lease)
+        with self._mutex:
+            self._leased.discard(_key(lease))
+
+    def in_use(self, device: DeviceName) -> InUse:
+        """Whether a process computes on the device. A desktop on it is no use."""
+        try:
+            place = self._place(device)
+            if place is None:
+                return InUse.CANNOT_TELL
+            found = computing(self._hardware.processes(place.uuid))
+        except DriverError:
+            return InUse.CANNOT_TELL
+        return InUse.YES if found else InUse.NO
+
+    def leased(self) -> frozenset[DeviceName]:
+        """The devices that this process has set up. Ask before a look: what that look finds on them is theirs."""
+        with self._mutex:
+            return frozenset(device for device, _, _ in self._leased)
+
+    def judged(self, node: Node, found: Inventory, leased: Collection[DeviceName]) -> Inventory:
+        """Return the devices of a look, each with what is left on it if it is not `leased`."""
+        places = _places(node, found)
+        with self._mutex:
+            self._seen = _Seen(node, places)
+        left = self._left(places, leased)
+        if not left:
+            return found
+        devices = tuple(replace(one, not_clean=left.get(one.name, "")) for one in found.devices)
+        return replace(found, devices=devices)
+
+    def _left(
+        self, places: Mapping[DeviceName, Place], leased: Collection[DeviceName]
+    ) -> Mapping[DeviceName, str]:
+        """What is left on devices, as sentences. An idle GPU costs no call, and a leased one neither."""
+        found: dict[DeviceName, str] = {}
+        asked: dict[str, tuple[Process, ...] | None] = {}
+        for name, place in places.items():
+            gpu = place.gpu
+            if name in leased or gpu.problem or not over_floor(gpu, self._idle_bytes):
+                continue
+            if gpu.uuid not in asked:
+                asked[gpu.uuid] = self._processes(gpu)
+            processes = asked[gpu.uuid]
+            if processes is not None:
+                found[name] = left_on(gpu, processes, self._idle_bytes, place.mig)
+        return {name: sentence for name, sentence in found.items() if sentence}
+
+    def _processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
+        try:
+            return self._hardware.processes(gpu.uuid)
+        except DriverError:
+            return None  # whoever uses the memory, nothing says that it is no desktop
+
+    def _put_back(self, lease: Lease) -> None:
+        gpu = self._gpu(lease)
+        node = self._last().node
+        if gpu is not None:
+            put_back(self._hardware, gpu)
+        elif not node.gpus and node.problem and node.installation.kernel_version:
+            # The kernel driver keeps the modes as long as it is loaded.
+            raise Temporary(
+                f"the modes of device {lease.device} cannot be put back now: {node.problem}; the driver tries again"
+            )
+
+    def _gpu(self, lease: Lease) -> Gpu | None:
+        """The whole GPU of a lease, by its UUID: another one may have its name by now. None for a MIG device, and if it has gone."""
+        if lease.parts:
+            return None
+        if lease.parent:
+            return next((one for one in self._last().node.gpus if one.uuid == lease.parent), None)
+        place = self._place(lease.device)
+        return None if place is None or place.mig is not None else place.gpu
+
+    def _place(self, device: DeviceName) -> Place | None:
+        return self._last().places.get(device)
+
+    def _last(self) -> _Seen:
+        with self._mutex:
+            seen = self._seen
+        if seen is None:
+            node = self._hardware.look()
+            seen = _Seen(node, _places(node, inventory(node, {})))
+            with self._mutex:
+                self._seen = self._seen or seen
+        return seen
+
+
+def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
+    """The hardware behind each device."""
+    by_uuid = {gpu.uuid: Place(gpu) for gpu in node.gpus}
+    for gpu in node.gpus:
+        by_uuid |= {one.uuid: Place(gpu, one) for one in (gpu.mig.devices if gpu.mig else ())}
+    return {one.name: by_uuid[one.uuid] for one in found.devices if one.uuid in by_uuid}
+
+
+def _key(lease: Lease) -> _Key:
+    return lease.device, lease.claim_uid, lease.share_id
+
+
+def _may_have_set(lease: Lease) -> bool:
+    """Whether this lease, or another one that shared its device, may have set a mode. A lease from a lost state has no request."""
+    if lease.share_id or not lease.request:
+        return True
+    try:
+        return time_slice(lease.config.value) is not None
+    except ValueError:
+        return False  # it was refused

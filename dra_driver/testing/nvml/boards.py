@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's boards as data: what NVML answers on each product.
+
+Names, PCI IDs and total memory are those of real boards. `reserved_mib` is typical: it depends on the driver. MIG tables are in
+`mig_tables.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dra_driver.backends.nvidia.facts import MigProfile
+from dra_driver.testing.nvml import mig_tables
+
+VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
+TESLA, GEFORCE, NVIDIA = 2, 5, 14
+ATS = 2
+COMPUTE_ONLY, DISPLAY = 0x030200, 0x030000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Board:
+    """What all GPUs of one product have in common. `links` is how they are joined in their usual server: "switch", "mesh", "pairs", "".
+
+    `memory_mib` None: NVML reports no memory (NOT_SUPPORTED), because the GPU uses the memory of the CPU.
+    """
+
+    name: str
+    memory_mib: int | None
+    device: int
+    subsystem: int
+    architecture: int
+    capability: tuple[int, int]
+    reserved_mib: int = 0
+    brand: int = NVIDIA
+    profiles: tuple[MigProfile, ...] = ()
+    link_count: int = 0
+    links: str = ""
+    switches: int = 0
+    addressing: int = 0
+    ecc: bool = True
+    remaps: bool = True
+    fabric: bool = False
+    modules: bool = False
+    """It is an SXM module with a number on its base board."""
+    pci_class: int = COMPUTE_ONLY
+
+
+V100_16 = Board(
+    name="Tesla V100-SXM2-16GB",
+    memory_mib=16384,
+    reserved_mib=231,
+    device=0x1DB110DE,
+    subsystem=0x121210DE,
+    architecture=VOLTA,
+    capability=(7, 0),
+    brand=TESLA,
+    link_count=6,
+    links="mesh",
+    remaps=False,
+)
+V100_PCIE = Board(
+    name="Tesla V100-PCIE-16GB",
+    memory_mib=16384,
+    reserved_mib=231,
+    device=0x1DB410DE,
+    subsystem=0x121410DE,
+    architecture=VOLTA,
+    capability=(7, 0),
+    brand=TESLA,
+    remaps=False,
+)
+T4 = Board(
+    name="Tesla T4",
+    memory_mib=15360,
+    reserved_mib=455,
+    device=0x1EB810DE,
+    subsystem=0x12A210DE,
+    architecture=TURING,
+    capability=(7, 5),
+    remaps=False,
+)
+A30 = Board(
+    name="NVIDIA A30",
+    memory_mib=24576,
+    reserved_mib=340,
+    device=0x20B710DE,
+    subsystem=0x153210DE,
+    architecture=AMPERE,
+    capability=(8, 0),
+    profiles=mig_tables.A30,
+    link_count=4,
+    links="pairs",
+)
+A100_40 = Board(
+    name="NVIDIA A100-SXM4-40GB",
+    memory_mib=40960,
+    reserved_mib=571,
+    device=0x20B010DE,
+    subsystem=0x134F10DE,
+    architecture=AMPERE,
+    capability=(8, 0),
+    profiles=mig_tables.A100_40,
+    link_count=12,
+    links="switch",
+    switches=6,
+    modules=True,
+)
+A100_80 = Board(
+    name="NVIDIA A100-SXM4-80GB",
+    memory_mib=81920,
+    reserved_mib=869,
+    device=0x20B210DE,
+    subsystem=0x146310DE,
+    architecture=AMPERE,
+    capability=(8, 0),
+    profiles=mig_tables.A100_80,
+    link_count=12,
+    links="switch",
+    switches=6,
+    modules=True,
+)
+A100_PCIE_80 = Board(
+    name="NVIDIA A100 80GB PCIe",
+    memory_mib=81920,
+    reserved_mib=869,
+    device=0x20B510DE,
+    subsystem=0x153310DE,
+    architecture=AMPERE,
+    capability=(8, 0),
+    profiles=mig_tables.A100_80,
+    link_count=12,
+    links="pairs",
+)
+L4 = Board(
+    name="NVIDIA L4",
+    memory_mib=23034,
+    reserved_mib=457,
+    device=0x27B810DE,
+    subsystem=0x16CA10DE,
+    architecture=ADA,
+    capability=(8, 9),
+)
+L40S = Board(
+    name="NVIDIA L40S",
+    memory_mib=46068,
+    reserved_mib=597,
+    device=0x26B910DE,
+    subsystem=0x185110DE,
+    architecture=ADA,
+    capability=(8, 9),
+)
+RTX_4090 = Board(
+    name="NVIDIA GeForce RTX 4090",
+    memory_mib=24564,
+    reserved_mib=350,
+    device=0x268410DE,
+    subsystem=0x16F310DE,
+    architecture=ADA,
+    capability=(8, 9),
+    brand=GEFORCE,
+    ecc=False,
+    remaps=False,
+    pci_class=DISPLAY,
+)
+H100 = Board(
+    name="NVIDIA H100 80GB HBM3",
+    memory_mib=81559,
+    reserved_mib=551,
+    device=0x233010DE,
+    subsystem=0x16C110DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.H100_80,
+    link_count=18,
+    links="switch",
+    switches=4,
+    fabric=True,
+    modules=True,
+)
+H100_NVL = Board(
+    name="NVIDIA H100 NVL",
+    memory_mib=95830,
+    reserved_mib=549,
+    device=0x232110DE,
+    subsystem=0x183910DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.H100_NVL,
+    link_count=12,
+    links="pairs",
+)
+H200 = Board(
+    name="NVIDIA H200",
+    memory_mib=143771,
+    reserved_mib=614,
+    device=0x233510DE,
+    subsystem=0x18BE10DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.H200,
+    link_count=18,
+    links="switch",
+    switches=4,
+    fabric=True,
+    modules=True,
+)
+GH200_144 = Board(
+    name="NVIDIA GH200 144G HBM3e",
+    memory_mib=146831,
+    reserved_mib=621,
+    device=0x234810DE,
+    subsystem=0x18D210DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.GH200_144,
+    addressing=ATS,
+)
+B200 = Board(
+    name="NVIDIA B200",
+    memory_mib=183359,
+    reserved_mib=693,
+    device=0x290110DE,
+    subsystem=0x199910DE,
+    architecture=BLACKWELL,
+    capability=(10, 0),
+    profiles=mig_tables.B200,
+    link_count=18,
+    links="switch",
+    switches=2,
+    fabric=True,
+    modules=True,
+)
+GB200 = Board(
+    name="NVIDIA GB200",
+    memory_mib=189471,
+    reserved_mib=708,
+    device=0x294110DE,
+    subsystem=0x204610DE,
+    architecture=BLACKWELL,
+    capability=(10, 0),
+    profiles=mig_tables.GB200,
+    link_count=18,
+    links="switch",
+    switches=2,
+    addressing=ATS,
+    fabric=True,
+    modules=True,
+)
+B300 = Board(
+    name="NVIDIA B300 SXM6 AC",
+    memory_mib=275040,
+    reserved_mib=790,
+    device=0x318210DE,
+    subsystem=0x20E610DE,
+    architecture=BLACKWELL,
+    capability=(10, 3),
+    profiles=mig_tables.B300,
+    link_count=18,
+    links="switch",
+    switches=2,
+    fabric=True,
+    modules=True,
+)
+RTX_PRO_6000 = Board(
+    name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    memory_mib=97887,
+    reserved_mib=638,
+    device=0x2BB510DE,
+    subsystem=0x204E10DE,
+    architecture=BLACKWELL,
+    capability=(12, 0),
+    profiles=mig_tables.RTX_PRO_6000,
+)
+GB10 = Board(
+    name="NVIDIA GB10",
+    memory_mib=None,
+    device=0x2E1210DE,
+    subsystem=0x000010DE,
+    architecture=BLACKWELL,
+    capability=(12, 1),
+    addressing=ATS,
+    ecc=False,
+    remaps=False,
+    pci_class=DISPLAY,
+)
+
+BOARDS: Mapping[str, Board] = {
+    "v100": V100_16,
+    "v100-pcie": V100_PCIE,
+    "t4": T4,
+    "a30": A30,
+    "a100-40": A100_40,
+    "a100-80": A100_80,
+    "a100-80-pcie": A100_PCIE_80,
+    "l4": L4,
+    "l40s": L40S,
+    "rtx-4090": RTX_4090,
+    "h100": H100,
+    "h100-nvl": H100_NVL,
+    "h200": H200,
+    "gh200-144": GH200_144,
+    "b200": B200,
+    "gb200": GB200,
+    "b300": B300,
+    "rtx-pro-6000": RTX_PRO_6000,
+    "gb10": GB10,
+}
