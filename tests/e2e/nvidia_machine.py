@@ -5,13 +5,13 @@ What is true is asked of the mock (the folder in which it keeps modes and a jour
 NVIDIA's library), never of the driver.
 """
 
-import json
+import os
 import re
+import signal
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ import yaml
 
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.testing.nvml import boards, build, machine
+from dra_driver.testing.nvml.control import MIG_CHANGE, Control
 from hack.testbed.onenode import image, init, node_files
-from hack.testbed.onenode.cluster import CTR, Cluster
+from hack.testbed.onenode.cluster import Cluster
 from hack.testbed.onenode.driver import TAG
 from hack.testbed.onenode.helm import CHART
 from hack.testbed.onenode.namespaces import TestBedError, wait_until
-from hack.testbed.onenode.nvidia import CONTROL, STATE, MockGpus
+from hack.testbed.onenode.nvidia import MockGpus
 from hack.testbed.onenode.release import NAMESPACE, Release
 from tests.e2e.story import FIRST, Story
 
@@ -78,12 +79,9 @@ class NvidiaNode:
     facts: Node
 
     def __post_init__(self) -> None:
-        folder = self.cluster.root / "nvidia"
-        folder.mkdir()
         self.uuids = uuids(self.facts)
         self.release = Release(self.cluster, NAME)
-        self._program = build.list_gpus(folder)
-        self.gpus = MockGpus(self.cluster, self.facts, folder)
+        self.gpus = MockGpus(self.cluster, self.facts)
 
     def start(self) -> None:
         """Bring everything to the node; the driver's image is there already."""
@@ -92,8 +90,11 @@ class NvidiaNode:
         for file in sorted(CLASSES.glob("*.yaml")):
             text = file.read_text().replace("# extendedResourceName:", "extendedResourceName:")
             self.cluster.kubectl("apply", "-f", "-", stdin=text)
-        self.release.install(self.values())
-        wait_until(self.is_whole, "all devices in the slices, and none tainted")
+        try:
+            self.release.install(self.values())
+            wait_until(self.is_whole, "all devices in the slices, and none tainted")
+        except TestBedError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
 
     def stop(self) -> None:
         """Remove everything."""
@@ -106,7 +107,7 @@ class NvidiaNode:
         return {
             "image": {"tag": TAG},
             "driverName": DRIVER,
-            "backends": {"nvidia": {}},
+            "backends": {"nvidia": {"health": {"recoverySeconds": 2}}},
             "deviceClasses": {"enabled": False},  # the other driver's release has them
             "resources": {"requests": {"cpu": "0"}},  # two CPUs may be all that the machine has
             **self.gpus.values(),
@@ -114,12 +115,12 @@ class NvidiaNode:
 
     def _import_programs(self) -> None:
         """An image with a C library and a program that opens NVIDIA's; one more of the kind that asks for all GPUs."""
-        programs = {PROGRAM: self._program.read_bytes(), **image.c_library()}
+        programs = {PROGRAM: build.list_gpus().read_bytes(), **image.c_library()}
         for name, variables in {
             IMAGE: (),
             WANTS_ALL: ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"),
         }.items():
-            archive = self.cluster.root / "nvidia" / "image.tar"
+            archive = self.cluster.root / "gpu-program.tar"
             image.write_image(archive, (name,), programs, variables)
             self.cluster.import_image(archive)
 
@@ -155,51 +156,88 @@ class NvidiaNode:
         [pod] = self.release.pods()
         return pod
 
+    def logs(self) -> str:
+        """What the containers of the driver's pod said last."""
+        last = ("--namespace", NAMESPACE, "logs", "--all-containers", "--prefix", "--tail=40")
+        return self.cluster.kubectl(*last, f"daemonset/{NAME}", check=False)
+
     def restarts(self) -> int:
         """How often the hardware container was started again."""
         statuses = self.pod()["status"]["containerStatuses"]
         return sum(one["restartCount"] for one in statuses if one["name"] == "hardware")
 
-    def kill_hardware(self) -> None:
-        """End the hardware process, as a fault of the vendor's library would."""
-        pod = self.pod()["metadata"]["name"]
-        self.cluster.kubectl(
-            *("--namespace", NAMESPACE, "exec", pod, "-c", "hardware", "--"),
-            *("python3", "-c", "import os; os.kill(1, 9)"),
-            check=False,
-        )
-        [status] = [
-            one for one in self.pod()["status"]["containerStatuses"] if one["name"] == "hardware"
-        ]
-        identity = status["containerID"].partition("//")[2]
-        self.cluster.output_of([*CTR, "tasks", "kill", "--signal", "SIGKILL", identity], check=False)
+    def hardware_processes(self) -> dict[int, int]:
+        """Those that listen for the driver and call the library, by their numbers outside: each with the number of its parent."""
+        found: dict[int, int] = {}
+        for pid in self.cluster.namespaces.processes():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"hardware" in words and b"--host-root" in words:
+                    found[pid] = int(
+                        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                    )
+        return found
 
-    # Questions to the mock.
+    def calls_library(self) -> int:
+        """The process that calls the library; 0 if there is none."""
+        found = self.hardware_processes()
+        return next((pid for pid, parent in found.items() if parent in found), 0)
 
-    def settings(self) -> dict[str, int]:
-        """What the hardware is set to, but for what it is set to by default."""
-        found = {
-            path.name: int(path.read_text() or 0)
-            for path in self.gpus.state.iterdir()
-            if UUID.search(path.name)
-        }
-        return {name: value for name, value in found.items() if value}
+    def end_hardware(self) -> None:
+        """Kill all of the hardware container; answers when it is there again."""
+        before = self.restarts()
+        for pid in self.hardware_processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: self.restarts() > before, "the hardware container to be started again")
 
-    def journal(self) -> list[str]:
-        """Every change of a setting, in its order: "compute-mode GPU-… 3"."""
-        file = self.gpus.state / "journal"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [line.partition(" ")[2] for line in lines]
+    # The mock.
 
-    def befalls(self, *lines: str) -> None:
-        """From now on this is the matter with the hardware, and nothing else: lines of the mock's control file."""
-        self.gpus.control(lines)
+    @property
+    def control(self) -> Control:
+        """What befalls the hardware."""
+        return self.gpus.control
+
+    def settings(self) -> dict[str, dict[str, int]]:
+        """What each GPU is set to by its name, but for what it is set to by default."""
+        found: dict[str, dict[str, int]] = {}
+        for name, uuid in self.uuids.items():
+            modes = {
+                "compute mode": self.control.compute_mode(uuid),
+                "time slice": self.control.time_slice(uuid),
+            }
+            if told := {what: value for what, value in modes.items() if value}:
+                found[name] = told
+        return found
+
+    def befalls(self, device: str) -> None:
+        """Something unimportant happens to a GPU: the driver looks at once, and not only ten seconds later."""
+        self.control.event(self.index_of(device), MIG_CHANGE, 0)
+
+    def wait(self, question: Callable[[], object], what: str, device: str) -> None:
+        """Wait for something that the driver learns from a look at a GPU."""
+
+        def asked() -> object:
+            self.befalls(device)
+            return question()
+
+        wait_until(asked, what, timeout_seconds=SECONDS)
+
+    def index_of(self, device: str) -> int:
+        """The index of a whole GPU, as the mock counts."""
+        return next(gpu.index for gpu in self.facts.gpus if gpu.uuid == self.uuids[device])
 
 
 class GpuStory(Story):
     """A namespace with pods that use NVIDIA GPUs."""
 
-    node: NvidiaNode
+    __slots__ = ()
+
+    def events(self, pod: str) -> str:
+        """What the pod's events say."""
+        about = f"involvedObject.name={pod}"
+        path = "{.items[*].message}"
+        return self._kubectl("get", "events", "--field-selector", about, "-o", f"jsonpath={path}")
 
     def gpu_claim(self, name: str, *requests: Object, config: Object | None = None) -> None:
         """A claim for devices, with a configuration for all of them."""
@@ -227,11 +265,11 @@ class GpuStory(Story):
             {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
         )
 
-    def apply_example(self, name: str, **replaced: str) -> None:
+    def apply_example(self, name: str, replaced: Mapping[str, str] | None = None) -> None:
         """Create what a manifest of the examples holds; its pods run the program that opens the library."""
         text = (EXAMPLES / f"{name}.yaml").read_text().replace(node_files.EXAMPLE_IMAGE, IMAGE)
-        for before, after in replaced.items():
-            text = text.replace(before.replace("_", "."), after)
+        for before, after in (replaced or {}).items():
+            text = text.replace(before, after)
         objects = [one for one in yaml.safe_load_all(text) if one]
         self.driver.cluster.apply(*objects, namespace=self.namespace)
 
@@ -267,6 +305,12 @@ class GpuStory(Story):
         made = [extended["resourceClaimName"]] if extended else []
         return [*self.claims_of(pod).values(), *made]
 
+    def leave(self) -> None:
+        """Delete everything, and wait for nothing but that the pods have heard of it."""
+        now = ("--all", "--wait=false", "--grace-period=1")
+        self._kubectl("delete", "deployments,pods,resourceclaims", *now)
+        self.driver.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
     def device_files(self, pod: str, *, container: str = FIRST) -> set[str]:
         """The device files of NVIDIA's driver in the container."""
         said = self.shell(pod, "find /dev -name 'nvidia*' ! -type d", container=container)
@@ -284,17 +328,9 @@ def selector(expression: str) -> list[Object]:
     return [{"cel": {"expression": text}}]
 
 
-def wait_for_setting(node: NvidiaNode, expected: Mapping[str, int]) -> None:
+def wait_for_settings(node: NvidiaNode, expected: Mapping[str, Mapping[str, int]]) -> None:
     """Wait until the hardware is set to exactly this."""
     try:
         wait_until(lambda: node.settings() == expected, "the settings", timeout_seconds=SECONDS)
     except TestBedError as error:
         raise AssertionError(f"{error}: {node.settings()}, expected {expected}") from error
-
-
-def forms(value: object) -> str:
-    """For messages."""
-    return json.dumps(value, indent=1)
-
-
-__all__ = ["CONTROL", "STATE", "GpuStory", "NvidiaNode", "Path", "partial", "request", "selector"]
