@@ -19,6 +19,7 @@ from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
@@ -58,7 +59,11 @@ class NvidiaBackend:
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(
+            self._hardware,
+            idle_bytes=options.idle_memory * _MIB,
+            edits=edits_for(options.capabilities, groups=options.additional_gids),
+        )
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
