@@ -25,6 +25,7 @@ from dra_driver.errors import Temporary
 from dra_driver.testing.nvml import boards, build, machine
 from dra_driver.testing.nvml.control import Control
 from dra_driver.testing.nvml.node import MockNode
+from hack.bench.cost import installed
 from hack.bench.cost.bed import Context
 from hack.bench.cost.report import Answer, Table, Target
 
@@ -162,7 +163,8 @@ def _child(_: Path, host: Path) -> Iterator[tuple[Link, Callable[[], list[int]]]
 def _container(folder: Path, host: Path) -> Iterator[tuple[Link, Callable[[], list[int]]]]:
     path = str(folder / "socket")
     program = (str(Path(sys.executable).with_name("dra-driver")), "hardware")
-    with subprocess.Popen((*program, "--socket", path, "--host-root", str(host))) as first:
+    command_line = (*program, "--socket", path, "--host-root", str(host))
+    with subprocess.Popen(command_line, env=installed.environment()) as first:
         try:
             link = Socket(path)
             _wait_for(link)
