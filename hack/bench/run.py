@@ -25,6 +25,7 @@ QUESTIONS = {
     "shares": False,
     "memory": False,
     "start": False,
+    "hardware": False,
     "explain": False,
     "cel": True,
     "allocate": True,
