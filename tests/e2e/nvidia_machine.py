@@ -29,6 +29,7 @@ from hack.testbed.onenode.namespaces import TestBedError, wait_until
 from hack.testbed.onenode.nvidia import MockGpus
 from hack.testbed.onenode.release import NAMESPACE, Release
 from tests.e2e.story import FIRST, Story
+from tests.support.nvidia_names import uuids
 
 DRIVER = "gpu.nvidia.com"
 NAME = "dra-driver-nvidia"
@@ -51,24 +52,6 @@ def hardware() -> Node:
         msgspec.structs.replace(gpu, minor=MINORS.get(gpu.index, gpu.minor)) for gpu in found.gpus
     )
     return msgspec.structs.replace(found, gpus=gpus)
-
-
-def uuids(facts: Node) -> dict[str, str]:
-    """The UUIDs of the devices by their names, as NVIDIA's driver names them."""
-    found: dict[str, str] = {}
-    for gpu in facts.gpus:
-        parts = gpu.mig.devices if gpu.mig and gpu.mig.enabled else None
-        if parts is None:
-            found[f"gpu-{gpu.minor}"] = gpu.uuid
-        for part in parts or ():
-            found[f"gpu-{gpu.minor}-mig-{_short(part.gpu_slices)}-{part.profile}-{part.start}"] = (
-                part.uuid
-            )
-    return found
-
-
-def _short(slices: int) -> str:
-    return {1: "1g5gb", 2: "2g10gb", 3: "3g20gb"}[slices]
 
 
 @dataclass

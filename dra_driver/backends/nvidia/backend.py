@@ -71,6 +71,12 @@ class NvidiaBackend:
         own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
         return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
 
+    def close(self) -> None:
+        """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
+        close = getattr(self._hardware, "close", None)
+        if callable(close):
+            close()
+
     def snapshot(self) -> Snapshot:
         """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
         if not self._is_there():

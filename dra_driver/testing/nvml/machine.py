@@ -276,7 +276,7 @@ def _ends(board: Board, gpu: Gpu, gpus: tuple[Gpu, ...], how: str) -> Iterator[t
     """The other ends of the links of a GPU, over and over."""
     if how == "switch":
         return itertools.cycle(
-            (f"00000000:{7 + number:02X}:00.0", 2) for number in range(board.switches or 4)
+            (f"00000000:{0xC4 + number:02X}:00.0", 2) for number in range(board.switches or 4)
         )
     others = [other for other in gpus if other is not gpu]
     if how == "pairs":

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dra_driver.backends import recording
 from dra_driver.backends.nvidia.child import Child, command
 from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process
@@ -36,6 +37,11 @@ NODES |= {
     "t4-old": machine.node(boards.T4, driver=machine.R470),
     "h100-cc": machine.node(boards.H100, cc=True),
     "none": Node(),
+}
+NODES |= {
+    f"recording-{path.stem}": msgspec.convert(recording.read(path).facts, type=Node)
+    for path in (Path(recording.__file__).parent / "recordings").glob("*.json")
+    if recording.read(path).backend == "nvidia"
 }
 
 
