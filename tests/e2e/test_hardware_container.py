@@ -19,13 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from driverimage import archive, image
 
 from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.backends.nvidia.link import Socket
 from dra_driver.testing.nvml import boards, build, machine
-from dra_driver.testing.nvml.node import GKE, OPERATOR, Layout, MockNode
+from dra_driver.testing.nvml.node import (
+    BOTTLEROCKET,
+    FEDORA,
+    GKE,
+    OPERATOR,
+    TALOS,
+    UBUNTU,
+    Layout,
+    MockNode,
+)
+from hack.testbed.onenode import helm
 from hack.testbed.onenode.namespaces import wait_until
 from tests.e2e.rendering import container, render
 
@@ -34,7 +45,17 @@ FACTS = machine.node(boards.A100_40, count=2, mig={1: "3g.20gb 2g.10gb 1g.5gb 1g
 BESIDE = ("null", "zero", "full", "random", "urandom", "tty")  # device files of every node
 CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_MKNOD", "CAP_DAC_OVERRIDE", "CAP_SYS_PTRACE")
 SECONDS = 20.0
-PLATFORMS: dict[str, Layout] = {"gpu-operator": OPERATOR, "gke": GKE}
+OPENSHIFT = ("--api-versions", "security.openshift.io/v1")
+PLATFORMS: dict[str, Layout] = {
+    "generic": UBUNTU,
+    "gke": GKE,
+    "eks": FEDORA,
+    "aks": UBUNTU,
+    "openshift": OPERATOR,
+    "talos": TALOS,
+    "bottlerocket": BOTTLEROCKET,
+    "gpu-operator": OPERATOR,
+}
 Object = dict[str, Any]
 
 
@@ -124,7 +145,8 @@ def start(rootfs: Path, tmp_path: Path) -> Start:
     """The container of the chart on a node with this layout."""
 
     def made(platform: str, facts: Node = FACTS) -> Running:
-        rendered = container(render(tmp_path, values=f"platform: {platform}"), "hardware")
+        objects = render(tmp_path, *OPENSHIFT, values=f"platform: {platform}")
+        rendered = container(objects, "hardware")
         state = "/run/dra-hardware/mock"
         (tmp_path / "hardware" / "mock").mkdir(parents=True)
         node = MockNode(
@@ -141,6 +163,11 @@ def start(rootfs: Path, tmp_path: Path) -> Start:
         return Running(rendered, node, tmp_path, rootfs)
 
     return made
+
+
+def test_each_platform_has_a_layout_of_its_nodes() -> None:
+    text = (helm.CHART / "platforms.yaml").read_text()
+    assert PLATFORMS.keys() == yaml.safe_load(text).keys()
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
