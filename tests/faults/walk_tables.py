@@ -36,7 +36,8 @@ POINTS = {
 EXCUSES = {
     "crash": "",
     "sockets": "not registered|UNAVAILABLE|connect",
-    "disk": "cannot write|cannot remove|cannot open|too large",
+    # A device that is held becomes free with a write, and whoever waits for it waits in vain.
+    "disk": "cannot write|cannot remove|cannot open|too large|is not done after",
     "api": "cannot read claim|is not done after",
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
