@@ -75,7 +75,8 @@ class Backend(Protocol):
 
     def in_use(self, device: DeviceName, /) -> InUse:
         """Whether the hardware sees a process that uses the device. Called after all pods of a claim have ended, before `reset`: with YES
-        the device stays held, and the driver asks again. Return CANNOT_TELL if the hardware cannot say this.
+        the device stays held, and the driver asks again. Of a partition only its own processes count. Return CANNOT_TELL if the hardware
+        cannot say this. It is not asked for devices with shares.
         """
 
 

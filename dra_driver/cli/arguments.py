@@ -7,7 +7,7 @@
 import argparse
 from collections.abc import Mapping
 
-from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -134,7 +134,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
-        choices=tuple(PROFILES),
+        choices=DEMO_PROFILES,
         default="h100x8",
         help="the machine that the demo simulates (default: h100x8)",
     )

@@ -129,10 +129,10 @@ class LeasedHardware:
     def in_use(self, lease: Lease) -> bool:
         """Whether the hardware says that a process uses the device of this lease.
 
-        The answer says nothing about one of several leases that share the hardware: then it is False.
+        A device with shares may be used by another share: then it is False. A partition is a device of its own.
         """
-        lease = self._completed(lease)
-        if lease.share_id or self._is_shared(lease):
+        device = self.inventory().by_name.get(lease.device)
+        if lease.share_id or (device is not None and device.api.allow_multiple_allocations):
             return False
         return self.backend.in_use(lease.device) is InUse.YES
 

@@ -19,6 +19,7 @@ from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
@@ -58,13 +59,23 @@ class NvidiaBackend:
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(
+            self._hardware,
+            idle_bytes=options.idle_memory * _MIB,
+            edits=edits_for(options.capabilities, groups=options.additional_gids),
+        )
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
         """Make a backend that plays the facts of a snapshot. Raises Permanent if they cannot be read."""
         own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
         return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
+
+    def close(self) -> None:
+        """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
+        close = getattr(self._hardware, "close", None)
+        if callable(close):
+            close()
 
     def snapshot(self) -> Snapshot:
         """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""

@@ -16,6 +16,7 @@ from dra_driver.backends.nvidia.numbers import (
     ADDRESSING_MODES,
     ARCHITECTURES,
     BRANDS,
+    FUNCTION_NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
     cuda_version,
@@ -241,10 +242,10 @@ def memory_of(gpu: Gpu, system: System) -> tuple[int | None, bool]:
     """
     if gpu.memory is not None and gpu.memory.total > 0:
         return gpu.memory.total, False
-    codes = [
+    codes = {
         code for call, code in gpu.errors.items() if call.startswith("nvmlDeviceGetMemoryInfo")
-    ]
-    if codes and set(codes) == {NOT_SUPPORTED} and system.memory_total:
+    }
+    if NOT_SUPPORTED in codes <= {NOT_SUPPORTED, FUNCTION_NOT_FOUND} and system.memory_total:
         return system.memory_total, True
     return None, False
 

@@ -350,12 +350,23 @@ def test_of_a_share_the_hardware_is_not_asked(new_node: NewNode) -> None:
     assert node.disk().claims == {}
 
 
-def test_of_a_partition_the_hardware_is_not_asked(new_node: NewNode) -> None:
-    """A process on the card may be that of another partition."""
+def test_a_partition_is_held_for_its_own_processes(new_node: NewNode) -> None:
     node = new_node(inventory=partitions())
     (ref,) = node.add(a_claim(results=[a_result("part-2")]))
     node.prepare(ref)
-    node.used.add("part-2")  # type: ignore[arg-type]  # a DeviceName
+    node.used |= {DeviceName("part-1"), DeviceName("part-2")}
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert set(node.disk().claims) == {ref.uid}
+    node.used.discard(DeviceName("part-2"))
+    node.look_at_held()
+    assert node.disk().claims == {}
+
+
+def test_a_device_that_vanished_is_asked_for_as_long_as_it_may_be_used(new_node: NewNode) -> None:
+    node = new_node(inventory=partitions())
+    (ref,) = node.add(a_claim(results=[a_result("part-2")]))
+    node.prepare(ref)
+    node.inventory = Inventory()
     assert node.unprepare(ref) == {ref.uid: None}
     assert node.disk().claims == {}
 

@@ -23,6 +23,7 @@ from dra_driver.backends.nvidia.hardware.peer import owner
 from dra_driver.errors import Fatal, Temporary
 
 _TAKE_SECONDS = 3.0  # a forked process takes a connection at once
+_FIRST_FREE, _MOST_FILES = 3, 1024
 Work = Callable[[socket.socket], None]
 """Serves what comes over a control socket: `worker.work`."""
 
@@ -30,7 +31,7 @@ Work = Callable[[socket.socket], None]
 def serve(path: str, work: Work) -> None:
     """Listen on `path` until SIGTERM or SIGINT. Raises Fatal if that is not possible."""
     listener = _listen(path)
-    keeper = Keeper(lambda: _fork(work, listener), "dra-driver hardware", seconds=_TAKE_SECONDS)
+    keeper = Keeper(lambda: _fork(work), "dra-driver hardware", seconds=_TAKE_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     gc.freeze()  # what is there before the fork stays shared
@@ -100,7 +101,7 @@ class _Forked:
         return bool(self.codes)
 
 
-def _fork(work: Work, listener: socket.socket) -> _Forked:
+def _fork(work: Work) -> _Forked:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
@@ -109,8 +110,9 @@ def _fork(work: Work, listener: socket.socket) -> _Forked:
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        listener.close()
-        ours.close()
+        # The listener, our end, and the connection for which this process starts: nobody would notice that the first process closes it.
+        os.closerange(_FIRST_FREE, theirs.fileno())
+        os.closerange(theirs.fileno() + 1, _MOST_FILES)
         work(theirs)
     finally:
         os._exit(1)  # never back into the loop of the first process

@@ -168,6 +168,20 @@ UNIFIED = replace(H100, memory=None, errors={"nvmlDeviceGetMemoryInfo": 3})
     [
         (UNIFIED, 128 * 1024 * MIB, "128Gi"),
         (replace(UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 3}), 128 * 1024 * MIB, "128Gi"),
+        (
+            replace(
+                UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 13, "nvmlDeviceGetMemoryInfo": 3}
+            ),
+            128 * 1024 * MIB,
+            "128Gi",
+        ),
+        (
+            replace(
+                UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 3, "nvmlDeviceGetMemoryInfo": 15}
+            ),
+            128 * 1024 * MIB,
+            None,
+        ),
         (UNIFIED, None, None),
         (replace(UNIFIED, errors={"nvmlDeviceGetMemoryInfo": 15}), 128 * 1024 * MIB, None),
         (replace(UNIFIED, errors={}), 128 * 1024 * MIB, None),
