@@ -125,8 +125,8 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
     other.add_argument(
         "--let-go",
         action="store_true",
-        help="let the process at this socket close the library and all device files, so that the kernel driver can be unloaded; the "
-        "next look of the driver opens them again if the kernel driver is still loaded",
+        help="let the process at this socket close the library and all device files for a minute, so that the kernel driver can be "
+        "unloaded; it opens them again only if the kernel driver is loaded",
     )
 
 

@@ -3,7 +3,8 @@
 
 DeviceClasses and claims select by these names, so a name that was released never changes its meaning or type. A backend uses a name
 of these tables where one fits. The driver's own backends do not publish a reserved name yet: the table fixes what the name will mean,
-so that no backend invents another name for it. Nothing here changes while a device runs: a temperature or the free memory in a slice
+so that no backend invents another name for it. Nothing here changes while a device runs, but for the fabric of a GPU and whether
+it takes work in a mode of confidential computing, which an admin's work on the node changes: a temperature or the free memory in a slice
 would be old when the scheduler reads it, and each change would write the slice anew. Names are those of NVIDIA's driver where it has
 one. A name without domain belongs to the driver's own domain; `resource.kubernetes.io/` has only names that Kubernetes defines.
 

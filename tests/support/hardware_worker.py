@@ -41,7 +41,7 @@ def main() -> None:
     work(script, control)
 
 
-def work(script: Script, control: socket.socket) -> None:
+def work(script: Script, control: socket.socket, closed_until: float = 0.0) -> None:
     """Serve as the worker does, with the stand-in."""
     from dra_driver.backends.nvidia.hardware import wire  # noqa: PLC0415  after sys.path
     from dra_driver.backends.nvidia.hardware.control import take  # noqa: PLC0415
@@ -62,9 +62,8 @@ def work(script: Script, control: socket.socket) -> None:
     library.hang = set(script.hang)
     library.fail = {(name, index): code for name, index, code in script.fail}
     found = Found(INSTALLED, "/nonexistent/libnvidia-ml.so.1")
-    verbs = Verbs(
-        library, Library(library, lambda: found, load=lambda _: None), host_root=script.host_root
-    )
+    opened = Library(library, lambda: found, load=lambda _: None)
+    verbs = Verbs(library, opened, host_root=script.host_root, closed_until=closed_until)
     server = Server(verbs, Watchdog(), end)
 
     def garbage(connection: socket.socket) -> None:

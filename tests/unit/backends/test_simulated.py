@@ -154,6 +154,30 @@ def test_the_mixed_machine_has_four_products_of_three_makers():
     ]
 
 
+def of_node(node: str, profile: str) -> Inventory:
+    return SimulatedBackend(BackendContext(node, SimulatedOptions(profile=profile))).scan()
+
+
+def test_nodes_have_uuids_of_their_own_and_a_fabric_in_common():
+    one, other = of_node("node-1", "gb200x4").devices, of_node("node-2", "gb200x4").devices
+    assert {device.uuid for device in one}.isdisjoint(device.uuid for device in other)
+    fabrics = {said(device)["fabricID"] for device in (*one, *other)}
+    assert len(fabrics) == 1
+
+
+def test_a_machine_with_mig_devices_has_those_of_its_recording():
+    found, recorded = of_node("node-1", "a100-mig"), played("a100-mig")
+    assert [one.name for one in found.devices] == [one.name for one in recorded.devices]
+    assert list(map(sizes, found.devices)) == list(map(sizes, recorded.devices))
+    assert found.counter_sets == recorded.counter_sets
+    assert found.partition_type_attribute == "profile"
+    parents = {said(one)["parentUUID"] for one in found.devices}
+    assert parents == {one.resource.parent for one in found.devices}
+    assert len(parents) == 2
+    assert {one.health for one in found.devices} == {WITHOUT_FAULT_FILE}
+    assert not any(one.declares for one in found.devices)
+
+
 def test_the_example_profile_has_the_example_drivers_devices():
     found = scan(profile="example")
     assert backend(profile="example").config_kinds == (LABEL, GPU, GPU_OF_LATER_RELEASES)

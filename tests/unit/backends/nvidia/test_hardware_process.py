@@ -275,6 +275,7 @@ def test_events_go_on_in_the_next_process(bed: Bed, listening: Listening) -> Non
     assert event is not None
     assert (event.uuid, event.data) == (bed.uuids[1], 43)
     os.kill(bed.pid, signal.SIGKILL)
+    bed.hardware.look()
     assert listening.wait_for(lambda: None) is None  # look again
     again = listening.wait_for(lambda: bed.control.xid(2, 79))
     assert again is not None

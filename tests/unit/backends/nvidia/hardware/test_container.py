@@ -31,13 +31,15 @@ sys.path.insert(0, {str(ROOT)!r})
 from functools import partial
 from pathlib import Path
 import msgspec
+from dra_driver.backends.nvidia.hardware import container
 from dra_driver.backends.nvidia.hardware.container import serve
 from tests.support import hardware_worker
 
-def work(control):
+def work(control, closed_until):
     script = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=hardware_worker.Script)
-    hardware_worker.work(script, control)
+    hardware_worker.work(script, control, closed_until)
 
+container.CLOSED_SECONDS = float(sys.argv[3])
 serve(sys.argv[1], work)
 """
 
@@ -45,12 +47,13 @@ serve(sys.argv[1], work)
 class Bed:
     """The container; `play` says what the next second process does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, closed: str = "0") -> None:
         self.path = str(folder / "hardware.sock")
         self._script = folder / "script.json"
         self.play(Script())
         self.first = subprocess.Popen(
-            (sys.executable, "-c", SERVE, self.path, str(self._script)), stderr=subprocess.PIPE
+            (sys.executable, "-c", SERVE, self.path, str(self._script), closed),
+            stderr=subprocess.PIPE,
         )
         self.hardware = HardwareProcess(Socket(self.path), grace=1.0)
         eventually(self._listens)
@@ -148,6 +151,21 @@ def test_to_let_go_ends_the_second_process_only(bed: Bed) -> None:
     bed.hardware.let_go()
     eventually(lambda: not bed.seconds())
     assert len(bed.hardware.look().gpus) == 2
+
+
+def test_a_library_that_was_let_go_stays_closed_in_the_next_process() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        bed = Bed(Path(folder), closed="60")
+        bed.hardware.look()
+        bed.hardware.let_go()
+        eventually(lambda: not bed.seconds())
+        found = bed.hardware.look()
+        os.kill(bed.second(), signal.SIGKILL)  # whatever happens to the next one
+        again = bed.hardware.look()
+        bed.close()
+    for node in (found, again):
+        assert "stays closed for" in node.problem
+        assert node.gpus == ()
 
 
 def test_the_command_asks_whether_it_answers_and_lets_go(

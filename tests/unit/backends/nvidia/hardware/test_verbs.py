@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
 from pathlib import Path
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from dra_driver.backends.nvidia.facts import HardwareEvent, Process
 from dra_driver.backends.nvidia.hardware import commands
 from dra_driver.backends.nvidia.hardware.nvml import Failed, Library, Replaced
-from dra_driver.backends.nvidia.hardware.verbs import Verbs
+from dra_driver.backends.nvidia.hardware.verbs import LET_GO, LOST, Verbs
 from dra_driver.backends.nvidia.hardware.wire import DEADLINES, Happened, Request
 from dra_driver.testing.nvml import boards, machine
 from tests.support.nvml_link import INSTALLED, ThreadLink
@@ -50,7 +51,7 @@ def test_a_library_that_does_not_open_is_the_problem_of_the_node(asked: Asked) -
     listing = asked.verbs.node()
     assert listing.count == 0
     assert "different versions" in listing.problem
-    assert not asked.verbs.ends  # the next look tries again in this process
+    assert asked.verbs.ends is None  # the next look tries again in this process
 
 
 @pytest.mark.parametrize("code", [1, 9, 18, 999])
@@ -58,14 +59,14 @@ def test_a_library_that_has_lost_its_driver_ends_the_process(code: int, asked: A
     asked.verbs.node()
     asked.nvml.fail["nvmlDeviceGetCount"] = code
     assert f"error {code}" in asked.verbs.node().problem
-    assert asked.verbs.ends
+    assert asked.verbs.ends == LOST
 
 
 def test_a_gpu_that_fails_does_not_end_the_process(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetUUID", 0] = 999
     with pytest.raises(Failed):
         asked.verbs.gpu(0)
-    assert not asked.verbs.ends
+    assert asked.verbs.ends is None
     assert asked.verbs.gpu(1).uuid == asked.uuids[1]
 
 
@@ -174,6 +175,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
     )
     asked.nvml.happening.put(happened)
     asked.nvml.happening.put(of_instance)
+    asked.verbs.node()
     stream = asked.verbs.events()
     assert next(stream) is None  # it has begun
     assert [next(stream), next(stream)] == [Happened(happened), Happened(of_instance)]
@@ -185,6 +187,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
 
 def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceRegisterEvents", 0] = 3
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
@@ -193,6 +196,7 @@ def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
 
 def test_a_lost_gpu_does_not_keep_the_events_of_others_back(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetMemoryInfo", 0] = 15
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
@@ -201,6 +205,7 @@ def test_a_lost_gpu_does_not_keep_the_events_of_others_back(asked: Asked) -> Non
 
 def test_without_any_events_the_stream_does_not_begin(asked: Asked) -> None:
     asked.nvml.event_types = 0
+    asked.verbs.node()
     with pytest.raises(Failed, match="no GPU of this node has events"):
         next(asked.verbs.events())
 
@@ -216,6 +221,7 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
     asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=changed)
     assert asked.verbs.gpu(1).mig == mig
     asked.nvml.happening.put(HardwareEvent(uuid=asked.uuids[1], type=0x100))
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     next(stream)
@@ -227,9 +233,35 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
 def test_a_stream_that_fails_ends_and_only_a_lost_driver_ends_the_process(
     code: int, ends: bool, asked: Asked
 ) -> None:
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     asked.nvml.fail["nvmlEventSetWait_v2"] = code
     with pytest.raises(Failed):
         next(stream)
-    assert asked.verbs.ends is ends
+    assert (asked.verbs.ends is not None) is ends
+
+
+def test_only_a_look_opens_the_library_for_events(asked: Asked) -> None:
+    with pytest.raises(Failed, match="the next look opens it") as caught:
+        next(asked.verbs.events())
+    assert caught.value.failure.retry
+    assert not asked.nvml.calls
+
+
+def test_to_let_go_ends_the_process(asked: Asked) -> None:
+    asked.verbs.let_go()
+    assert asked.verbs.ends == LET_GO
+
+
+def test_a_library_that_was_let_go_stays_closed_for_a_while(asked: Asked, tmp_path: Path) -> None:
+    opened = Library(asked.nvml, lambda: asked.link.found, load=lambda _: None)
+    until = time.monotonic() + 30
+    closed = Verbs(asked.nvml, opened, host_root=str(tmp_path), closed_until=until)
+    listing = closed.node()
+    assert "stays closed for" in listing.problem
+    assert listing.installation == INSTALLED
+    with pytest.raises(Failed, match="stays closed for") as caught:
+        closed.gpu(0)
+    assert caught.value.failure.retry
+    assert not asked.nvml.calls
