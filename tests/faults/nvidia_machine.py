@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of the random walk whose hardware is a mock of NVIDIA's library: four whole A100s, and two that are cut into MIG devices.
+"""A machine of the random walk whose hardware is a mock of NVIDIA's library: eight A100s, of which two are cut into MIG devices.
 
 The library is built with `cc`, and the driver's own hardware process loads it. What vanishes, hangs or dies here does so
 in that process.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.faults.walk import Walk
 
 FACTS: Node = machine.node(
-    boards.A100_40, 6, mig=dict.fromkeys((4, 5), "3g.20gb 2g.10gb 1g.5gb 1g.5gb")
+    boards.A100_40, 8, mig=dict.fromkeys((6, 7), "3g.20gb 2g.10gb 1g.5gb 1g.5gb")
 )
 ASKED = ("", *INTERVALS)  # a fifth of the claims asks for nothing
 
@@ -71,12 +71,12 @@ class NvidiaBed(Bed):
 
     def hardware(self) -> tuple[Any, Any]:
         def asked(uid: ClaimUid, devices: Sequence[str]) -> int:
-            return INTERVALS.get(_interval(uid, devices), 0)
+            return INTERVALS.get(interval(uid, devices), 0)
 
         return NvidiaRuntime(self.mock, FACTS, asked), NvidiaWitness(self.mock, FACTS)
 
     def config(self, claim: ClaimRef, devices: Sequence[str]) -> list[dict[str, Any]]:
-        name = _interval(claim.uid, devices)
+        name = interval(claim.uid, devices)
         if not name:
             return []
         slicing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": name}}
@@ -152,7 +152,7 @@ class NvidiaBed(Bed):
         self.mock.event(FACTS.gpus[-1].index, MIG_CHANGE, 0)
 
 
-def _interval(uid: ClaimUid, devices: Sequence[str]) -> str:
+def interval(uid: ClaimUid, devices: Sequence[str]) -> str:
     """The time slice that a claim asks for with these devices, the same each time. The kind of configuration fits no MIG device."""
     if any(map(is_partition, devices)):
         return ""

@@ -22,7 +22,7 @@ from tests.support.hardware import Overridden, Use
 from tests.support.nvidia_names import parts, uuids
 
 MEMORY = 1 << 30  # of a process
-NOBODY = ClaimUid("")
+NOBODY = ClaimUid("nobody")
 
 
 @dataclass(slots=True)
@@ -30,7 +30,9 @@ class Seen:
     """What the hardware knows after some lines of the journal."""
 
     names: Mapping[str, DeviceName]  # by UUID
-    slices: dict[DeviceName, int] = field(default_factory=dict)
+    slices: dict[DeviceName, tuple[int, Use]] = field(default_factory=dict)
+    """The time slice of each GPU, and which setting it is from: the hardware does not know for whom, so each has a number."""
+    settings: int = 0
     open: dict[str, dict[Use, int]] = field(default_factory=dict)
     misuse: list[str] = field(default_factory=list)
     overridden: list[Overridden] = field(default_factory=list)
@@ -38,11 +40,11 @@ class Seen:
 
     @property
     def configured(self) -> set[Use]:
-        """The GPUs that are not set as usual. The hardware does not know for whom."""
-        return {Use(device, NOBODY) for device, value in self.slices.items() if value}
+        """The settings of GPUs that are not set as usual."""
+        return {setting for value, setting in self.slices.values() if value}
 
     def unowned(self, owned: Iterable[Use]) -> set[Use]:
-        """The GPUs that are not set as usual, and that no claim has."""
+        """The settings of GPUs that are not set as usual, and that no claim has."""
         kept = {use.device for use in owned}
         return {use for use in self.configured if use.device not in kept}
 
@@ -74,7 +76,8 @@ class Seen:
                 raise ValueError(f"the journal has a line {other} that nobody writes")
 
     def _set(self, device: DeviceName, value: int) -> None:
-        self.slices[device] = value
+        self.settings += 1
+        self.slices[device] = value, Use(device, ClaimUid(f"setting {self.settings}"))
         for container, uses in self.open.items():
             for use, expected in uses.items():
                 if use.device == device and value != expected:
@@ -86,10 +89,10 @@ class Seen:
         for other, uses in self.open.items():
             if clashes := [one for one in uses if use.excludes(one)]:
                 self.misuse.append(f"{container} opened {use} while {other} had {clashes[0]} open")
-        found = self.slices.get(use.device, 0)
+        found, setting = self.slices.get(use.device, (0, Use(use.device, NOBODY)))
         if found != expected:
             how = f"was given with time slice {found} instead of {expected}; this is"
-            self.overridden.append(Overridden(use, Use(use.device, NOBODY), how))
+            self.overridden.append(Overridden(use, setting, how))
         self.open.setdefault(container, {})[use] = expected
 
 
