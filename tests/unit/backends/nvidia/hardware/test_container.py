@@ -179,6 +179,22 @@ def test_the_command_asks_whether_it_answers_and_lets_go(
     assert "cannot be reached" in capsys.readouterr().err
 
 
+def test_the_command_serves_and_says_why_it_cannot(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = f"{folder}/hardware.sock"
+        program = (sys.executable, "-m", "dra_driver", "hardware", "--host-root", str(tmp_path))
+        with subprocess.Popen((*program, "--socket", path)) as process:
+            eventually(lambda: main(["hardware", "--socket", path, "--probe"]) == 0)
+            assert "no NVIDIA driver was found" in HardwareProcess(Socket(path)).look().problem
+            process.terminate()
+        assert process.returncode == 0
+        wrong = (*program, "--socket", f"{folder}/none/hardware.sock")
+        done = subprocess.run(wrong, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("dra-driver: the hardware process cannot listen on")
+    assert done.stderr.count("\n") == 1
+
+
 def test_garbage_on_the_socket_costs_its_connection(bed: Bed) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(bed.path)
