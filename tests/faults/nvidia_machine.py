@@ -27,6 +27,7 @@ from dra_driver.testing.nvml.kernel_files import cap_minor
 from dra_driver.testing.nvml.node import OPERATOR, MockNode
 from dra_driver.testing.oci import inject
 from dra_driver.testing.stage import DRIVER
+from tests.faults.armed import empty_disks
 from tests.faults.bed import Bed
 from tests.faults.machines import Equal
 from tests.support.nvidia_hardware import NvidiaRuntime, NvidiaWitness
@@ -136,6 +137,13 @@ class NvidiaBed(Bed):
         """Nobody falls ill: how long a taint stays then is a matter of its own (tests/integration/test_nvidia_health.py)."""
         del devices
         return frozenset()
+
+    def empty_disks(self) -> None:
+        """Writes succeed again, also those of hardware processes that were started meanwhile."""
+        super().empty_disks()
+        for process in self.hardware_processes():
+            with suppress(ProcessLookupError):
+                empty_disks(process)
 
     def hardware_processes(self) -> list[int]:
         """The processes of the drivers that call the library."""

@@ -199,7 +199,7 @@ class Promises:
             or self.bed.kubelet.call_seconds < self.call_seconds,
             "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
-            "hardware": self.bed.troubled,
+            "hardware": self.bed.troubled or "disk" in self.unsettled,
             "crowded": self._is_crowded(pod),
             "conflict": bool(
                 owner

@@ -45,7 +45,8 @@ EXCUSES = {
     "releasing": "releasing it failed: claim-.* is locked by|takes longer than a call may take",
     "held": "it is not needed, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
-    "hardware": "hardware process|NVML error|no GPU of this node|is not found any more|has not been read yet",
+    "hardware": "hardware process|NVML error|no GPU of this node|is not found any more|has not been read yet|vanished|"
+    "not found on this node|set the time slice",
     "crowded": r"shall get \S+ of capacity",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }

@@ -3,7 +3,7 @@
 
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -21,6 +21,7 @@ from dra_driver.backends.nvidia.hardware.nvml import (
     Found,
     Library,
 )
+from dra_driver.backends.nvidia.hardware.open_files import computing_on
 from dra_driver.backends.nvidia.hardware.scan import Scanner
 from dra_driver.backends.nvidia.hardware.wire import Happened, Listing, Request
 
@@ -172,7 +173,23 @@ class Verbs:
             # Without the list of compute processes nothing can be said; the others are missing in old libraries.
             ask = asker.must if kind == "compute" else asker.ask
             found += [_process(one, kind) for one in ask(function, handle) or ()]
+        listed = {one.pid for one in found}
+        found += [one for one in self._unlisted(scanner, request) if one.pid not in listed]
         return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
+
+    def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
+        """The processes of other PID namespaces, which the library does not list."""
+        gpu = scanner.gpu(_index(scanner, request))
+        found = self._found or self._library.look()
+        if gpu.minor is None:
+            return
+        migs = gpu.mig.devices if gpu.mig else ()
+        wanted = [
+            (one.gpu_instance, one.compute_instance) for one in migs if one.uuid == request.uuid
+        ]
+        for one in computing_on(self._proc, found.installation, gpu.minor):
+            if not wanted or (one.gpu_instance, one.compute_instance) in wanted:
+                yield one
 
     def _set_compute_mode(self, scanner: Scanner, request: Request) -> None:
         handle = self._handle(scanner, request)

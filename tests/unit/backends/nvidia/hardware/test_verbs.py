@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra_driver.backends.nvidia.facts import HardwareEvent, Process
+from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Process
 from dra_driver.backends.nvidia.hardware import commands
-from dra_driver.backends.nvidia.hardware.nvml import Failed, Library, Replaced
+from dra_driver.backends.nvidia.hardware.nvml import Failed, Found, Library, Replaced
 from dra_driver.backends.nvidia.hardware.verbs import LET_GO, LOST, Verbs
 from dra_driver.backends.nvidia.hardware.wire import DEADLINES, Happened, Request
 from dra_driver.testing.nvml import boards, machine
@@ -98,6 +98,35 @@ def test_the_processes_of_a_mig_device_are_only_its_own(asked: Asked) -> None:
     with_processes(asked, own, Process(pid=8, gpu_instance=device.gpu_instance + 1))
     request = Request("processes", index=1, uuid=device.uuid)
     assert asked.verbs.processes(request) == (own,)
+
+
+def a_process_of_the_host(asked: Asked, root: Path, pid: int, *minors: int) -> None:
+    """/dev/null and its neighbours stand for device files: major 1, minor 3, 5 and 7."""
+    manager = DeviceFile(path="/dev/nvidia-uvm", major=1, minor=7)
+    installation = msgspec.structs.replace(INSTALLED, device_files=(manager,), gpu_major=1)
+    asked.link.found = Found(installation, asked.link.found.library)
+    folder = root / "proc" / str(pid) / "fd"
+    folder.mkdir(parents=True)
+    names = {3: "null", 5: "zero", 7: "full"}
+    for minor in (*minors, 7):
+        (folder / str(minor)).symlink_to(f"/dev/{names[minor]}")
+
+
+def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
+    asked: Asked, tmp_path: Path
+) -> None:
+    gpus = tuple(
+        msgspec.structs.replace(gpu, minor=minor)
+        for gpu, minor in zip(asked.nvml.node.gpus, (3, 5), strict=True)
+    )
+    asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=gpus)
+    a_process_of_the_host(asked, tmp_path, 4711, 3)
+    with_processes(asked, Process(pid=9, kind="graphics"))
+    first, second = (
+        Request("processes", index=index, uuid=uuid) for index, uuid in enumerate(asked.uuids)
+    )
+    assert asked.verbs.processes(first) == (Process(pid=9, kind="graphics"), Process(pid=4711))
+    assert asked.verbs.processes(second) == (Process(pid=9, kind="graphics"),)
 
 
 def test_without_the_list_of_compute_processes_nothing_is_said(asked: Asked) -> None:
