@@ -281,6 +281,17 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
     assert len(plan.slices) == 2
 
 
+def test_a_second_compute_instance_changes_neither_the_name_nor_the_hardware_of_the_first() -> None:
+    pair = [
+        a_mig(0, 4, gpu_instance=1, gpu_slices=3, uuid=f"MIG-{one}", compute_instance=one)
+        for one in (0, 1)
+    ]
+    (before,) = scan(in_mig_mode(pair[0])).devices
+    after, other = scan(in_mig_mode(*pair)).devices
+    assert (before.name, before.resource) == (after.name, after.resource)
+    assert not set(after.resource.parts) & set(other.resource.parts)
+
+
 def test_the_largest_mig_device_has_room_for_all_of_its_values():
     found = scan(in_mig_mode(ALL_OF_IT))
     (device,) = found.devices
