@@ -200,6 +200,11 @@ def _add(found: _Found, gpu: _Gpu) -> None:
         _add_partitions(found, gpu, gpu.facts.mig.devices)
         return
     uuid = gpu.facts.uuid
+    code = gpu.facts.errors.get("nvmlDeviceGetMigMode", NOT_SUPPORTED)
+    if gpu.facts.mig is None and code not in {NOT_SUPPORTED, FUNCTION_NOT_FOUND}:
+        unknown = f"the library does not tell whether it is in MIG mode (error {code} of NVML)"
+        found.problem(uuid, "MIG", unknown, _LEFT_OUT)
+        return
     said = {"type": "gpu", "uuid": uuid, **gpu.said, **_of_whole(gpu.facts)}
     name = f"gpu-{gpu.minor}"
     found.add(name, (uuid,), Hardware(uuid), said, _bytes({"memory": gpu.memory}))

@@ -46,6 +46,7 @@ from dra_driver.backends.nvidia.hardware.values import (
 
 FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
 MOST_LINKS = 36
+NO_MIG = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
 NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
 _MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
 _GPU_SENSOR = 0
@@ -275,7 +276,8 @@ class Scanner:
             return None
         modes = asker.ask(function, known.handle)
         if modes is None:
-            return None
+            # Otherwise a call that fails once would make a whole GPU of one in MIG mode.
+            return None if asker.errors[function] in NO_MIG else first.mig
         enabled, pending = bool(modes[0]), bool(modes[1])
         return Mig(
             enabled=enabled,

@@ -281,6 +281,15 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
     assert len(plan.slices) == 2
 
 
+@pytest.mark.parametrize(("code", "names"), [(999, []), (3, ["gpu-5"]), (13, ["gpu-5"])])
+def test_a_gpu_that_may_be_in_mig_mode_is_not_offered_as_a_whole(
+    code: int, names: list[str]
+) -> None:
+    found = scan(replace(H100, errors={"nvmlDeviceGetMigMode": code}))
+    assert [device.name for device in found.devices] == names
+    assert [one.subject for one in found.left_out] == ([] if names else ["MIG"])
+
+
 def test_a_second_compute_instance_changes_neither_the_name_nor_the_hardware_of_the_first() -> None:
     pair = [
         a_mig(0, 4, gpu_instance=1, gpu_slices=3, uuid=f"MIG-{one}", compute_instance=one)

@@ -223,6 +223,16 @@ def test_mig_mode_that_is_switched_on_and_off_is_followed(tmp_path: Path) -> Non
     assert found.gpu(0).mig == off
 
 
+def test_a_gpu_whose_mig_mode_cannot_be_read_has_the_one_of_before(tmp_path: Path) -> None:
+    library = StandIn(mig_node())
+    found = scanner(library, tmp_path)
+    mig = found.gpu(0).mig
+    assert mig is not None
+    library.fail["nvmlDeviceGetMigMode"] = 999
+    gpu = found.gpu(0)
+    assert (gpu.mig, gpu.errors["nvmlDeviceGetMigMode"]) == (mig, 999)
+
+
 def test_a_mig_device_that_goes_away_meanwhile_is_left_out(tmp_path: Path) -> None:
     library = StandIn(mig_node())
     library.fail["nvmlDeviceGetAttributes_v2"] = 6
