@@ -13,6 +13,9 @@ _PROFILES = 18  # NVML_GPU_INSTANCE_PROFILE_COUNT
 _MOST_PLACEMENTS = 64
 _LARGEST_FOLDER = 4096
 
+Instances = tuple[tuple[str, int, int], ...]
+"""The path of each instance below the folder of its GPU, its inode, and the time of that."""
+
 
 def profiles(nvml: Any, handle: Any, what: str) -> tuple[MigProfile, ...]:
     """Ask for each kind of GPU instance. A kind that the board does not have is an error of the library, and left out.
@@ -110,8 +113,14 @@ def _device(asker: Asker, handle: Any, mig: Any, instances: dict[int, Any]) -> M
     )
 
 
-def instances(proc: Path, minor: int | None) -> tuple[tuple[str, int], ...] | None:
-    """What the kernel driver shows of the instances of a GPU, with the inode of each: another value means other MIG devices.
+def count(seen: Instances | None) -> int | None:
+    """How many MIG devices there are: one for each compute instance."""
+    return None if seen is None else sum("/" in name for name, _, _ in seen)
+
+
+def instances(proc: Path, minor: int | None) -> Instances | None:
+    """What the kernel driver shows of the instances of a GPU, with the inode of each and its time: another value means other MIG
+    devices. The kernel gives the number of an inode that has gone to the next one, so the number alone does not tell.
 
     This costs no call of the library. None: there is no such folder, so it cannot be told.
     """
@@ -119,9 +128,10 @@ def instances(proc: Path, minor: int | None) -> tuple[tuple[str, int], ...] | No
     try:
         return (
             tuple(
-                (str(path.relative_to(folder)), path.stat().st_ino)
+                (str(path.relative_to(folder)), status.st_ino, status.st_ctime_ns)
                 for pattern in ("gi*", "gi*/ci*")
                 for path in sorted(folder.glob(pattern))[:_LARGEST_FOLDER]
+                for status in (path.stat(),)
             )
             if folder.is_dir()
             else None

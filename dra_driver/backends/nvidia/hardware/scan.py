@@ -63,7 +63,7 @@ class _Known:
     gpu: Gpu | None = None
     second_memory: bool = True  # whether to ask the second version of the function
     fabric_version: int | None = 3
-    instances: tuple[tuple[str, int], ...] | None = None
+    instances: migs.Instances | None = None
 
 
 class Scanner:
@@ -291,8 +291,10 @@ class Scanner:
         before = None if first.mig is None or not first.mig.enabled else first.mig.devices
         if before is not None and seen is not None and seen == known.instances:
             return before
-        known.instances = seen
-        return migs.devices(self._nvml, known.handle, f"the GPU with index {first.index}")
+        found = migs.devices(self._nvml, known.handle, f"the GPU with index {first.index}")
+        # The kernel driver shows a compute instance before the library has it, and a call may fail: then they are read once more.
+        known.instances = seen if len(found) == migs.count(seen) else None
+        return found
 
 
 def _remapped(rows: list[int | None]) -> RemappedRows | None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, Memory, Node
+from dra_driver.backends.nvidia.hardware import migs
 from dra_driver.backends.nvidia.hardware.nvml import Failed
 from dra_driver.backends.nvidia.hardware.scan import Scanner
 from dra_driver.testing.nvml import boards, machine
@@ -200,14 +201,37 @@ def test_mig_devices_are_read_at_each_look_where_the_kernel_shows_nothing(tmp_pa
     assert found.gpu(0).mig == less
 
 
+def test_mig_devices_are_read_again_while_the_kernel_shows_more_than_the_library(
+    tmp_path: Path,
+) -> None:
+    library = StandIn(mig_node())
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
+    found = scanner(library, tmp_path)
+    library.fail["nvmlDeviceGetAttributes_v2"] = 999
+    first = found.gpu(0).mig
+    assert first is not None
+    assert first.devices == ()
+    library.fail.clear()
+    assert found.gpu(0).mig == library.node.gpus[0].mig
+
+
+def test_an_instance_that_was_made_anew_under_the_same_path_is_another_one(tmp_path: Path) -> None:
+    instances(tmp_path, "gi1/ci0")
+    ours = tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0"
+    before = migs.instances(tmp_path / "proc", 0)
+    ours.chmod(0o700)  # changes its time, as a new inode of the same number has another one
+    assert migs.instances(tmp_path / "proc", 0) != before
+
+
 def test_mig_devices_are_read_again_after_an_event(tmp_path: Path) -> None:
     library = StandIn(mig_node())
-    instances(tmp_path, "gi1/ci0")
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
     found = scanner(library, tmp_path)
     mig = found.gpu(0).mig
     assert mig is not None
     less = msgspec.structs.replace(mig, devices=mig.devices[:1])
     changed(library, 0, mig=less)
+    assert found.gpu(0).mig == mig
     found.forget_migs()
     assert found.gpu(0).mig == less
 
