@@ -184,7 +184,6 @@ class Scanner:
             nvlinks=self._links(handle),
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
-            drm=pci.drm(self._sysfs, address),
         )
 
     def _links(self, handle: Any) -> tuple[NvLink, ...]:
@@ -239,6 +238,8 @@ class Scanner:
             ecc_uncorrected=ecc,
             remapped_rows=_remapped(rows),
             retired_pages_pending=None if retired is None else bool(retired),
+            # Its module may be loaded after the GPU was found.
+            drm=pci.drm(self._sysfs, first.pci_bus_id),
             errors=dict(asker.errors),
         )
 

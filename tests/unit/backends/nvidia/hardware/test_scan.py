@@ -100,6 +100,15 @@ def test_what_changes_is_read_anew(tmp_path: Path) -> None:
     assert gpu.fabric == fabric
 
 
+def test_drm_devices_are_found_that_the_kernel_makes_after_the_first_look(tmp_path: Path) -> None:
+    library = StandIn(machine.node(boards.L4))
+    found = scanner(library, tmp_path)
+    assert found.gpu(0).drm == ()
+    address = found.gpu(0).pci_bus_id[4:].lower()
+    (tmp_path / "sys/bus/pci/devices" / address / "drm/card1").mkdir(parents=True)
+    assert found.gpu(0).drm == ("card1",)
+
+
 def test_a_board_without_fabric_has_its_compute_mode_read_anew(tmp_path: Path) -> None:
     library = StandIn(machine.node(boards.L4))
     found = scanner(library, tmp_path)
