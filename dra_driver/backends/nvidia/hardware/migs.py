@@ -7,9 +7,19 @@ from typing import Any
 
 from dra_driver.backends.nvidia.facts import MigDevice, MigProfile
 from dra_driver.backends.nvidia.hardware.ask import Asker, text
-from dra_driver.backends.nvidia.hardware.nvml import FUNCTION_NOT_FOUND, OTHER_VERSION
+from dra_driver.backends.nvidia.hardware.nvml import (
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    OTHER_VERSION,
+    failed,
+)
 
 _PROFILES = 18  # NVML_GPU_INSTANCE_PROFILE_COUNT
+_NO_SUCH_PROFILE = frozenset(
+    {INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND, OTHER_VERSION}
+)
 _MOST_PLACEMENTS = 64
 _LARGEST_FOLDER = 4096
 
@@ -18,7 +28,7 @@ Instances = tuple[tuple[str, int, int], ...]
 
 
 def profiles(nvml: Any, handle: Any, what: str) -> tuple[MigProfile, ...]:
-    """Ask for each kind of GPU instance. A kind that the board does not have is an error of the library, and left out.
+    """Ask for each kind of GPU instance. A kind that the board does not have is an error of the library, and left out. Raises Failed.
 
     Boards of the generation Ampere answer only while MIG is enabled.
     """
@@ -53,7 +63,10 @@ def _profile(asker: Asker, handle: Any, number: int) -> Any:
     function = "nvmlDeviceGetGpuInstanceProfileInfo"
     info = asker.ask(function, handle, number)
     if info is None and asker.errors[function] in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
-        return asker.ask(function, handle, number, 1)
+        info = asker.ask(function, handle, number, 1)
+    if info is None and (code := asker.errors[function]) not in _NO_SUCH_PROFILE:
+        # The table is kept, and names MIG devices: it must not lack a kind because a call failed once.
+        raise failed(function, code, f"MIG profile {number}")
     return info
 
 
