@@ -30,6 +30,8 @@ from dra_driver.backends.nvidia.hardware import migs, pci
 from dra_driver.backends.nvidia.hardware.ask import Asker, text
 from dra_driver.backends.nvidia.hardware.nvml import (
     FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NO_PERMISSION,
     NOT_SUPPORTED,
     OTHER_VERSION,
 )
@@ -47,6 +49,9 @@ from dra_driver.backends.nvidia.hardware.values import (
 FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
 MOST_LINKS = 36
 NO_MIG = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
+_FINAL = frozenset(
+    {INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, OTHER_VERSION}
+)
 NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
 _MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
 _GPU_SENSOR = 0
@@ -61,6 +66,9 @@ class _Known:
     mutex: Lock = field(default_factory=Lock)
     handle: Any = None
     gpu: Gpu | None = None
+    attempts: int = (
+        3  # how often the facts that do not change are still read, while a call for them fails
+    )
     second_memory: bool = True  # whether to ask the second version of the function
     fabric_version: int | None = 3
     instances: migs.Instances | None = None
@@ -112,9 +120,11 @@ class Scanner:
         known = self._of(index)
         with known.mutex:
             asker = Asker(self._nvml, f"the GPU with index {index}")
-            if known.gpu is None:
+            if known.gpu is None or known.attempts:
                 known.handle = asker.must("nvmlDeviceGetHandleByIndex", index)
                 first = self._first(asker, known, index)
+                failed = not _FINAL.issuperset(asker.errors.values())
+                known.attempts = known.attempts - 1 if failed else 0
             else:
                 asker.errors.update(known.gpu.errors)
                 first = known.gpu
@@ -164,6 +174,7 @@ class Scanner:
         handle = known.handle
         bus = asker.ask("nvmlDeviceGetPciInfo", handle)
         address = "" if bus is None else text(bus.busId)
+        before = known.gpu or Gpu(index=index)
         return Gpu(
             index=index,
             uuid=text(asker.must("nvmlDeviceGetUUID", handle)),
@@ -182,6 +193,7 @@ class Scanner:
             virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
             compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
             nvlinks=self._links(handle),
+            mig=before.mig,
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
         )

@@ -129,6 +129,26 @@ def test_one_failing_call_costs_one_fact_and_comes_back(tmp_path: Path) -> None:
     assert found.gpu(0) == of_library(library.node.gpus[0])
 
 
+def test_a_fact_that_does_not_change_is_read_again_if_its_call_failed_and_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    library = StandIn(mig_node())
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
+    found = scanner(library, tmp_path)
+    library.fail["nvmlDeviceGetMinorNumber"] = 999
+    assert found.gpu(0).minor is None
+    library.fail.clear()
+    again = found.gpu(0)
+    assert (again.minor, again.mig) == (library.node.gpus[0].minor, library.node.gpus[0].mig)
+    assert "nvmlDeviceGetMinorNumber" not in again.errors
+    library.fail["nvmlDeviceGetSerial"] = 999
+    library.calls.clear()
+    other = scanner(library, tmp_path)
+    for _ in range(9):
+        other.gpu(0)
+    assert library.calls["nvmlDeviceGetName"] == 3
+
+
 def test_an_old_library_without_a_symbol_costs_the_facts_of_that_symbol(tmp_path: Path) -> None:
     library = StandIn(machine.node(boards.A100_40))
     library.missing = {"nvmlDeviceGetModuleId", "nvmlDeviceGetFieldValues"}
