@@ -431,6 +431,7 @@ def test_a_gpu_that_the_library_does_not_list_is_told(driver: str, found: str):
     "more",
     [
         {"pci": (PciGpu(address="0000:1b:00.0", driver="vfio-pci"),)},
+        {"pci": (PciGpu(address="0000:1b:00.0", driver="nvgrace_gpu_vfio_pci"),)},
         {"pci": (PciGpu(address="0000:1b:00.0"),), "gpus": (replace(H100, pci_bus_id=""),)},
     ],
 )
