@@ -14,7 +14,7 @@ from dra_driver.backends.nvidia.edits import gpu_edits
 from dra_driver.backends.nvidia.options import HealthOptions, NvidiaOptions
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.lease import Lease
-from tests.support.nvidia_hardware import NODE, a_node
+from tests.support.watched_hardware import NODE, a_node
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "nvidia.md"
 
