@@ -13,6 +13,10 @@ from dra_driver.backends.nvidia.hardware.tree import Tree
 
 SECONDS = 10.0
 PROGRAM = "nvidia-smi"
+REFUSED = frozenset({2, 3, 4, 13})
+"""Exit codes that stay: unknown arguments, not supported, no permission, too old a library. After all others (the driver is not loaded, the
+GPU was lost, an internal error, a signal) the interval may be what it was before.
+"""
 _MOST = 300  # characters of its output in a message
 
 Run = Callable[[list[str], dict[str, str]], subprocess.CompletedProcess[str]]
@@ -41,8 +45,11 @@ def set_time_slice(
         ) from error
     if done.returncode:
         output = " ".join((done.stderr or done.stdout or "no output").split())[:_MOST]
+        refused = done.returncode in REFUSED or "not supported" in output.lower()
+        more = ". A GPU older than Volta has no time slices" if refused else ""
         raise Failed(
-            f"{said} failed with exit code {done.returncode}: {output}; try it on the node. A GPU older than Volta has no time slices",
+            f"{said} failed with exit code {done.returncode}: {output}; try it on the node{more}",
+            retry=not refused,
         )
 
 
