@@ -110,18 +110,20 @@ def _device(asker: Asker, handle: Any, mig: Any, instances: dict[int, Any]) -> M
     )
 
 
-def instances(proc: Path, minor: int | None) -> tuple[tuple[str, int], ...] | None:
-    """What the kernel driver shows of the instances of a GPU, with the inode of each: another value means other MIG devices.
+def instances(proc: Path, minor: int | None) -> tuple[tuple[str, int, int], ...] | None:
+    """What the kernel driver shows of the instances of a GPU, with inode and time of each: another value means other MIG devices.
 
-    This costs no call of the library. None: there is no such folder, so it cannot be told.
+    The kernel gives the inode number of an instance that was destroyed to the next one; the time is when it was first seen. This costs
+    no call of the library. None: there is no such folder, so it cannot be told.
     """
     folder = proc / "driver" / "nvidia" / "capabilities" / f"gpu{minor}" / "mig"
     try:
         return (
             tuple(
-                (str(path.relative_to(folder)), path.stat().st_ino)
+                (str(path.relative_to(folder)), status.st_ino, status.st_mtime_ns)
                 for pattern in ("gi*", "gi*/ci*")
                 for path in sorted(folder.glob(pattern))[:_LARGEST_FOLDER]
+                for status in (path.stat(),)
             )
             if folder.is_dir()
             else None

@@ -62,7 +62,7 @@ class _Known:
     gpu: Gpu | None = None
     second_memory: bool = True  # whether to ask the second version of the function
     fabric_version: int | None = 3
-    instances: tuple[tuple[str, int], ...] | None = None
+    instances: tuple[tuple[str, int, int], ...] | None = None
 
 
 class Scanner:

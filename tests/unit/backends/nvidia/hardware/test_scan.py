@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many calls a look costs, and what each failing call costs. The counts are the limits of docs/nvidia.md."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -187,6 +188,20 @@ def test_mig_devices_cost_seven_calls_each_and_are_read_again_only_when_the_kern
     changed(library, 0, mig=less)
     assert found.gpu(0).mig == gpu.mig  # nothing says yet that it changed
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi9/ci0").rmdir()
+    assert found.gpu(0).mig == less
+
+
+def test_an_instance_that_was_made_anew_with_the_same_numbers_is_read_again(tmp_path: Path) -> None:
+    library = StandIn(mig_node())
+    instances(tmp_path, "gi1/ci0")
+    found = scanner(library, tmp_path)
+    mig = found.gpu(0).mig
+    assert mig is not None
+    less = msgspec.structs.replace(mig, devices=mig.devices[:1])
+    changed(library, 0, mig=less)
+    assert found.gpu(0).mig == mig
+    # The kernel used the inode number again; only the time differs.
+    os.utime(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0", ns=(1, 1))
     assert found.gpu(0).mig == less
 
 
