@@ -48,9 +48,11 @@ def set_time_slice(
         )
     if done.returncode:
         output = " ".join((done.stderr or done.stdout or "no output").split())[:_MOST]
+        refused = done.returncode in _NEVER or "not supported" in output.lower()
+        more = ". A GPU older than Volta has no time slices" if refused else ""
         raise Failed(
-            f"{said} failed with exit code {done.returncode}: {output}; try it on the node. A GPU older than Volta has no time slices",
-            retry=done.returncode not in _NEVER,
+            f"{said} failed with exit code {done.returncode}: {output}; try it on the node{more}",
+            retry=not refused,
         )
 
 

@@ -135,7 +135,8 @@ def instances(proc: Path, minor: int | None) -> Instances | None:
     """What the kernel driver shows of the instances of a GPU, with the inode of each and its time: another value means other MIG
     devices. The kernel gives the number of an inode that has gone to the next one, so the number alone does not tell.
 
-    This costs no call of the library. None: there is no such folder, so it cannot be told.
+    The kernel gives the inode number of an instance that was destroyed to the next one; the time is when it was first seen. This costs
+    no call of the library. None: there is no such folder, so it cannot be told.
     """
     folder = proc / "driver" / "nvidia" / "capabilities" / f"gpu{minor}" / "mig"
     try:

@@ -47,6 +47,25 @@ def test_a_failure_that_does_not_say_never_is_tried_again(code: int, tmp_path: P
     assert caught.value.failure.retry
 
 
+@pytest.mark.parametrize(
+    ("script", "retry"),
+    [
+        ("exit 2", False),
+        ("exit 3", False),
+        ("echo Setting timeslice is not supported; exit 1", False),
+        ("echo Unable to determine the device handle; exit 255", True),
+        ("exit 9", True),
+        ("kill -9 $$", True),
+    ],
+)
+def test_only_what_it_refuses_for_good_is_not_tried_again(
+    script: str, retry: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(Failed) as caught:
+        commands.set_time_slice(installed(tmp_path, script), str(tmp_path), UUID, 0)
+    assert caught.value.failure.retry is retry
+
+
 def test_a_program_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "SECONDS", 0.2)
     found = installed(tmp_path, "exec sleep 60")
