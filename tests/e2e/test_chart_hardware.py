@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_driver.backends.registry import options_of
 from dra_driver.config.document import KIND
+from dra_driver.config.settings import load
 from hack.testbed.onenode import helm
 from tests.e2e import rendering
 from tests.e2e.rendering import Object, container, daemonset, of_kind
@@ -63,8 +65,8 @@ def backends(objects: list[Object]) -> Object:
             {"simulated": {}, "nvidia": {"socket": SOCKET}},
         ),
         (
-            "backends: {simulated: {}, nvidia: {maxTemperature: 95}}",
-            {"auto": {}, "simulated": {}, "nvidia": {"maxTemperature": 95, "socket": SOCKET}},
+            "backends: {simulated: {}, nvidia: {idleMemoryMiB: 95}}",
+            {"auto": {}, "simulated": {}, "nvidia": {"idleMemoryMiB": 95, "socket": SOCKET}},
         ),
     ],
 )  # fmt: skip
@@ -79,6 +81,18 @@ def test_the_container_is_there_where_the_driver_is_told_to_ask_it(
     assert ({"hardware", "host", "dev"} <= volumes) is ("nvidia" in found)
     mounted = {mount["name"] for one in pod(objects)["containers"] for mount in one["volumeMounts"]}
     assert mounted == volumes
+
+
+def test_the_driver_reads_the_configuration_that_names_the_socket(
+    render: Any, tmp_path: Path
+) -> None:
+    (config,) = of_kind(render(), "ConfigMap")
+    file = tmp_path / "config.yaml"
+    file.write_text(config["data"]["config.yaml"])
+    settings = load({"node_name": "node-1"}, {}, file, options_of=options_of)
+    chosen = {backend.name: backend.options for backend in settings.backends}
+    assert chosen == {"auto": {}, "nvidia": {"socket": SOCKET}}
+    assert settings.notes == ()
 
 
 @pytest.mark.parametrize("values", ["cleanup: {enabled: true}", "backend: {name: other}"])

@@ -48,6 +48,20 @@ for found in pkgutil.walk_packages(places, onerror=failed.append):
 print(json.dumps([sorted(set(failed)), len(sys.modules)]))
 """
 
+# What the chart's second container runs, and its liveness probe.
+HARDWARE = """
+import subprocess, sys, time
+program, socket = "/usr/local/bin/dra-driver", ("--socket", "/dev/shm/hardware.sock")
+server = subprocess.Popen([program, "hardware", *socket, "--host-root", "/"])
+for _ in range(50):
+    probe = subprocess.run([program, "hardware", *socket, "--probe"], capture_output=True, text=True)
+    if probe.returncode == 0:
+        break
+    time.sleep(0.1)
+server.terminate()
+print(probe.returncode, server.wait(), probe.stderr)
+"""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> image.Image:
@@ -108,6 +122,13 @@ def test_the_driver_says_what_it_misses_outside_a_pod(
     ended = run("/usr/local/bin/dra-driver", "run", "--node-name", "n")
     assert ended.returncode == 1
     assert "no API server is known" in ended.stderr
+
+
+def test_the_hardware_process_serves_and_answers_its_probe(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    ended = run("python3", "-c", HARDWARE)
+    assert (ended.returncode, ended.stdout) == (0, "0 0 \n"), ended
 
 
 def test_every_module_in_the_image_can_be_imported(

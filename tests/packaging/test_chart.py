@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from dra_driver import __version__
+from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.recorded import RecordedOptions
 from dra_driver.backends.registry import options_of
 from dra_driver.backends.simulated import SimulatedOptions
 from dra_driver.cli.main import main
@@ -103,13 +106,17 @@ def test_every_setting_of_the_driver_is_set_or_left_alone_on_purpose() -> None:
     assert "--backend-option" in {option.flag for option in OPTIONS}
 
 
-@pytest.mark.parametrize("verb", ["run", "cleanup"])
+@pytest.mark.parametrize(
+    ("verb", "file"),
+    [("run", "daemonset.yaml"), ("cleanup", "cleanup.yaml"), ("hardware", "_hardware.tpl")],
+)
 def test_the_commands_that_the_pods_run_exist(
-    verb: str, capsys: pytest.CaptureFixture[str]
+    verb: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = "daemonset.yaml" if verb == "run" else "cleanup.yaml"
-    assert f"args:\n            - {verb}\n" in template(file)
-    flags = re.findall(r"^ +- (--[a-z-]+)$", template(file), re.MULTILINE)
+    text = template(file)
+    assert re.search(rf"args:\n +- {verb}\n", text)
+    flags = re.findall(r"(?:^ +- |, )(--[a-z-]+)(?=$|,|\])", text, re.MULTILINE)
+    assert (len(flags) > 3) is (verb == "hardware")
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     assert ended.value.code == 0
@@ -132,6 +139,17 @@ def test_the_schema_knows_the_options_of_the_simulated_backend() -> None:
     known = SCHEMA["properties"]["backends"]["properties"]["simulated"]["properties"]
     assert list(known) == list(SimulatedOptions.__struct_fields__)
     assert known["profile"]["enum"] == list(PROFILES)
+
+
+def test_the_schema_knows_the_options_of_the_other_backends() -> None:
+    """hack/generate-docs writes them. The template refuses those that the chart sets itself, and says where."""
+    backends = SCHEMA["properties"]["backends"]["properties"]
+    of_nvidia = {field.encode_name for field in msgspec.structs.fields(NvidiaOptions)}
+    assert set(backends["nvidia"]["properties"]) == of_nvidia
+    assert set(re.findall(r"\$name := list (.*) -", template("_hardware.tpl"))[0].split()) <= {
+        f'"{name}"' for name in of_nvidia
+    }
+    assert set(backends["recorded"]["properties"]) == set(RecordedOptions.__struct_fields__)
 
 
 def test_the_values_defaults_are_the_drivers() -> None:

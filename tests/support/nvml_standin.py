@@ -231,7 +231,7 @@ class StandIn:
         found = room._obj  # what ctypes.byref refers to
         if hasattr(found, "healthSummary") and fabric.health_summary is None:
             raise pynvml.NVMLError(25)
-        digits = bytes.fromhex(fabric.cluster_uuid.replace("-", ""))
+        digits = bytes.fromhex(fabric.cluster_uuid.replace("-", "")) or bytes(16)
         found.clusterUuid[:] = digits
         found.state, found.status, found.cliqueId = fabric.state, fabric.status, fabric.clique_id
         found.healthMask = fabric.health_mask or 0

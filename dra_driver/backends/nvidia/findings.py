@@ -108,9 +108,9 @@ def answers(gpu: Gpu) -> bool:
     """
     if gpu.problem or gpu.recovery_action or _memory_error(gpu):
         return False
-    asked = [code for call, code in gpu.errors.items() if call.startswith(_FIELDS_CALL)]
-    unknown = gpu.recovery_action is None and any(code not in NOT_SUPPORTED for code in asked)
-    return not unknown and not {_GPU_IS_LOST, _RESET_REQUIRED} & set(gpu.errors.values())
+    if gpu.errors.get(_FIELDS_CALL, 0) not in (0, *NOT_SUPPORTED):
+        return False
+    return not {_GPU_IS_LOST, _RESET_REQUIRED} & set(gpu.errors.values())
 
 
 def findings(

@@ -149,15 +149,13 @@ class HealthBook:
             looked = findings(gpu, self._options, hot=device.is_hot(), ecc_before=device.ecc)
             found = (*looked, *reported.pop(uuid, ()))
             device.step(found, proof=proof, now=now, hold=self._options.recovery_seconds)
-            if not gpu.problem and gpu.ecc_uncorrected is not None:
+            if gpu.ecc_uncorrected is not None:
                 device.ecc = gpu.ecc_uncorrected
-            device.seen_at = now
             verdicts[uuid] = _verdict((device,), uuid)
             for one in _mig_devices(gpu):
                 part = self._device(one.uuid)
                 found = tuple(reported.pop(one.uuid, ()))
                 part.step(found, proof=proof, now=now, hold=self._options.recovery_seconds)
-                part.seen_at = now
                 verdicts[one.uuid] = _verdict((device, part), uuid)
         self._absent(verdicts, reported, now)
         return verdicts
@@ -168,8 +166,6 @@ class HealthBook:
         reported: dict[str, list[Finding]] = {}
         while self._events:
             event = self._events.popleft()
-            if not event.uuid:
-                continue  # nobody knows which GPU it was; the look shows what is wrong with it
             for uuid in _concerned(event, gpus.get(event.uuid)):
                 if error := error_of(event):
                     self._device(uuid).errors[error] += 1
@@ -181,12 +177,13 @@ class HealthBook:
         self, present: Container[str], reported: Mapping[str, list[Finding]], now: float
     ) -> None:
         """A device that is not there proves nothing. If it comes back soon, it has what it had."""
-        for uuid in [uuid for uuid in self._devices if uuid not in present]:
-            device = self._devices[uuid]
+        for uuid, device in list(self._devices.items()):
             found = reported.get(uuid, ())
-            device.step(found, proof=None, now=now, hold=self._options.recovery_seconds)
-            device.seen_at = now if found or not device.seen_at else device.seen_at
-            if now - device.seen_at >= FORGET_SECONDS:
+            if uuid not in present:
+                device.step(found, proof=None, now=now, hold=self._options.recovery_seconds)
+            if uuid in present or found:
+                device.seen_at = now
+            elif now - device.seen_at >= FORGET_SECONDS:
                 del self._devices[uuid]
 
     def _device(self, uuid: str) -> _Device:
@@ -202,7 +199,7 @@ def _concerned(event: HardwareEvent, gpu: Gpu | None) -> Iterator[str]:
     of_instance = [
         one.uuid
         for one in (_mig_devices(gpu) if gpu is not None else ())
-        if event.gpu_instance is not None and one.gpu_instance == event.gpu_instance
+        if one.gpu_instance == event.gpu_instance
     ]
     yield from of_instance or [event.uuid]
 

@@ -50,7 +50,7 @@ class Bench:
     """A book, its clock, and what was said of one device at each look."""
 
     def __init__(self, **options: Any) -> None:
-        self.now = 1000.0
+        self.now = 1e6  # a node that has been up for longer than a device is remembered
         self.book = HealthBook(HealthOptions(**options), clock=lambda: self.now)
 
     def look(self, *gpus: Gpu) -> dict[str, Verdict]:
@@ -170,11 +170,35 @@ def test_a_look_that_proves_nothing_begins_the_hold_time_anew(bench: Bench, ill:
 def test_an_xid_of_a_driver_without_recovery_actions_is_held_longer(bench: Bench):
     old = a_gpu(recovery_action=None)
     bench.book.note(xid(48))
-    bench.book.note(xid(92))
     bench.look(old)
-    assert bench.after(HOLD + LOOK, old) == ["xid=48:NoSchedule"]
-    assert bench.after(MAX_HOLD_SECONDS - HOLD - LOOK, old) == ["xid=48:NoSchedule"]
+    assert bench.after(MAX_HOLD_SECONDS, old) == ["xid=48:NoSchedule"]
     assert bench.after(LOOK, old) == []
+
+
+def test_a_watched_xid_of_such_a_driver_is_not(bench: Bench):
+    bench.book.note(xid(92))
+    assert bench.taints(a_gpu(recovery_action=None)) == ["xid=92:None"]
+    assert bench.after(HOLD + LOOK, a_gpu(recovery_action=None)) == []
+
+
+def test_a_fault_that_comes_back_while_it_is_held_is_held_anew(bench: Bench):
+    bench.book.note(xid(48))
+    bench.look()
+    bench.after(HOLD)
+    bench.book.note(xid(48))
+    bench.look()
+    assert bench.after(HOLD) == ["xid=48:NoSchedule"]
+    assert bench.after(LOOK) == []
+
+
+def test_several_faults_after_one_recovery_count_once(bench: Bench):
+    bench.look(a_gpu(problem="gone"))
+    assert bench.after(HOLD + LOOK) == []
+    for code in (46, 48, 95):
+        bench.book.note(xid(code))
+    bench.look()
+    assert bench.after(2 * HOLD) == ["xid=46:NoSchedule"]
+    assert bench.after(LOOK) == []
 
 
 def test_a_fault_that_the_hardware_shows_goes_without_a_recovery_action_too(bench: Bench):
@@ -210,11 +234,18 @@ def test_the_temperature_has_hysteresis(bench: Bench):
     assert bench.taints(a_gpu(temperature=90)) == []
 
 
+def test_a_gpu_that_was_cool_again_is_hot_above_the_limit_only(bench: Bench):
+    bench.look(a_gpu(temperature=91))
+    bench.after(HOLD, a_gpu(temperature=85))
+    assert bench.after(LOOK, a_gpu(temperature=89)) == []
+
+
 def test_uncorrected_errors_from_before_the_start_are_no_news(bench: Bench):
     assert bench.taints(a_gpu(ecc_uncorrected=7)) == []
     assert bench.taints(a_gpu(ecc_uncorrected=8)) == ["memory=ecc-uncorrected:NoSchedule"]
-    assert bench.taints(a_gpu(ecc_uncorrected=None)) == ["memory=ecc-uncorrected:NoSchedule"]
     assert bench.after(HOLD + LOOK, a_gpu(ecc_uncorrected=8)) == []
+    assert bench.taints(a_gpu(ecc_uncorrected=None)) == []
+    assert bench.taints(a_gpu(ecc_uncorrected=9)) == ["memory=ecc-uncorrected:NoSchedule"]
 
 
 def test_growth_is_seen_after_a_look_that_failed(bench: Bench):
@@ -282,7 +313,6 @@ def test_an_event_that_names_a_mig_device_concerns_it(bench: Bench):
 
 
 def test_an_event_of_a_gpu_that_is_not_there_now_waits_for_it(bench: Bench):
-    bench.look()
     bench.book.note(xid(79))
     assert bench.look(a_gpu("GPU-1")) == {"GPU-1": Verdict()}
     bench.now += LOOK
@@ -292,10 +322,19 @@ def test_an_event_of_a_gpu_that_is_not_there_now_waits_for_it(bench: Bench):
 def test_a_gpu_that_comes_back_has_proved_nothing_while_it_was_away(bench: Bench):
     bench.book.note(xid(79))
     bench.look()
-    bench.now += 10 * HOLD
-    bench.look(a_gpu("GPU-1"))
+    for _ in range(3):
+        bench.now += 10 * HOLD
+        bench.look(a_gpu("GPU-1"))
     assert bench.taints() == ["xid=79:NoSchedule"]
     assert bench.after(HOLD) == []
+
+
+def test_a_mig_device_that_comes_back_has_what_it_had(bench: Bench):
+    bench.book.note(xid(95, gpu_instance=1))
+    bench.look(with_mig(1))
+    bench.now += LOOK
+    bench.look(with_mig())
+    assert bench.taints(with_mig(1), of="MIG-1") == ["xid=95:NoSchedule"]
 
 
 def test_a_device_that_stays_away_is_forgotten(bench: Bench):
