@@ -22,6 +22,7 @@ check: setup ## format, lint, types, import layers, generated files, spelling, b
 	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/python hack/generate-protos --check
+	$(BIN)/python hack/generate-recordings --check
 	$(BIN)/python hack/generate-docs --check
 	$(BIN)/python hack/generate-rooms-picture --check
 	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md
@@ -70,7 +71,8 @@ generate: setup ## protobuf modules, tables of the CEL functions (Go), and what 
 	$(BIN)/python hack/generate-cel-tables
 	$(MAKE) docs
 
-docs: setup ## docs/reference, the table of the verdicts and the picture of the rooms, from the code
+docs: setup ## docs/reference, recordings of machines, the table of the verdicts and the picture of the rooms, from the code
+	$(BIN)/python hack/generate-recordings
 	$(BIN)/python hack/generate-docs
 	$(BIN)/python hack/generate-rooms-picture
 	$(BIN)/python hack/testbed/matrix.py --page

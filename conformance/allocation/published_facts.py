@@ -46,6 +46,15 @@ Json = dict[str, Any]
 TAINTS, SHARES, LISTS = ["DRADeviceTaints"], ["DRAConsumableCapacity"], ["DRAListTypeAttributes"]
 BINDING = ["DRADeviceBindingConditions+DRAResourceClaimDeviceStatus"]
 SKIPS = ["DRAOptionalNodeOperations"]
+FIRST_ATTRIBUTES = (
+    *("index", "minor", "uuid", "type", "vendor", "productName", "brand", "architecture"),
+    *("cudaComputeCapability", "cudaDriverVersion", "driverVersion", "memoryMiB"),
+    *(
+        "resource.kubernetes.io/pciBusID",
+        "resource.kubernetes.io/pcieRoot",
+        "resource.kubernetes.io/numaNode",
+    ),
+)
 SINCE = "2026-05-04T03:02:01Z"
 
 
@@ -69,9 +78,17 @@ def published(inventory: Inventory) -> list[Json]:
 def halved() -> Inventory:
     """A GPU as a whole and as its large partitions."""
     found = SimulatedBackend(BackendContext(NODE, SimulatedOptions(profile="h100x8"))).scan()
+    whole = [_with_few_attributes(one) for one in found.devices[:1]]
     large = replace(MIG_80GB, kinds=MIG_80GB.kinds[3:])
-    devices, sets = divide(found.devices[:1], large)
+    devices, sets = divide(whole, large)
     return Inventory(devices, counter_sets=sets)
+
+
+def _with_few_attributes(device: AllocatableDevice) -> AllocatableDevice:
+    """The device as the first release published it: its allocation does not depend on names that came later."""
+    said = device.api.attributes or {}
+    kept = {name: one for name, one in said.items() if name in FIRST_ATTRIBUTES}
+    return replace(device, api=msgspec.structs.replace(device.api, attributes=kept))
 
 
 def device(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machines that the simulated backend can simulate, as data. `docs/reference/profiles.md` is generated from it.
 
-Product names and memory are those that the vendors' tools report. Memory is NVML's total for NVIDIA, and the VRAM that the kernel
-driver offers for the others. PCI addresses and NUMA nodes are as in typical servers. A driver that is part of Linux has no version
+Machines with NVIDIA's GPUs are recordings (the folder `recordings`). The others are described here: product names and memory are those
+that the vendors' tools report, memory is the VRAM that the kernel driver offers. PCI addresses and NUMA nodes are as in typical servers. A driver that is part of Linux has no version
 of its own; its `driverVersion` is the kernel's.
 """
 
@@ -59,42 +59,24 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine. `config_kinds` are the kinds of configuration that its devices read.
+    """A machine: the devices of a recording, and then those of the groups. `config_kinds` are the kinds of configuration that they read.
 
-    With `named_by_address` the devices have the names of their PCI addresses, as new profiles shall have. The devices of the other
-    profiles are numbered, and stay so: a claim that was prepared before an update refers to its device by the name.
+    With `named_by_address` the devices have the names of their PCI addresses. The devices of the other profiles are numbered, and stay
+    so: a claim that was prepared before an update refers to its device by the name. `demo`: the demo, which gives two GPUs to pods, can
+    play it.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...] = ()
+    recording: str = ""
     config_kinds: tuple[ConfigKind, ...] = (LABEL,)
     named_by_address: bool = False
-
-
-def _nvidia(product: str, memory_mib: int, architecture: str, capability: str) -> Model:
-    return Model(
-        vendor="nvidia",
-        product=product,
-        memory_mib=memory_mib,
-        uuid_format="GPU-{}",
-        attributes={
-            "type": "gpu",
-            "brand": "Nvidia",
-            "architecture": architecture,
-            "cudaComputeCapability": Version(capability),
-            "cudaDriverVersion": Version("12.4.0"),
-            "driverVersion": Version("550.54.15"),
-        },
-    )
+    demo: bool = True
 
 
 def _other(vendor: str, product: str, memory_mib: int, **attributes: AttributeValue) -> Model:
     return Model(vendor, product, memory_mib, "{}", {"type": "gpu", **attributes})
 
 
-H100 = _nvidia("NVIDIA H100 80GB HBM3", 81559, "Hopper", "9.0.0")
-H200 = _nvidia("NVIDIA H200", 143771, "Hopper", "9.0.0")
-A100 = _nvidia("NVIDIA A100-SXM4-80GB", 81920, "Ampere", "8.0.0")
-L40S = _nvidia("NVIDIA L40S", 46068, "Ada Lovelace", "8.9.0")
 MI300X = _other(
     "amd",
     "AMD Instinct MI300X OAM",
@@ -140,28 +122,29 @@ def _slots(*halves: str) -> tuple[Slot, ...]:
     )
 
 
-_H100X8 = _slots("15:1a 15:1b 45:4a 45:4b", "85:8a 85:8b b5:ba b5:bb")
-_A100X8 = _slots("00:07 00:0f 40:47 40:4e", "80:87 80:90 b0:b7 b0:bd")
-_L40SX4 = _slots("14:17 64:65", "c7:ca e2:e3")
 _MI300X8 = _slots("00:05 20:27 40:47 60:65", "80:85 a0:a7 c0:c7 e0:e5")
 _GAUDI3X8 = _slots("15:19 15:1a 42:43 42:44", "b0:b3 b0:b4 c8:cc c8:cd")
 _DESKTOP = _slots("00:03 00:07")
 
 PROFILES: Mapping[str, Profile] = {
-    "h100x8": Profile((Group(H100, _H100X8),)),
-    "h200x8": Profile((Group(H200, _H100X8),), named_by_address=True),
-    "a100x8": Profile((Group(A100, _A100X8),)),
-    "l40sx4": Profile((Group(L40S, _L40SX4),)),
+    "h100x8": Profile(recording="h100x8"),
+    "h200x8": Profile(recording="h200x8", named_by_address=True),
+    "a100x8": Profile(recording="a100x8"),
+    "a100-40x8": Profile(recording="a100-40x8"),
+    "a100-mig": Profile(recording="a100-mig", demo=False),
+    "l40sx4": Profile(recording="l40sx4"),
+    "t4x2": Profile(recording="t4x2"),
+    "v100x1": Profile(recording="v100x1", demo=False),
+    "v100x4": Profile(recording="v100x4"),
+    "gb200x4": Profile(recording="gb200x4"),
+    "gb10": Profile(recording="gb10", demo=False),
     "mi300x8": Profile((Group(MI300X, _MI300X8),)),
     "b580x2": Profile((Group(B580, _DESKTOP),)),
     "gaudi3x8": Profile((Group(GAUDI3, _GAUDI3X8),)),
-    "mixed": Profile(
-        (
-            Group(H100, _H100X8[:2]),
-            Group(L40S, _L40SX4[1:3]),
-            Group(MI300X, _MI300X8[1:2]),
-            Group(B580, _DESKTOP[:1]),
-        )
+    "mixed": Profile((Group(MI300X, _MI300X8[1:2]), Group(B580, _DESKTOP[:1])), recording="mixed"),
+    "example": Profile(
+        (Group(EXAMPLE, (None,) * 8),), config_kinds=(LABEL, GPU, GPU_OF_LATER_RELEASES)
     ),
-    "example": Profile((Group(EXAMPLE, (None,) * 8),), (LABEL, GPU, GPU_OF_LATER_RELEASES)),
 }
+DEMO_PROFILES = tuple(name for name, profile in PROFILES.items() if profile.demo)
+"""The machines that `dra-driver demo --profile` plays."""

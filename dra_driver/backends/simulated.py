@@ -9,38 +9,34 @@ ENXIO ("No such device or address"); in any other container it fails with EPERM.
 """
 
 import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Annotated
 
 import msgspec
 import structlog
-from msgspec import Meta, structs
+from msgspec import Meta
 
 from dra_driver.backends.base import BackendContext
-from dra_driver.backends.example import NAMESPACE, ExampleOptions, machine
+from dra_driver.backends.example import ExampleOptions, machine
 from dra_driver.backends.example_edits import ExampleVariables
 from dra_driver.backends.faults import Fault, first_text, parse_faults, read_text
 from dra_driver.backends.journal import HardwareJournal
-from dra_driver.backends.partitions import TYPE_ATTRIBUTE, Partitioning, divide
-from dra_driver.backends.profiles import MIB, PROFILES, Model, Profile, Slot
+from dra_driver.backends.partitions import TYPE_ATTRIBUTE
+from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL, NET
 from dra_driver.backends.simulated_edits import container_edits
+from dra_driver.backends.simulated_machine import machine_of
 from dra_driver.errors import Fatal, Permanent, Temporary
-from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.config_kind import ConfigKind
-from dra_driver.model.device import AllocatableDevice, AttributeValue, attributes, capacities
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
-from dra_driver.model.pci import PciAddress
-from dra_driver.model.quantity import Quantity
-from dra_driver.model.vocabulary import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
 DEFAULT_MAJOR = 120
@@ -110,7 +106,8 @@ class SimulatedBackend:
         self._major = options.major
         self.config_kinds = self._profile.config_kinds
         self._variables: ExampleVariables | None = None
-        self._devices, self._counter_sets = _devices(self._profile, context.node_name)
+        found = machine_of(self._profile, context, WITHOUT_FAULT_FILE)
+        self._devices, self._counter_sets = found.devices, found.counter_sets
         self._typed = bool(self._counter_sets)  # partitions say their kind in an attribute
         if options.profile == EXAMPLE_PROFILE:
             self._play(options.example or ExampleOptions(), context)
@@ -253,76 +250,3 @@ class SimulatedBackend:
         else:
             self._complained = ""
         return self._faults
-
-
-def _devices(
-    profile: Profile, node_name: str
-) -> tuple[tuple[AllocatableDevice, ...], tuple[CounterSet, ...]]:
-    placed = [(group, slot) for group in profile.groups for slot in group.slots]
-    devices: list[AllocatableDevice] = []
-    sets: list[CounterSet] = []
-    for index, (group, slot) in enumerate(placed):
-        known = _Known(_name(profile, slot, index), index, f"{node_name}/{index}")
-        device = _device(group.model, slot, known)
-        api = structs.replace(device.api, **group.fields)
-        found, counters = _divided(replace(device, api=api), group.partitioning)
-        devices += found
-        sets += counters
-    return tuple(devices), tuple(sets)
-
-
-def _divided(
-    device: AllocatableDevice, how: Partitioning | None
-) -> tuple[tuple[AllocatableDevice, ...], tuple[CounterSet, ...]]:
-    return ((device,), ()) if how is None else divide([device], how)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What tells a device from the others of its machine. Its UUID is made of the `seed`."""
-
-    name: DeviceName
-    index: int
-    seed: str
-
-
-def _name(profile: Profile, slot: Slot | None, index: int) -> DeviceName:
-    if slot is None or not profile.named_by_address:
-        return DeviceName(f"gpu-{index}")
-    return PciAddress.parse(slot.address).name("gpu")
-
-
-def _device(model: Model, slot: Slot | None, known: _Known) -> AllocatableDevice:
-    name, index = known.name, known.index
-    identity = model.uuid_format.format(uuid.uuid5(NAMESPACE, known.seed))
-    said: dict[str, AttributeValue] = {"index": index, "uuid": identity, **model.attributes}
-    if model.vendor:
-        said |= {
-            "vendor": model.vendor,
-            "productName": model.product,
-            "minor": index,
-            "memoryMiB": model.memory_mib,
-        }
-    sizes = {key: Quantity.parse(text) for key, text in model.capacity.items()}
-    return AllocatableDevice(
-        Device(
-            name=name,
-            attributes=attributes(said | _place(slot)),
-            capacity=capacities({"memory": Quantity.of_bytes(model.memory_mib * MIB), **sizes}),
-        ),
-        identity,
-        WITHOUT_FAULT_FILE,
-    )
-
-
-def _place(slot: Slot | None) -> dict[str, AttributeValue]:
-    if slot is None:
-        return {}
-    place: dict[str, AttributeValue] = {
-        PCI_BUS_ID: slot.address,
-        PCIE_ROOT: f"pci0000:{slot.root}",
-    }
-    # Linux has numa_node -1 for "no affinity". Such a device has no attribute: -1 would look like a NUMA node that devices share.
-    if slot.numa_node is not None:
-        place[NUMA_NODE] = slot.numa_node
-    return place

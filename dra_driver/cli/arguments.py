@@ -7,7 +7,7 @@
 import argparse
 from collections.abc import Mapping
 
-from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -125,8 +125,8 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
     other.add_argument(
         "--let-go",
         action="store_true",
-        help="let the process at this socket close the library and all device files, so that the kernel driver can be unloaded; the "
-        "next look of the driver opens them again if the kernel driver is still loaded",
+        help="let the process at this socket close the library and all device files for a minute, so that the kernel driver can be "
+        "unloaded; it opens them again only if the kernel driver is loaded",
     )
 
 
@@ -134,7 +134,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
-        choices=tuple(PROFILES),
+        choices=DEMO_PROFILES,
         default="h100x8",
         help="the machine that the demo simulates (default: h100x8)",
     )

@@ -83,8 +83,10 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
         else:
             render.line(next_step())
     for device in found.inventory.devices:
-        if device.health.status is HealthStatus.UNHEALTHY:
-            render.line(render.plain(f"{device.name} is unhealthy: {device.health.message}"))
+        health = device.health
+        if health.status is not HealthStatus.UNKNOWN and health.message:
+            word = health.status.name.lower()
+            render.line(render.plain(f"{device.name} is {word}: {health.message}"))
         if device.not_clean and not claims_of.get(device.name):
             render.line(
                 render.plain(f"{device.name} is not clean, and no claim has it: {device.not_clean}")

@@ -62,7 +62,8 @@ class DevicePlugin(_Part, frozen=True, kw_only=True):
 
 
 class NodeDevices(_Part, frozen=True, kw_only=True):
-    """The answer of `devices -o json`. `problems` are parts of devices that the driver would not publish."""
+    """The answer of `devices -o json`. `problems` are parts of devices that the driver would not publish, and hardware
+    that a backend cannot offer."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = NODE_DEVICES_KIND

@@ -2,26 +2,26 @@
 """`dra-driver hardware`: the process that touches hardware, for a container of its own. It imports nothing of the daemon."""
 
 import argparse
+import os
+import sys
 from contextlib import closing
-from functools import partial
 from importlib import import_module
 
 from dra_driver.errors import Temporary
 from dra_driver.model.exit_codes import DONE
 
+MODULE = "dra_driver.backends.nvidia.hardware"
+
 
 def run(chosen: argparse.Namespace) -> int:
     """Serve until a signal, or ask the process that serves. Returns the exit code."""
-    if chosen.probe:
-        return _ask(chosen.socket, "ping")
-    if chosen.let_go:
-        return _ask(chosen.socket, "let_go")
-    # Loaded before the fork, so that both processes share it.
-    container = import_module("dra_driver.backends.nvidia.hardware.container")
-    worker = import_module("dra_driver.backends.nvidia.hardware.worker")
-    work = partial(worker.work, host_root=chosen.host_root, driver_root=chosen.driver_root)
-    container.serve(chosen.socket, work)
-    return DONE
+    verb = "ping" if chosen.probe else "let_go" if chosen.let_go else ""
+    if not verb:
+        # As another program in this process: what the command line needed does not stay in memory.
+        program = (sys.executable, "-I", "-m", MODULE, "--listen", chosen.socket)
+        roots = ("--host-root", chosen.host_root, "--driver-root", chosen.driver_root)
+        os.execv(program[0], (*program, *roots))  # noqa: S606  it does not return
+    return _ask(chosen.socket, verb)
 
 
 def _ask(path: str, verb: str) -> int:

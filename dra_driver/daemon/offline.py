@@ -74,7 +74,8 @@ class NodeFound:
 def inspect_node(settings: Settings) -> NodeFound:
     """Scan the devices once, read the state file, and ask the kubelet for device plugins. Changes nothing on the node."""
     loaded = make_backends(settings)
-    inventory, failures = _scan(loaded)
+    with _closing(loaded):
+        inventory, failures = _scan(loaded)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
         inventory,
@@ -98,7 +99,20 @@ def take_snapshot(settings: Settings) -> Snapshot:
             "such as `--backend nvidia`"
         )
     (backend,) = able.values()
-    return take(backend)
+    with _closing(loaded):
+        return take(backend)
+
+
+@contextmanager
+def _closing(loaded: Loaded) -> Iterator[None]:
+    """End what the backends have started, such as a process that has the hardware open, when the command does not need it any more."""
+    try:
+        yield
+    finally:
+        for backend in loaded.backends.values():
+            close = getattr(backend, "close", None)
+            if callable(close):
+                close()
 
 
 def _scan(loaded: Loaded) -> tuple[Inventory, tuple[str, ...]]:

@@ -31,10 +31,6 @@ COMMANDS = {
         INTERRUPTED: "a second signal ended it at once, without tidying up",
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
-    "hardware": {
-        DONE: "a signal ended the process; with --probe or --let-go: it answered",
-        NOT_DONE: "it cannot listen, or the process at the socket does not answer",
-    },
     "explain": {
         DONE: "it fits",
         NOT_DONE: "the devices do not fit",
@@ -56,6 +52,10 @@ COMMANDS = {
         DONE: "nothing of the driver is left (with --dry-run: nothing prevents the removal)",
         NOT_DONE: "something is left",
         REFUSED: "refused: a driver runs, a claim is prepared, or the state cannot be read",
+    },
+    "hardware": {
+        DONE: "a signal ended the process; with --probe or --let-go: it answered",
+        NOT_DONE: "it cannot listen, or the process at the socket does not answer",
     },
     "demo": {
         DONE: "played to the end",

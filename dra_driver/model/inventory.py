@@ -18,8 +18,8 @@ class Inventory:
     Two devices of one name are an error: it would not be clear which one a claim has.
 
     `scanned` is False before the first scan. Such an inventory is empty because nothing is known, so no decision may follow from
-    it: no slice is written, no device removed, and no claim refused for good. `left_out` are the names of devices that the backend
-    returned in a form that the driver cannot use.
+    it: no slice is written, no device removed, and no claim refused for good. `left_out` are the devices that the backend
+    returned in a form that the driver cannot use, and hardware that the backend itself cannot offer, with the reason.
 
     `counter_sets` are the amounts that devices consume together (`Device.consumes_counters`), for example the memory slices of one
     GPU. `partition_type_attribute` names the string attribute that says what kind of partition a device is; without a domain it is

@@ -3,7 +3,8 @@
 
 DeviceClasses and claims select by these names, so a name that was released never changes its meaning or type. A backend uses a name
 of these tables where one fits. The driver's own backends do not publish a reserved name yet: the table fixes what the name will mean,
-so that no backend invents another name for it. Nothing here changes while a device runs: a temperature or the free memory in a slice
+so that no backend invents another name for it. Nothing here changes while a device runs, but for the fabric of a GPU and whether
+it takes work in a mode of confidential computing, which an admin's work on the node changes: a temperature or the free memory in a slice
 would be old when the scheduler reads it, and each change would write the slice anew. Names are those of NVIDIA's driver where it has
 one. A name without domain belongs to the driver's own domain; `resource.kubernetes.io/` has only names that Kubernetes defines.
 
@@ -20,8 +21,6 @@ ALL = ("all",)
 NVIDIA = ("nvidia",)
 AMD = ("amd",)
 INTEL = ("intel",)
-GPUS = ("nvidia", "amd", "intel")
-LINKED = ("nvidia", "amd", "habana")
 EXAMPLE = ("example",)
 """Names of the Kubernetes project's example driver, which only the profile `example` publishes, some of them only with an option."""
 
@@ -56,21 +55,21 @@ ATTRIBUTES = (
     Term("minor", "int", "number of the device file"),
     Term("model", "string", "the product", EXAMPLE),
     Term("productName", "string", "the name that the vendor's own tool shows"),
-    Term("type", "string", "`gpu`, or `accelerator` for Gaudi; reserved: `mig`, `vf`, `vfio`"),
+    Term("type", "string", "`gpu`, `mig`, or `accelerator` for Gaudi; reserved: `vf`, `vfio`"),
     Term("uuid", "string", "identifies the hardware; containers see it"),
     Term("vendor", "string", "the maker: `nvidia`, `amd`, `intel`, `habana`"),
     Term(NUMA_NODE, "int", "NUMA node; missing if the machine has only one"),
     Term(PCI_BUS_ID, "string", "PCI address, `0000:65:00.0`"),
     Term(PCIE_ROOT, "string", "PCIe root complex, `pci0000:64`; equal for devices that share it"),
-    _later("addressingMode", "string", "how CPU and GPU share addresses: `HMM`, `ATS`", NVIDIA),
-    _later("ccMode", "string", "mode of confidential computing: `on`, `off`, `devtools`", NVIDIA),
-    _later(
+    Term("addressingMode", "string", "how CPU and GPU share addresses: `HMM`, `ATS`", NVIDIA),
+    Term("ccMode", "string", "mode of confidential computing: `on`, `off`, `devtools`", NVIDIA),
+    Term(
         "ccReady",
         "bool",
         "whether GPUs in a mode of confidential computing take work: they do once the node is attested",
         NVIDIA,
     ),
-    _later(
+    Term(
         "cliqueID",
         "int",
         "number of the clique in its fabric; unique only together with the fabric: use `fabricID` in a constraint",
@@ -78,18 +77,18 @@ ATTRIBUTES = (
     ),
     _later("computePartition", "string", "mode of the compute units: `SPX`, `CPX`, …", AMD),
     _later("deviceID", "string", "PCI device ID, `0x2330`"),
-    _later(
+    Term(
         "driverStackID",
         "string",
         "equal for devices whose kernel driver and user libraries are the same installation, so that one container can use both",
     ),
-    _later("driverVersionString", "string", "the driver's version as it reports it, if no semver"),
+    Term("driverVersionString", "string", "the driver's version as it reports it, if no semver"),
     _later(
         "enforcement",
         "string",
         "what keeps a share within its limits: `hardware`, `driver`, `library` (a program can evade it) or `none`",
     ),
-    _later(
+    Term(
         "fabricID",
         "string",
         "equal for devices, also of several nodes, that one fabric joins: `<UUID of the cluster>.<clique>`",
@@ -98,13 +97,13 @@ ATTRIBUTES = (
     _later("family", "string", "the vendor's name of a group of products", INTEL),
     Term("full", "bool", "whether it is the whole of a device with partitions", EXAMPLE),
     _later("gfxTarget", "string", "instruction set, `gfx942`", AMD),
-    _later("gpuModuleID", "int", "place of the GPU on its board", NVIDIA),
+    Term("gpuModuleID", "int", "place of the GPU on its board", NVIDIA),
     _later("iommuFDEnabled", "bool", "whether the device can be given to a VM by iommufd"),
-    _later(
+    Term(
         "linkIsland",
         "string",
         "equal for devices of one node that direct links (NVLink, xGMI) join",
-        LINKED,
+        NVIDIA,
     ),
     _later("memoryPartition", "string", "mode of the memory: `NPS1`, `NPS4`", AMD),
     Term("numaNodeID", "int", "NUMA node of CPUs", EXAMPLE),
@@ -114,23 +113,21 @@ ATTRIBUTES = (
         "list of strings",
         "the same for several cards; needs the gate DRAListTypeAttributes",
     ),
-    _later("parentUUID", "string", "`uuid` of the device that this one is a partition of", GPUS),
+    Term("parentUUID", "string", "`uuid` of the device that this one is a partition of", NVIDIA),
     Term("partition", "int", "number of a partition", EXAMPLE),
     Term("partitionable", "bool", "whether the device has partitions", EXAMPLE),
     _later("pcieSwitch", "string", "PCI address of the switch above; finer than the root complex"),
-    _later("profile", "string", "kind of partition in the vendor's words: `1g.10gb`", GPUS),
-    _later(
-        "pcieBusID", "string", "the PCI address under its older name in NVIDIA's driver", NVIDIA
-    ),
-    _later("serial", "string", "serial number of the board"),
+    Term("profile", "string", "kind of partition in the vendor's words: `1g.10gb`", NVIDIA),
+    Term("pcieBusID", "string", "the PCI address under its older name in NVIDIA's driver", NVIDIA),
+    Term("serial", "string", "serial number of the board"),
     _later("sriov", "bool", "whether the device can have virtual functions", INTEL),
-    _later(
+    Term(
         "unifiedMemory",
         "bool",
         "whether `memory` is the node's own memory, which CPUs use as well",
         NVIDIA,
     ),
-    _later(
+    Term(
         "usableMemoryMiB",
         "int",
         "`memoryMiB` without what the kernel driver keeps for itself; missing if the library does not tell",
@@ -143,25 +140,25 @@ CAPACITIES = (
     Term("memory", "quantity", "bytes of memory, as the vendor's own tool shows them"),
     _later("addressableMemory", "quantity", "bytes of the PCI regions of a device for VMs"),
     _later("computeUnits", "quantity", "compute units", AMD),
-    _later("copyEngines", "quantity", "engines that copy memory", NVIDIA),
+    Term("copyEngines", "quantity", "engines that copy memory", NVIDIA),
     _later("cores", "quantity", "percent of the device's compute that a share gets"),
     Term("cpu", "quantity", "CPUs of a NUMA node", EXAMPLE),
-    _later("decoders", "quantity", "video decoders", NVIDIA),
+    Term("decoders", "quantity", "video decoders", NVIDIA),
     Term("egressBandwidth", "quantity", "bits per second out of a network card", EXAMPLE),
-    _later("encoders", "quantity", "video encoders", NVIDIA),
+    Term("encoders", "quantity", "video encoders", NVIDIA),
     Term("ingressBandwidth", "quantity", "bits per second into a network card", EXAMPLE),
-    _later("jpegEngines", "quantity", "JPEG decoders", NVIDIA),
+    Term("jpegEngines", "quantity", "JPEG decoders", NVIDIA),
     *(
-        _later(
+        Term(
             f"memorySlice{number}",
             "quantity",
-            "1: the partition has this slice of the memory",
+            "this slice of the memory, if the partition has it",
             NVIDIA,
         )
         for number in range(8)
     ),
-    _later("multiprocessors", "quantity", "streaming multiprocessors", NVIDIA),
-    _later("ofaEngines", "quantity", "optical flow engines", NVIDIA),
+    Term("multiprocessors", "quantity", "streaming multiprocessors", NVIDIA),
+    Term("ofaEngines", "quantity", "optical flow engines", NVIDIA),
     _later("simdUnits", "quantity", "SIMD units", AMD),
     Term("vfs", "quantity", "virtual functions", EXAMPLE),
 )

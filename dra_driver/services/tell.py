@@ -3,7 +3,7 @@
 server.
 
 Of the health of a device the newest change waits, and at most AT_ONCE are written in QUIET_SECONDS: a device that flaps does not fill
-the cluster with Events, and the last Event is true. Only the leader writes them, because the other process sees the same devices.
+the cluster with Events, and the last Event is true. Another reason for the same status is written once in REASON_SECONDS. Only the leader writes them, because the other process sees the same devices.
 """
 
 import time
@@ -40,6 +40,7 @@ LOOK_SECONDS = 1.0
 REMEMBERED = 100  # older messages are in the log only
 QUIET_SECONDS = 60.0
 AT_ONCE = 2  # it fell ill, and it is well again
+REASON_SECONDS = 600.0
 
 
 class Teller:
@@ -52,7 +53,8 @@ class Teller:
         self._clock = clock
         self._heard: deque[NodeEvent] = deque(maxlen=REMEMBERED)
         self._leads = False
-        self._health: dict[str, NodeEvent] = {}  # by device: what waits
+        # By device: what waits, and whether the status changed, not only the reason.
+        self._health: dict[str, tuple[NodeEvent, bool]] = {}
         self._told_at: dict[str, list[float]] = {}
 
     def __call__(self, event: DriverEvent) -> None:
@@ -69,10 +71,13 @@ class Teller:
     def _hear_health(self, event: DeviceHealthChanged) -> None:
         if event.status == "unhealthy":
             text = f"device {event.device} is unhealthy: {event.message}"
-            self._health[event.device] = NodeEvent("Warning", DEVICE_UNHEALTHY, text)
+            told = NodeEvent("Warning", DEVICE_UNHEALTHY, text)
         elif event.status == "healthy" and event.before == "unhealthy":
-            text = f"device {event.device} is healthy again"
-            self._health[event.device] = NodeEvent("Normal", DEVICE_RECOVERED, text)
+            told = NodeEvent("Normal", DEVICE_RECOVERED, f"device {event.device} is healthy again")
+        else:
+            return
+        _, waits = self._health.get(event.device, (told, False))
+        self._health[event.device] = (told, waits or event.before != event.status)
 
     def run(
         self,
@@ -98,13 +103,15 @@ class Teller:
 
     def _tell_health(self, emit: Callable[[NodeEvent], None]) -> None:
         now = self._clock()
-        for device, event in self._health.copy().items():
-            lately = [at for at in self._told_at.get(device, ()) if now - at < QUIET_SECONDS]
-            if len(lately) >= AT_ONCE:
+        for device, waiting in self._health.copy().items():
+            event, changed = waiting
+            told_at = [at for at in self._told_at.get(device, ()) if now - at < REASON_SECONDS]
+            lately = [at for at in told_at if now - at < QUIET_SECONDS]
+            if len(lately) >= AT_ONCE or (told_at and not changed):
                 continue
             emit(event)
-            self._told_at[device] = [*lately, now]
-            if self._health[device] is event:  # else another thread brought a newer one
+            self._told_at[device] = [*told_at, now]
+            if self._health[device] is waiting:  # else another thread brought a newer one
                 del self._health[device]
 
 

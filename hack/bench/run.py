@@ -24,6 +24,7 @@ QUESTIONS = {
     "prepare": False,
     "shares": False,
     "memory": False,
+    "hardware": False,
     "start": False,
     "explain": False,
     "cel": True,

@@ -57,7 +57,7 @@ def _group(name: str, versions: list[str]) -> Object:
 
 def pages(kubernetes: str, served: list[str], objects: Mapping[str, list[Object]]) -> Object:
     """What to answer by path: a Kubernetes of that version, which serves these versions of resource.k8s.io."""
-    major, minor, _ = kubernetes.split(".")
+    major, minor, _ = kubernetes.split(".", 2)
     kinds = {**KINDS, **{f"resource.k8s.io/{version}": DRA for version in served}}
     others = [name.partition("/")[0] for name in KINDS if "/" in name]
     groups = [_group(name, ["v1"]) for name in others]

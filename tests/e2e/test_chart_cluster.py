@@ -16,6 +16,7 @@ from tests.e2e.rendering import EVERYTHING, daemonset, render
 pytestmark = pytest.mark.real
 
 NAMESPACE = "pod-security"
+PRIVILEGED = " privileged (container hardware must not set securityContext.privileged=true)"
 CLEANUP = "cleanup: {enabled: true, force: true}"
 DEFAULT = ("--set", "allowDefaultNamespace=true")
 PLATFORMS = list(yaml.safe_load((helm.CHART / "platforms.yaml").read_text()))
@@ -64,15 +65,16 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize(
-    ("values", "volumes"),
+    ("values", "volumes", "more"),
     [
-        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi"),
-        (CLEANUP, "plugins registry pod-resources cdi"),
+        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi", ""),
+        ("", "host dev plugin cgroups registry pod-resources cdi", PRIVILEGED),
+        (CLEANUP, "plugins registry pod-resources cdi", ""),
     ],
-    ids=["driver", "cleanup"],
+    ids=["driver", "hardware", "cleanup"],
 )
-def test_host_directories_are_all_that_makes_the_pods_privileged(
-    guarded: Cluster, tmp_path: Path, values: str, volumes: str
+def test_host_directories_and_one_container_are_all_that_makes_the_pods_privileged(
+    guarded: Cluster, tmp_path: Path, values: str, volumes: str, more: str
 ) -> None:
     version = ("--kube-version", guarded.options.version)
     objects = render(tmp_path, *version, values=values, namespace=NAMESPACE)
@@ -87,4 +89,4 @@ def test_host_directories_are_all_that_makes_the_pods_privileged(
     environment = guarded.environment
     said = guarded.namespaces.run(create, env=environment, stdin=json.dumps(pod)).stderr
     violations = said.partition('violates PodSecurity "baseline:latest": ')[2].strip()
-    assert re.sub('[",]', "", violations) == f"hostPath volumes (volumes {volumes})"
+    assert re.sub('[",]', "", violations) == f"hostPath volumes (volumes {volumes}){more}"

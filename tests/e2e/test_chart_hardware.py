@@ -13,6 +13,7 @@ from dra_driver.config.document import KIND
 from dra_driver.config.settings import load
 from hack.testbed.onenode import helm
 from tests.e2e import rendering
+from tests.e2e.discovery_server import pages, serving
 from tests.e2e.rendering import Object, container, daemonset, of_kind
 
 pytestmark = pytest.mark.real
@@ -60,6 +61,7 @@ def backends(objects: list[Object]) -> Object:
         ("backends: {auto: null, nvidia: {}}", {"nvidia": {"socket": SOCKET}}),
         ("backends: {simulated: {profile: mixed}}", {"auto": {}, "simulated": {"profile": "mixed"}}),
         ("hardware: {container: never}", {"auto": {}}),
+        ("backends: {recorded: {file: h100x8}}", {"auto": {}, "recorded": {"file": "h100x8"}}),
         (
             "{backends: {auto: null, simulated: {}}, hardware: {container: always}}",
             {"simulated": {}, "nvidia": {"socket": SOCKET}},
@@ -249,6 +251,29 @@ hardware: {driverRoot: /opt}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
     chosen = render(values=yaml.safe_dump({"platform": "gke", "affinity": affinity}))
     assert pod(chosen)["affinity"] == affinity
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "chosen", "hint"),
+    [
+        ("1.34.2-gke.1353003", "generic", "set platform=gke for its NVIDIA nodes"),
+        ("1.34.1-eks-595af52", "generic", "set platform=eks for its NVIDIA nodes"),
+        ("1.34.1-eks-595af52", "eks", ""),
+        ("1.34.1-eks-595af52", "bottlerocket", ""),
+        ("1.34.2", "generic", ""),
+    ],
+)
+def test_the_notes_name_the_platform_that_was_not_chosen(
+    tmp_path: Path, kubernetes: str, chosen: str, hint: str
+) -> None:
+    with serving(pages(kubernetes, ["v1"], {})) as url:
+        asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
+        where = ("--namespace", "dra", "--set", f"platform={chosen}")
+        ended = helm.helm("install", "blue", str(helm.CHART), *asking, *where, home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    notes = ended.stdout.rpartition("NOTES:\n")[2]
+    assert hint in notes
+    assert ("This cluster calls itself" in notes) is bool(hint)
 
 
 def test_kube_system_has_a_quota_of_its_own(render: Any) -> None:

@@ -77,8 +77,10 @@ def test_a_packed_chart_renders_the_same(tmp_path: Path, render: Render) -> None
     packed = helm.helm("package", str(helm.CHART), "--destination", str(tmp_path), home=tmp_path)
     assert packed.returncode == 0, packed.stderr
     (archive,) = tmp_path.glob("dra-driver-*.tgz")
-    ended = helm.helm("template", "dra-driver", str(archive), "--namespace", "dra", home=tmp_path)
-    assert documents(ended.stdout) == render()
+    for chosen in ("driverName=gpu.dra-driver.dev", "driverName=gpu.nvidia.com,platform=gke"):
+        given = ("--namespace", "dra", "--set", chosen)
+        ended = helm.helm("template", "dra-driver", str(archive), *given, home=tmp_path)
+        assert documents(ended.stdout) == render("--set", chosen)
 
 
 @pytest.mark.parametrize("release", RELEASES)

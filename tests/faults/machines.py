@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.allocated_devices import AllocatedDevices
 from dra_driver.backends.partitions import MIG_80GB, places
-from dra_driver.backends.profiles import H100, L40S, PROFILES, Group, Profile, Slot
+from dra_driver.backends.profiles import PROFILES, Group, Profile, Slot
 from dra_driver.backends.simulated import SimulatedOptions
 from dra_driver.kube.wire.objects import load
 from dra_driver.model.api.core import Node
@@ -30,6 +30,7 @@ from dra_driver.model.api.resource_slice import (
     ResourceSlice,
 )
 from dra_driver.testing.stage import DRIVER, NODE
+from tests.support.boards import H100, L40S
 from tests.support.physical import gpu_of, overlap
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def fall_ill(walk: Walk) -> None:
     """The hardware reports other devices as ill than before; the slices say so if nothing is in the way."""
     count = walk.chance.choice((0, 1, 1, 2))
-    walk.ill = frozenset(walk.chance.sample(walk.machine.devices, count))
-    walk.note(",".join(sorted(walk.ill)))
-    walk.bed.fall_ill(*sorted(walk.ill))
+    chosen = sorted(walk.chance.sample(walk.machine.devices, count))
+    walk.note(",".join(chosen))
+    walk.ill = walk.bed.fall_ill(*chosen)
     if walk.unsettled or walk.vanished:
         return
 

@@ -85,7 +85,7 @@ class Promises:
             for key in row.owned
         }
         seen = self.witness.look()
-        forgotten = seen.configured - owned - self.leftover
+        forgotten = seen.unowned(owned) - self.leftover
         if forgotten:
             raise AssertionError(f"nobody owns {', '.join(map(str, sorted(forgotten)))} any more")
         lacking = [f"{use} lacks the mode" for use in sorted(seen.without_mode() - self.leftover)]
@@ -199,6 +199,7 @@ class Promises:
             or self.bed.kubelet.call_seconds < self.call_seconds,
             "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
+            "hardware": self.bed.troubled or "disk" in self.unsettled,
             "crowded": self._is_crowded(pod),
             "conflict": bool(
                 owner

@@ -34,6 +34,7 @@ from tests.faults.departures import DEPARTURES, forget_others, last_breath
 from tests.faults.disturbances import Disturbances
 from tests.faults.machines import MACHINES, Machine, clash, device_of, devices_of, share_of
 from tests.faults.newer import NEWER
+from tests.faults.nvidia_machine import NVIDIA, Nvidia, NvidiaBed
 from tests.faults.promises import Promises
 from tests.faults.restored import RESTORED
 from tests.faults.walk_tables import ACTIONS
@@ -41,7 +42,8 @@ from tests.support.hardware import Runtime, Use, Witness
 from tests.support.invariants import Running
 
 MOST_PODS = 10
-ELSEWHERE = {**DEPARTURES, **RESTORED, **NEWER}
+ALL_MACHINES: dict[str, Machine] = {**MACHINES, "nvidia": Nvidia()}
+ELSEWHERE = {**DEPARTURES, **RESTORED, **NEWER, **NVIDIA}
 SETTLE_EVERY = 100
 DOWN_STEPS = 5
 
@@ -115,7 +117,8 @@ class Walk(Disturbances, Promises):
         self.chance = random.Random(self.seed)
         api = FakeApi(versions=("v1",))
         api.__enter__()
-        self.bed = Bed(self.root, api, *self.machine.flags)
+        bed = NvidiaBed if isinstance(self.machine, Nvidia) else Bed
+        self.bed = bed(self.root, api, *self.machine.flags)
         self.runtime, self.witness = self.bed.hardware()
         self.call_seconds = self.bed.kubelet.call_seconds
 
@@ -126,7 +129,10 @@ class Walk(Disturbances, Promises):
         begun = time.monotonic()
         self.bed.start_registered()
         self.bed.wait_for(self.bed.published, "the slices")
-        names, weights = zip(*((name, weight) for name, weight in ACTIONS.items()), strict=True)
+        actions = dict(ACTIONS)
+        if isinstance(self.machine, Nvidia):
+            actions |= {name: weight for name, (_, weight) in NVIDIA.items()}
+        names, weights = list(actions), list(actions.values())
         try:
             for number in range(steps):
                 last = number == steps - 1 or number % SETTLE_EVERY == SETTLE_EVERY - 1
@@ -401,6 +407,6 @@ def walk(
 ) -> Walk:
     """Walk in a fresh directory; answers the walk, for its counts."""
     with tempfile.TemporaryDirectory(prefix="walk-", dir="/tmp") as root:
-        walked = Walk(Path(root), seed, MACHINES[machine], tell)
+        walked = Walk(Path(root), seed, ALL_MACHINES[machine], tell)
         walked.run(steps)
         return walked

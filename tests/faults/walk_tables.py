@@ -36,7 +36,8 @@ POINTS = {
 EXCUSES = {
     "crash": "",
     "sockets": "not registered|UNAVAILABLE|connect",
-    "disk": "cannot write|cannot remove|cannot open|too large",
+    # A device that is held becomes free with a write, and whoever waits for it waits in vain.
+    "disk": "cannot write|cannot remove|cannot open|too large|is not done after",
     "api": "cannot read claim|is not done after",
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
@@ -44,10 +45,12 @@ EXCUSES = {
     "releasing": "releasing it failed: claim-.* is locked by|takes longer than a call may take",
     "held": "it is not needed, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
+    "hardware": "hardware process|NVML error|no GPU of this node|is not found any more|has not been read yet|vanished|"
+    "not found on this node|set the time slice",
     "crowded": r"shall get \S+ of capacity",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }
-ALSO_UNPREPARE = ("crash", "sockets", "disk", "releasing")
+ALSO_UNPREPARE = ("crash", "sockets", "disk", "releasing", "hardware")
 
 # How often each happens.
 ACTIONS = {

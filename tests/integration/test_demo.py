@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.cli.demo import _show_json
 from dra_driver.cli.demo_story import DemoStep, demo_stage, story
 from dra_driver.errors import Permanent
@@ -63,7 +63,7 @@ def test_every_profile_has_a_demo(profile: str) -> None:
     assert list(steps_of(ended.stdout)) == STEPS
 
 
-@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - set(PLAYED)))
+@pytest.mark.parametrize("profile", sorted(set(DEMO_PROFILES) - set(PLAYED)))
 def test_every_other_profile_has_a_story_to_the_end(
     keeps_signals: None, capsys: pytest.CaptureFixture[str], profile: str
 ) -> None:

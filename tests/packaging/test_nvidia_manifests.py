@@ -17,6 +17,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia import config
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.facts import Node
+from dra_driver.backends.recording import shipped
 from dra_driver.backends.registry import load_backend
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
@@ -50,12 +51,12 @@ DRIVER, NODE = "gpu.nvidia.com", "node-1"
 PARTS = "3g.20gb 2g.10gb 1g.5gb 1g.5gb"
 Object = dict[str, Any]
 
-A100, H100 = machine.node(boards.A100_40, count=8), machine.node(boards.H100, count=8)
 MIG = machine.node(boards.A100_40, count=4, mig=PARTS)
 MIXED = machine.node(boards.A100_40, count=2, mig={1: PARTS})
-EVERYWHERE = {"A100": A100, "H100": H100}
+A100, H100 = "a100-40x8", "h100x8"  # recordings
+EVERYWHERE: dict[str, str | Node] = {"A100": A100, "H100": H100}
 # Devices that each pod of an example gets, and the nodes on which it does.
-PLACED: dict[str, tuple[dict[str, Node], dict[str, int]]] = {
+PLACED: dict[str, tuple[dict[str, str | Node], dict[str, int]]] = {
     "one-gpu-each": (EVERYWHERE, {"first": 1, "second": 1}),
     "two-containers": (EVERYWHERE, {"shares-within": 1}),
     "two-pods": (EVERYWHERE, {"shares-first": 1, "shares-second": 1}),
@@ -73,6 +74,13 @@ def documents(path: Path, *, extended: bool = True) -> list[Object]:
     if extended:
         text = text.replace("# extendedResourceName:", "extendedResourceName:")
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def scanned(node: str | Node) -> Inventory:
+    """What the driver finds on a node: of facts, or of a recording that it brings."""
+    if isinstance(node, Node):
+        return inventory(node, {})
+    return load_backend("recorded", BackendContext(NODE, {"file": node}, DRIVER)).scan()
 
 
 def slices(found: Inventory, driver: str) -> Iterator[Object]:
@@ -120,14 +128,14 @@ def with_its_claim(document: Object, classes: list[DeviceClass]) -> Iterator[Obj
     yield document
 
 
-def played(name: str, node: Node) -> tuple[list[Placed | Unschedulable], list[Object]]:
+def played(name: str, node: str | Node) -> tuple[list[Placed | Unschedulable], list[Object]]:
     """What becomes of the pods of an example on a node, and the claims then."""
     net = load_backend("simulated", BackendContext(NODE, {"profile": "example", "example": {"profile": "net"}}))  # fmt: skip
     classes = [one for path in (*CLASSES, NET) for one in documents(path)]
     loaded = [load(DeviceClass, one) for one in classes]
     with FakeApi() as api, PlainClient(api.url) as client:
         api.put("nodes", {"metadata": {"name": NODE}})
-        for found, driver in ((inventory(node, {}), DRIVER), (net.scan(), "net.example.com")):
+        for found, driver in ((scanned(node), DRIVER), (net.scan(), "net.example.com")):
             for one in slices(found, driver):
                 api.put("resourceslices", one)
         for document in (*classes, *documents(EXAMPLES / f"{name}.yaml")):
@@ -154,6 +162,14 @@ def test_the_pods_of_each_example_get_their_devices(name: str, where: str) -> No
         user["name"]: len(results(claim)) for claim in claims for user in claim["status"]["reservedFor"]
     }  # fmt: skip
     assert found == expected
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_gpu_is_given_on_every_recorded_machine_that_has_a_whole_one(name: str) -> None:
+    kinds = [(device.api.attributes or {})["type"].string_value for device in scanned(name).devices]
+    assert kinds
+    outcomes, _ = played("two-containers", name)
+    assert [type(outcome) for outcome in outcomes] == [Placed if "gpu" in kinds else Unschedulable]
 
 
 def given(claims: Iterable[Object]) -> list[list[str]]:

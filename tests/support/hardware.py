@@ -126,6 +126,10 @@ class Seen:
                 gpu_of(use.device)
             )  # a GPU that is set up as a whole has no such mode
 
+    def unowned(self, owned: Collection[Use]) -> set[Use]:
+        """What is set up for claims that do not have it."""
+        return self.configured - set(owned)
+
     def wrong_modes(self, but: Collection[str] = ()) -> list[str]:
         """What is said against the modes of GPUs while no call is running, but of these GPUs."""
         needed = {gpu_of(use.device) for use in self.configured if use.needs_mode}

@@ -1,139 +1,169 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA hardware whose calls are written down: one whole GPU, one with two MIG devices, and a driver installation as small as a
-container can use.
+"""What the mock of NVIDIA's library has seen: a witness that knows nothing of the driver's books.
+
+The mock writes down every setting that somebody changes. Whoever plays the container runtime writes into the same journal which
+GPUs a container opened, and which time slice its claim asked for; and it lets a process of the container be on the GPU. Read in order:
+
+* a GPU, or a part of it, is in the hands of one claim at a time;
+* a container that starts finds the time slice that its claim asks for, or the usual one;
+* nobody changes a setting under a container;
+* nobody lets a GPU refuse a second process: no claim of the walk asks for that.
+
+At the end of a walk each GPU that no claim has is set as usual (`Seen.unowned`).
 """
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from msgspec.structs import replace
+from dra_driver.backends.nvidia.facts import Node, Process
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.testing.nvml.control import Control
+from tests.support.hardware import Overridden, Use
+from tests.support.nvidia_names import parts, uuids
 
-from dra_driver.backends.base import BackendContext
-from dra_driver.backends.nvidia.backend import NvidiaBackend
-from dra_driver.backends.nvidia.door import Hardware
-from dra_driver.backends.nvidia.facts import (
-    DeviceFile,
-    Gpu,
-    Installation,
-    Memory,
-    Mig,
-    MigDevice,
-    Node,
-    Process,
-)
-from dra_driver.backends.nvidia.options import NvidiaOptions
-from dra_driver.backends.nvidia.recorded import RecordedHardware
-from dra_driver.errors import DriverError
-from tests.support.nvidia_node import FileHardware
-
-GIB = 2**30
-WHOLE = Gpu(
-    index=0,
-    uuid="GPU-0",
-    pci_bus_id="00000000:65:00.0",
-    minor=0,
-    name="NVIDIA H100 80GB HBM3",
-    memory=Memory(total=80 * GIB, reserved=GIB, used=4 * 2**20),
-    compute_mode=0,
-)
-PARTS = tuple(
-    MigDevice(
-        uuid=f"MIG-{number}",
-        gpu_instance=7 + number,
-        compute_instance=0,
-        profile=9,
-        start=4 * number,
-        size=4,
-        gpu_slices=3,
-        compute_slices=3,
-        memory_mib=40448,
-    )
-    for number in range(2)
-)
-DIVIDED = replace(
-    WHOLE,
-    index=1,
-    uuid="GPU-1",
-    pci_bus_id="00000000:66:00.0",
-    minor=1,
-    mig=Mig(enabled=True, devices=PARTS),
-)
-INSTALLATION = Installation(
-    driver_root="/",
-    kernel_version="550.54.15",
-    library_version="550.54.15",
-    libraries=("/usr/lib64/libcuda.so.550.54.15",),
-    links={"/usr/lib64/libcuda.so.550.54.15": ("libcuda.so.1", "libcuda.so")},
-    device_files=(
-        DeviceFile("/dev/nvidia0", 195, 0),
-        DeviceFile("/dev/nvidia1", 195, 1),
-        DeviceFile("/dev/nvidiactl", 195, 255),
-    ),
-    caps_major=235,
-    caps={
-        f"gpu1/gi{one.gpu_instance}{ci}/access": 2 * number + bool(ci)
-        for number, one in enumerate(PARTS)
-        for ci in ("", "/ci0")
-    },
-)
-NODE = Node(gpus=(WHOLE, DIVIDED), installation=INSTALLATION)
+MEMORY = 1 << 30  # of a process
+NOBODY = ClaimUid("nobody")
 
 
-class WatchedHardware(FileHardware):
-    """Hardware in a folder that writes down its calls. `refuses` are errors by the name of a call."""
+@dataclass(slots=True)
+class Seen:
+    """What the hardware knows after some lines of the journal."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.folder = folder
-        self.calls: list[tuple[object, ...]] = []
-        self.refuses: dict[str, DriverError] = {}
+    names: Mapping[str, DeviceName]  # by UUID
+    slices: dict[DeviceName, tuple[int, Use]] = field(default_factory=dict)
+    """The time slice of each GPU, and which setting it is from: the hardware does not know for whom, so each has a number."""
+    settings: int = 0
+    open: dict[str, dict[Use, int]] = field(default_factory=dict)
+    misuse: list[str] = field(default_factory=list)
+    overridden: list[Overridden] = field(default_factory=list)
+    modes: set[str] = field(default_factory=set)  # of the simulated hardware only
 
-    def look(self) -> Node:
-        self._called("look")
-        return super().look()
+    @property
+    def configured(self) -> set[Use]:
+        """The settings of GPUs that are not set as usual."""
+        return {setting for value, setting in self.slices.values() if value}
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
-        self._called("processes", uuid)
-        return RecordedHardware(super().look()).processes(uuid)
+    def unowned(self, owned: Iterable[Use]) -> set[Use]:
+        """The settings of GPUs that are not set as usual, and that no claim has."""
+        kept = {use.device for use in owned}
+        return {use for use in self.configured if use.device not in kept}
 
-    def set_compute_mode(self, uuid: str, mode: int) -> None:
-        self._called("set_compute_mode", uuid, mode)
-        super().set_compute_mode(uuid, mode)
+    def wrong_modes(self, but: object = ()) -> list[str]:
+        """GPUs here have no mode for partitions that the driver switches."""
+        del but
+        return []
 
-    def set_time_slice(self, uuid: str, interval: int) -> None:
-        self._called("set_time_slice", uuid, interval)
-        super().set_time_slice(uuid, interval)
+    def without_mode(self) -> set[Use]:
+        """As above."""
+        return set()
 
-    def changes(self) -> list[tuple[object, ...]]:
-        """The calls that change something."""
-        return [call for call in self.calls if str(call[0]).startswith("set_")]
+    def take(self, words: list[str]) -> None:
+        """The next line."""
+        match words:
+            case ["time-slice", uuid, value]:
+                self._set(self.names[uuid], int(value))
+            case ["compute-mode", uuid, value]:
+                if value != "0":
+                    self.misuse.append(f"{self.names[uuid]} was put into compute mode {value}")
+            case ["open", container, claim, device, value]:
+                self._open(container, Use(DeviceName(device), ClaimUid(claim)), int(value))
+            case ["close", container]:
+                self.open.pop(container, None)
+            case ["boot"]:
+                self.slices.clear()
+                self.open.clear()
+            case other:
+                raise ValueError(f"the journal has a line {other} that nobody writes")
 
-    def runs(self, *processes: Process, on: str = "GPU-0") -> None:
-        """These processes run on the GPU, and no others."""
-        self._change(on, processes=processes)
+    def _set(self, device: DeviceName, value: int) -> None:
+        self.settings += 1
+        self.slices[device] = value, Use(device, ClaimUid(f"setting {self.settings}"))
+        for container, uses in self.open.items():
+            for use, expected in uses.items():
+                if use.device == device and value != expected:
+                    self.misuse.append(
+                        f"{device} got time slice {value} under container {container}, whose claim asks for {expected}"
+                    )
 
-    def uses(self, amount: int, on: str = "GPU-0") -> None:
-        """So many bytes of the GPU's memory are used."""
-        self._change(on, memory=Memory(total=80 * GIB, reserved=GIB, used=amount))
-
-    def _change(self, uuid: str, **fields: Any) -> None:
-        node = super().look()
-        gpus = (replace(one, **fields) if one.uuid == uuid else one for one in node.gpus)
-        self.become(replace(node, gpus=tuple(gpus)))
-
-    def _called(self, name: str, *arguments: object) -> None:
-        self.calls.append((name, *arguments))
-        if name in self.refuses:
-            raise self.refuses[name]
-
-
-def a_node(folder: Path) -> WatchedHardware:
-    """Make the hardware in an empty folder."""
-    hardware = WatchedHardware(folder)
-    hardware.become(NODE)
-    return hardware
+    def _open(self, container: str, use: Use, expected: int) -> None:
+        for other, uses in self.open.items():
+            if clashes := [one for one in uses if use.excludes(one)]:
+                self.misuse.append(f"{container} opened {use} while {other} had {clashes[0]} open")
+        found, setting = self.slices.get(use.device, (0, Use(use.device, NOBODY)))
+        if found != expected:
+            how = f"was given with time slice {found} instead of {expected}; this is"
+            self.overridden.append(Overridden(use, setting, how))
+        self.open.setdefault(container, {})[use] = expected
 
 
-def a_backend(hardware: Hardware, sysfs: Path | None = None) -> NvidiaBackend:
-    """A backend for the hardware that is there, as after a restart."""
-    return NvidiaBackend(BackendContext("node-1", NvidiaOptions()), hardware=hardware, sysfs=sysfs)
+class NvidiaWitness:
+    """Reads the journal as it grows. `look` answers everything that it told so far."""
+
+    def __init__(self, control: Control, facts: Node) -> None:
+        self._control = control
+        self._taken = 0
+        self._seen = Seen({uuid: DeviceName(name) for name, uuid in uuids(facts).items()})
+
+    def look(self) -> Seen:
+        """Take what was written since the last look."""
+        lines = self._control.journal()
+        for line in lines[self._taken :]:
+            self._seen.take(line.split())
+        self._taken = len(lines)
+        return self._seen
+
+
+class NvidiaRuntime:
+    """The container runtime's pen, and the processes of containers on the hardware.
+
+    `asked` is the time slice that a claim with these devices asks for.
+    """
+
+    def __init__(
+        self, control: Control, facts: Node, asked: Callable[[ClaimUid, Sequence[str]], int]
+    ) -> None:
+        self._control = control
+        self._asked = asked
+        self._processes: dict[str, list[int]] = {}
+        self._last = 1000
+        self._place: dict[str, tuple[int, int | None, int | None]] = {}
+        for gpu in facts.gpus:
+            self._place[f"gpu-{gpu.minor}"] = (gpu.index, None, None)
+            for name, part in parts(gpu).items():
+                self._place[name] = (gpu.index, part.gpu_instance, part.compute_instance)
+
+    def opened(self, container: str, uses: Iterable[Use], *, admin: bool = False) -> None:
+        """A container started, and computes on its devices; who looks on does not."""
+        mine = [] if admin else list(uses)
+        for use in mine:
+            index, instance, compute = self._place[use.device]
+            self._last += 1
+            process = Process(
+                pid=self._last,
+                used_memory=MEMORY,
+                gpu_instance=instance,
+                compute_instance=compute,
+            )
+            expected = self._asked(use.claim_uid, [one.device for one in mine])
+            self._write(f"open {container} {use.claim_uid} {use.device} {expected}")
+            self._control.add_process(index, process)
+            self._processes.setdefault(container, []).append(process.pid)
+
+    def closed(self, container: str) -> None:
+        """The container's last process is gone."""
+        self._write(f"close {container}")
+        for pid in self._processes.pop(container, ()):
+            self._control.remove_process(pid)
+
+    def booted(self) -> None:
+        """The machine started anew: nothing runs, and everything is set as usual."""
+        for container in list(self._processes):
+            self.closed(container)
+        for what in ("compute-mode-*", "time-slice-*"):
+            for file in self._control.state.glob(what):
+                file.unlink()
+        self._write("boot")
+
+    def _write(self, text: str) -> None:
+        with (self._control.state / "journal").open("a") as journal:
+            journal.write(f"0 {text}\n")

@@ -29,13 +29,13 @@ class Reader:
         self.nvml = nvml
         self.errors: dict[str, int] = {}
 
-    def __call__(self, function: str, *arguments: object, symbol: str = "") -> Any:
+    def __call__(self, function: str, *arguments: object) -> Any:
         try:
             return self.nvml(f"{function}({', '.join(map(str, arguments))})")
         except NvmlError as error:
             if error.code not in _MISSING:
                 raise
-            self.errors[symbol or function] = error.code
+            self.errors[function] = error.code
             return None
 
 
@@ -48,9 +48,7 @@ def read_system(nvml: NvmlProcess) -> System:
         cuda_driver_version=read("nvmlSystemGetCudaDriverVersion_v2"),
         cc_feature=state and state["ccFeature"],
         cc_dev_tools=state and state["devToolsMode"],
-        cc_ready=read("nvmlSystemGetConfComputeGpusReadyState")
-        if state and state["ccFeature"]
-        else None,
+        cc_ready=read("nvmlSystemGetConfComputeGpusReadyState"),
         errors=read.errors,
     )
 
@@ -82,9 +80,10 @@ def read_gpu(nvml: NvmlProcess, index: int) -> Gpu:
         fabric=_fabric(read, nvml),
         compute_mode=read("nvmlDeviceGetComputeMode", "gpu"),
         temperature=read("nvmlDeviceGetTemperatureV", "gpu", 0),
-        recovery_action=_field(read, 230),
+        recovery_action=_recovery_action(read),
         ecc_uncorrected=_ecc(read),
         remapped_rows=_rows(read),
+        retired_pages_pending=_retired(read),
         processes=_processes(read),
         errors=read.errors,
     )
@@ -92,12 +91,14 @@ def read_gpu(nvml: NvmlProcess, index: int) -> Gpu:
 
 def _memory(read: Reader) -> Memory | None:
     function = "nvmlDeviceGetMemoryInfo"
-    if (found := read(function, "gpu", "nvmlMemory_v2", symbol=f"{function}_v2")) is not None:
+    if (found := read(function, "gpu", "nvmlMemory_v2")) is not None:
         found.pop("version")
         return Memory(**found)
-    if read.errors[f"{function}_v2"] != 13:
+    if read.errors[function] != 13:
         return None
-    return Memory(**read(function, "gpu"))
+    found = read(function, "gpu")
+    read.errors.pop(function)
+    return Memory(**found)
 
 
 def _links(nvml: NvmlProcess) -> Sequence[NvLink]:
@@ -213,42 +214,49 @@ def _fabric(read: Reader, nvml: NvmlProcess) -> Fabric | None:
     ]
     for structure, function, more in tries:
         code = attempt(structure, function)
-        read.errors.pop(function, None)
         if code:
-            read.errors[function] = code
+            read.errors["nvmlDeviceGetGpuFabricInfo"] = code
             continue
+        read.errors.pop("nvmlDeviceGetGpuFabricInfo", None)
         fabric = nvml("fabric")
         cluster = bytes(fabric["clusterUuid"])
         return Fabric(
             state=fabric["state"],
             status=fabric["status"],
-            cluster_uuid=str(uuid.UUID(bytes=cluster)) if any(cluster) else "",
+            cluster_uuid=str(uuid.UUID(bytes=cluster)),
             clique_id=fabric["cliqueId"],
             **more(fabric),
         )
-    read.errors.pop("nvmlDeviceGetGpuFabricInfo")
     return None
 
 
-def _field(read: Reader, number: int) -> int | None:
+def _field(read: Reader, number: int) -> tuple[int | None, int]:
+    """The value of a field, and the code that it has instead."""
     (field,) = read("nvmlDeviceGetFieldValues", "gpu", [number])
     if field["nvmlReturn"]:
-        read.errors[f"nvmlDeviceGetFieldValues:{number}"] = field["nvmlReturn"]
-        return None
+        return None, field["nvmlReturn"]
     kind = {1: "uiVal", 3: "ullVal"}[field["valueType"]]
-    return int(field["value"][kind])
+    return int(field["value"][kind]), 0
+
+
+def _recovery_action(read: Reader) -> int | None:
+    action, code = _field(read, 230)
+    if code:
+        read.errors["nvmlDeviceGetFieldValues"] = code
+    return action
 
 
 def _rows(read: Reader) -> RemappedRows | None:
-    rows = [_field(read, number) for number in (142, 143, 144, 145)]
-    called = read("nvmlDeviceGetRemappedRows", "gpu")
-    read.errors.pop("nvmlDeviceGetRemappedRows", None)
-    assert called == (None if rows[0] is None else rows)
-    if rows[0] is None:
+    """The function and the fields say the same."""
+    rows = read("nvmlDeviceGetRemappedRows", "gpu")
+    fields = [_field(read, number) for number in (142, 143, 144, 145)]
+    code = read.errors.get("nvmlDeviceGetRemappedRows", 0)
+    assert fields == [(row, code) for row in rows or [None] * 4]
+    if rows is None:
         return None
     return RemappedRows(
         correctable=rows[0],
-        uncorrectable=rows[1] or 0,
+        uncorrectable=rows[1],
         pending=bool(rows[2]),
         failed=bool(rows[3]),
     )
@@ -256,10 +264,15 @@ def _rows(read: Reader) -> RemappedRows | None:
 
 def _ecc(read: Reader) -> int | None:
     count = read("nvmlDeviceGetTotalEccErrors", "gpu", 1, 0)
-    read.errors.pop("nvmlDeviceGetTotalEccErrors", None)
-    field = _field(read, 4)
-    assert count == field
-    return field
+    assert _field(read, 4) == (count, read.errors.get("nvmlDeviceGetTotalEccErrors", 0))
+    return None if count is None else int(count)
+
+
+def _retired(read: Reader) -> bool | None:
+    pending = read("nvmlDeviceGetRetiredPagesPendingStatus", "gpu")
+    code = read.errors.pop("nvmlDeviceGetRetiredPagesPendingStatus", 0)
+    assert _field(read, 31) == (pending, code)
+    return None if pending is None else bool(pending)
 
 
 def _processes(read: Reader) -> tuple[Process, ...] | None:

@@ -47,7 +47,7 @@ class ThreadLink:
         verbs = Verbs(self.library, library, host_root=str(self.host_root))
         return Server(verbs, Patient(), self._end)
 
-    def _end(self) -> None:
+    def _end(self, _code: int = 0) -> None:
         self.ended += 1
         self._server = None
 

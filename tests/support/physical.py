@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of the simulated machines are the same hardware? A model of its own, which knows nothing of the driver's.
+"""Which devices of the simulated machines and of NVIDIA's are the same hardware? A model of its own, which knows nothing of the driver's.
 
-A GPU has eight memory slices. The name of a partition says where it is: `gpu-1-mig-2g-20gb-4` has two slices of gpu-1, from the fourth
-on. Every other device is whole.
+A GPU has eight memory slices. The name of a partition says where it is: `gpu-1-mig-2g-20gb-4`, or `gpu-1-mig-2g10gb-14-4` as NVIDIA's
+driver writes it, has two slices of gpu-1, from the fourth on. Every other device is whole.
 """
 
 import re
 
 SLICES = 8
 SIZES = {"1g-10gb": 1, "1g-20gb": 2, "2g-20gb": 2, "3g-40gb": 4, "4g-40gb": 4, "7g-80gb": 8}
-_PARTITION = re.compile(r"(?P<gpu>.+)-mig-(?P<kind>\d+g-\d+gb)-(?P<start>\d)")
+SIZES |= {"1g5gb": 1, "2g10gb": 2, "3g20gb": 4}
+_PARTITION = re.compile(r"(?P<gpu>.+)-mig-(?P<kind>\d+g-?\d+gb)(?:-\d+)?-(?P<start>\d)")
 
 
 def gpu_of(device: str) -> str:

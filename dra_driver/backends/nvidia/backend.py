@@ -19,12 +19,15 @@ from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
+from dra_driver.backends.nvidia.edits import edits_for
+from dra_driver.backends.nvidia.facts import Node
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import PlayedHardware, node_of
 from dra_driver.backends.recording import Snapshot
+from dra_driver.backends.sysfs import pci_address
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
@@ -58,8 +61,13 @@ class NvidiaBackend:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
+        self._answered = Node()
         self._book = HealthBook(options.health, clock=clock)
-        self._leases = Leases(self._hardware, idle_bytes=options.idle_memory * _MIB)
+        self._leases = Leases(
+            self._hardware,
+            idle_bytes=options.idle_memory * _MIB,
+            edits=edits_for(options.capabilities, groups=options.additional_gids),
+        )
 
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
@@ -68,6 +76,12 @@ class NvidiaBackend:
         options = NvidiaOptions(idle_memory=_ALL_MIB)
         own = BackendContext(context.node_name, options, context.driver_name)
         return cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
+
+    def close(self) -> None:
+        """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
+        close = getattr(self._hardware, "close", None)
+        if callable(close):
+            close()
 
     def snapshot(self) -> Snapshot:
         """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
@@ -85,8 +99,27 @@ class NvidiaBackend:
             return Inventory()
         leased = self._leases.leased()
         node = self._hardware.look()
-        found = inventory(node, self._book.judge(node))
+        known = self._with_silent_gpus(node)
+        found = inventory(known, self._book.judge(known))
         return self._leases.judged(node, found, leased)
+
+    def _with_silent_gpus(self, node: Node) -> Node:
+        """While the library answers for no GPU (its kernel driver is replaced), those of the last look stay, as far as they are plugged
+        in: as ill ones. A shorter list of devices would look like another kind of node to an autoscaler, and free their counters.
+        """
+        if not node.problem:
+            self._answered = node
+            return node
+        there = {one.address for one in node.pci}
+        silent = tuple(
+            msgspec.structs.replace(gpu, problem=node.problem)
+            for gpu in self._answered.gpus
+            if pci_address(gpu.pci_bus_id) in there
+        )
+        last = self._answered
+        return msgspec.structs.replace(
+            node, gpus=silent, system=last.system, mig_profiles=last.mig_profiles
+        )
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware."""

@@ -16,6 +16,7 @@ from dra_driver.backends.nvidia.numbers import (
     ADDRESSING_MODES,
     ARCHITECTURES,
     BRANDS,
+    FUNCTION_NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN,
     cuda_version,
@@ -50,6 +51,15 @@ _LEFT_OUT = (
     "`nvidia-smi -q` and the kernel's log on the node"
 )
 _EMPTY = "make MIG devices (`nvidia-smi mig -cgi PROFILE -C`), or switch its MIG mode off: until then nothing of it is offered"
+_DRIVER, _FOR_MACHINES = "nvidia", "vfio-pci"
+_BIND = (
+    "it is not published; let the kernel driver nvidia have it (a module such as nouveau must be kept from it), or see the kernel's log "
+    "for why that driver refuses it. It is published then without a restart"
+)
+_SEE = (
+    "it is not published; see the kernel's log (`RmInitAdapter failed`, an XID) and `nvidia-smi -q`; a reset or a reboot may bring it "
+    "back. It is published then without a restart"
+)
 _OF_PARTITIONS = (
     "productName",
     "brand",
@@ -131,7 +141,7 @@ class _Found:
 def inventory(node: Node, verdicts: Mapping[str, Verdict]) -> Inventory:
     """Return the devices of the node. A GPU in MIG mode is not offered as a whole, its MIG devices are."""
     found = _Found(verdicts)
-    found.problems += _of_node(node)
+    found.problems += [*_of_node(node), *_unlisted(node)]
     shared, islands = _of_system(node.system), links.islands(node.gpus)
     for gpu in node.gpus:
         if gpu.uuid and gpu.minor is not None and gpu.minor >= 0:
@@ -164,6 +174,25 @@ def _of_node(node: Node) -> Iterator[Problem]:
         action = "a container may not be able to use its GPU; the driver looks again every 10 s"
         subject = f"driver installation, {number + 1}"
         yield Problem(backend, subject, one, action, "backend", HARDWARE_NOT_READY)
+
+
+def _unlisted(node: Node) -> Iterator[Problem]:
+    """Yield the GPUs that are plugged in and that the library does not list. One that waits for a virtual machine is no problem."""
+    listed = {pci_address(gpu.pci_bus_id) for gpu in node.gpus}
+    if node.problem or "" in listed:
+        return  # all of them, and it is told; or one that the library lists does not say its address
+    for one in node.pci:
+        if one.address in listed or one.driver == _FOR_MACHINES:
+            continue
+        found, action = f"no kernel driver {_DRIVER} has it", _BIND
+        if one.driver == _DRIVER:
+            found, action = (
+                f"the kernel driver {_DRIVER} has it, and the library does not list it",
+                _SEE,
+            )
+        elif one.driver:
+            found = f"the kernel driver {one.driver} has it"
+        yield Problem(DeviceName(one.address), "driver", found, action, "GPU", HARDWARE_NOT_READY)
 
 
 def _add(found: _Found, gpu: _Gpu) -> None:
@@ -241,10 +270,10 @@ def memory_of(gpu: Gpu, system: System) -> tuple[int | None, bool]:
     """
     if gpu.memory is not None and gpu.memory.total > 0:
         return gpu.memory.total, False
-    codes = [
+    codes = {
         code for call, code in gpu.errors.items() if call.startswith("nvmlDeviceGetMemoryInfo")
-    ]
-    if codes and set(codes) == {NOT_SUPPORTED} and system.memory_total:
+    }
+    if NOT_SUPPORTED in codes <= {NOT_SUPPORTED, FUNCTION_NOT_FOUND} and system.memory_total:
         return system.memory_total, True
     return None, False
 

@@ -29,4 +29,6 @@ class Hardware(Protocol):
         """Set how long a process runs before another one does: 0 default, 1 short, 2 medium, 3 long."""
 
     def let_go(self) -> None:
-        """Close the library, so that the kernel driver can be unloaded. The next `look` opens it again."""
+        """Close the library, so that the kernel driver can be unloaded. The next `look` opens it again; a process in
+        another container does so after a minute at the earliest.
+        """

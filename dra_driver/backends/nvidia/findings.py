@@ -118,13 +118,11 @@ def findings(
 ) -> Iterator[Finding]:
     """Yield what is wrong with a GPU at this look. `hot`: it was over the limit before. `ecc_before`: its counter at the look before."""
     if gpu.problem or _GPU_IS_LOST in gpu.errors.values():
-        why = gpu.problem or "the library says that the GPU is lost"
-        advice = (
-            "see the kernel log (dmesg); drain the node and reboot it if the GPU does not come back"
+        why = gpu.problem or (
+            "the library says that it is lost; see the kernel log (dmesg), and drain the node and reboot it if it does not come back"
         )
-        yield Finding(
-            LOST_TAINT, "no-answer", Severity.LOST, f"the GPU does not answer: {why}; {advice}"
-        )
+        text = f"the GPU does not answer: {why}"
+        yield Finding(LOST_TAINT, "no-answer", Severity.LOST, text)
         return  # what else is known of it is old
     yield from _recovery(gpu)
     yield from _memory(gpu, ecc_before)

@@ -45,7 +45,6 @@ FORGET_SECONDS = 24 * 3600.0
 _RESTRICTING_TAINTS = 3
 """Of one verdict. Before Kubernetes 1.35 a device has at most four taints, and the driver adds one for an unhealthy device."""
 
-Rules = HealthOptions
 _Id = tuple[str, str]
 """The key and value of a finding."""
 

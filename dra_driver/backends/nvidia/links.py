@@ -6,7 +6,7 @@ it, so it stays the same while a GPU of the island is ill. A fabric joins GPUs o
 reach each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, NvLink
 from dra_driver.backends.nvidia.numbers import FABRIC_COMPLETED, GPU_LINK, SWITCH_LINK
@@ -19,6 +19,7 @@ _FABRIC_DIGITS = 32
 def islands(gpus: Sequence[Gpu]) -> Mapping[str, str]:
     """Return the island of each GPU that has an active NVLink, by the GPU's PCI address as the kernel writes it."""
     root: dict[str, str] = {}
+    present = frozenset(pci_address(gpu.pci_bus_id) for gpu in gpus)
 
     def found(one: str) -> str:
         while (above := root.setdefault(one, one)) != one:
@@ -28,7 +29,7 @@ def islands(gpus: Sequence[Gpu]) -> Mapping[str, str]:
     linked: list[str] = []
     for gpu in gpus:
         address = pci_address(gpu.pci_bus_id)
-        ends = list(_ends(gpu)) if address else []
+        ends = list(_ends(gpu, present)) if address else []
         if ends:
             linked.append(address)
         for end in ends:
@@ -39,17 +40,18 @@ def islands(gpus: Sequence[Gpu]) -> Mapping[str, str]:
     return {address: joined[0] for joined in members.values() for address in joined}
 
 
-def _ends(gpu: Gpu) -> Iterator[str]:
+def _ends(gpu: Gpu, present: Container[str]) -> Iterator[str]:
     """Yield what a GPU's links lead to: the PCI address of another GPU, or the name of a switch."""
     for link in gpu.nvlinks:
-        end = _end(link, gpu)
+        end = _end(link, gpu, present)
         if end:
             yield end
 
 
-def _end(link: NvLink, gpu: Gpu) -> str:
+def _end(link: NvLink, gpu: Gpu, present: Container[str]) -> str:
     address = pci_address(link.remote_pci_bus_id)
-    if link.remote_type == GPU_LINK:
+    # Older libraries do not tell what is at the other end.
+    if link.remote_type == GPU_LINK or (link.remote_type is None and address in present):
         return address
     if link.remote_type != SWITCH_LINK:
         return ""  # the link leads to a CPU, or to something that this release does not know

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 UNKNOWN = "Unknown"
 NOT_SUPPORTED = 3
 """NVML_ERROR_NOT_SUPPORTED: the board has no such thing."""
+FUNCTION_NOT_FOUND = 13
+"""NVML_ERROR_FUNCTION_NOT_FOUND: the library is older than the function."""
 
 BRANDS: Mapping[int, str] = {
     1: "Quadro",

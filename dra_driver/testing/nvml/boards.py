@@ -6,7 +6,7 @@ Names, PCI IDs and total memory are those of real boards. `reserved_mib` is typi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_driver.backends.nvidia.facts import MigProfile
 from dra_driver.testing.nvml import mig_tables
@@ -57,6 +57,14 @@ V100_16 = Board(
     link_count=6,
     links="mesh",
     remaps=False,
+)
+V100_32 = replace(
+    V100_16,
+    name="Tesla V100-SXM2-32GB",
+    memory_mib=32768,
+    reserved_mib=267,
+    device=0x1DB510DE,
+    subsystem=0x124910DE,
 )
 V100_PCIE = Board(
     name="Tesla V100-PCIE-16GB",
@@ -119,6 +127,15 @@ A100_80 = Board(
     switches=6,
     modules=True,
 )
+A100_PCIE_40 = replace(
+    A100_40,
+    name="NVIDIA A100-PCIE-40GB",
+    device=0x20F110DE,
+    subsystem=0x145F10DE,
+    links="pairs",
+    switches=0,
+    modules=False,
+)
 A100_PCIE_80 = Board(
     name="NVIDIA A100 80GB PCIe",
     memory_mib=81920,
@@ -177,6 +194,18 @@ H100 = Board(
     fabric=True,
     modules=True,
 )
+H100_PCIE = Board(
+    name="NVIDIA H100 PCIe",
+    memory_mib=81559,
+    reserved_mib=551,
+    device=0x233110DE,
+    subsystem=0x162610DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.H100_PCIE,
+    link_count=12,
+    links="pairs",
+)
 H100_NVL = Board(
     name="NVIDIA H100 NVL",
     memory_mib=95830,
@@ -203,6 +232,27 @@ H200 = Board(
     switches=4,
     fabric=True,
     modules=True,
+)
+H200_NVL = replace(
+    H200,
+    name="NVIDIA H200 NVL",
+    device=0x233B10DE,
+    subsystem=0x199610DE,
+    links="pairs",
+    switches=0,
+    fabric=False,
+    modules=False,
+)
+GH200_96 = Board(
+    name="NVIDIA GH200 480GB",
+    memory_mib=97871,
+    reserved_mib=592,
+    device=0x234210DE,
+    subsystem=0x16EB10DE,
+    architecture=HOPPER,
+    capability=(9, 0),
+    profiles=mig_tables.GH200_96,
+    addressing=ATS,
 )
 GH200_144 = Board(
     name="NVIDIA GH200 144G HBM3e",
@@ -261,6 +311,16 @@ B300 = Board(
     fabric=True,
     modules=True,
 )
+GB300 = replace(
+    GB200,
+    name="NVIDIA GB300",
+    memory_mib=284208,
+    reserved_mib=812,
+    device=0x31C210DE,
+    subsystem=0x21F110DE,
+    capability=(10, 3),
+    profiles=mig_tables.GB300,
+)
 RTX_PRO_6000 = Board(
     name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
     memory_mib=97887,
@@ -286,22 +346,28 @@ GB10 = Board(
 
 BOARDS: Mapping[str, Board] = {
     "v100": V100_16,
+    "v100-32": V100_32,
     "v100-pcie": V100_PCIE,
     "t4": T4,
     "a30": A30,
     "a100-40": A100_40,
     "a100-80": A100_80,
+    "a100-40-pcie": A100_PCIE_40,
     "a100-80-pcie": A100_PCIE_80,
     "l4": L4,
     "l40s": L40S,
     "rtx-4090": RTX_4090,
     "h100": H100,
+    "h100-pcie": H100_PCIE,
     "h100-nvl": H100_NVL,
     "h200": H200,
+    "h200-nvl": H200_NVL,
+    "gh200-96": GH200_96,
     "gh200-144": GH200_144,
     "b200": B200,
     "gb200": GB200,
     "b300": B300,
+    "gb300": GB300,
     "rtx-pro-6000": RTX_PRO_6000,
     "gb10": GB10,
 }

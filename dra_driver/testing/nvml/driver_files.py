@@ -72,6 +72,10 @@ CONFIGS = (
 )
 
 
+HOOK_COMMANDS = ("disable-device-node-modification", "enable-cuda-compat")
+"""Commands of nvidia-cdi-hook that older releases lack."""
+
+
 def soname(library: str, links: tuple[str, ...]) -> str:
     """The SONAME of a library: the first link with a number, or the library's own name."""
     return next((name for name in links if not name.endswith(".so")), library.rpartition("/")[2])

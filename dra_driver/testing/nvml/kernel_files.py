@@ -91,6 +91,16 @@ def _drm_files(facts: Node) -> Iterator[DeviceFile]:
         yield DeviceFile(path=f"/dev/dri/{name}", major=226, minor=number, mode=0o660, gid=group)
 
 
+def drm_links(facts: Node) -> dict[str, str]:
+    """The links of /dev/dri/by-path and their targets, as udev makes them."""
+    kinds = {"card": "card", "renderD": "render"}
+    return {
+        f"/dev/dri/by-path/pci-{gpu.pci_path[-1]}-{kinds[name.rstrip('0123456789')]}": f"../{name}"
+        for gpu in facts.gpus
+        for name in gpu.drm
+    }
+
+
 def write_sysfs(root: Path, facts: Node, version: str) -> None:
     """Write sys/bus/pci, sys/devices and sys/module below `root`. Without `version` the kernel module is not loaded."""
     for entry in facts.pci:
@@ -133,7 +143,10 @@ def _switches(root: Path, facts: Node) -> None:
         for link in gpu.nvlinks
         if link.remote_type == 2
     }
+    present = {gpu.pci_path[-1] for gpu in facts.gpus if gpu.pci_path}
     for end in sorted(ends):
+        if end.lower().removeprefix("0000") in present:
+            continue  # the description has two devices at one address
         values = {
             "vendor": "0x10de",
             "device": "0x22a3",
@@ -165,9 +178,8 @@ def write_proc(root: Path, facts: Node, version: str, majors: Majors) -> None:
         lines += [f"{majors.nvidia} {name}" for name in names]
         lines += [f"{majors.caps} nvidia-caps", f"{majors.uvm} nvidia-uvm"]
     write(root / "proc/devices", "\n".join([*lines, "", "Block devices:", "259 blkext", ""]))
-    write(
-        root / "proc/meminfo", f"MemTotal:       {512 << 20} kB\nMemFree:        {256 << 20} kB\n"
-    )
+    memory = (facts.system.memory_total or 512 << 30) // 1024
+    write(root / "proc/meminfo", f"MemTotal:       {memory} kB\nMemFree:        {memory // 2} kB\n")
     write(root / "proc/sys/kernel/osrelease", "6.8.0-85-generic\n")
     if not version:
         return

@@ -29,7 +29,7 @@ from dra_driver.testing.nvml.layouts import mig_devices
 
 MIB = 1024 * 1024
 NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13
-FIELD = "nvmlDeviceGetFieldValues"
+NOWHERE = "00000000-0000-0000-0000-000000000000"
 HEALTHY_FABRIC = (
     0x1AA  # no degraded bandwidth, no route in recovery or ill, no timeouts, configured correctly
 )
@@ -136,6 +136,7 @@ def _gpu(board: Board, index: int, *, driver: Driver, layout: str, seed: str) ->
         recovery_action=0 if driver.major >= 570 else None,
         ecc_uncorrected=0 if board.ecc else None,
         remapped_rows=RemappedRows() if board.remaps else None,
+        retired_pages_pending=False if board.ecc and not board.remaps else None,
         errors=_errors(board, driver),
     )
     return msgspec.structs.replace(gpu, **_place(index))
@@ -188,26 +189,19 @@ def _mig(board: Board, layout: str, identity: str) -> Mig | None:
 
 
 def _errors(board: Board, driver: Driver) -> Mapping[str, int]:
-    """The calls and fields that fail on such a board, by the names that `facts.Gpu.errors` has for them."""
-    rows = [] if board.remaps else [f"{FIELD}:{number}" for number in (142, 143, 144, 145)]
+    """The calls that fail on such a board, by the names that `facts.Gpu.errors` has for them."""
     failing = {
         "nvmlDeviceGetSerial": not board.ecc and NOT_SUPPORTED,
         "nvmlDeviceGetAddressingMode": driver.major < 570 and FUNCTION_NOT_FOUND,
         "nvmlDeviceGetModuleId": not board.modules and NOT_SUPPORTED,
-        "nvmlDeviceGetMemoryInfo_v2": _memory_code(board, driver),
+        "nvmlDeviceGetMemoryInfo": board.memory_mib is None and NOT_SUPPORTED,
         "nvmlDeviceGetMigMode": not board.profiles and NOT_SUPPORTED,
-        "nvmlDeviceGetGpuFabricInfoV": not _fabric(board, driver) and NOT_SUPPORTED,
-        f"{FIELD}:230": driver.major < 570 and NOT_SUPPORTED,
-        f"{FIELD}:4": not board.ecc and NOT_SUPPORTED,
-        **dict.fromkeys(rows, NOT_SUPPORTED),
+        "nvmlDeviceGetGpuFabricInfo": not _fabric(board, driver) and NOT_SUPPORTED,
+        "nvmlDeviceGetFieldValues": driver.major < 570 and NOT_SUPPORTED,  # the recovery action
+        "nvmlDeviceGetTotalEccErrors": not board.ecc and NOT_SUPPORTED,
+        "nvmlDeviceGetRemappedRows": not board.remaps and NOT_SUPPORTED,
     }
     return {name: code for name, code in failing.items() if code}
-
-
-def _memory_code(board: Board, driver: Driver) -> int:
-    if board.memory_mib is None:
-        return NOT_SUPPORTED
-    return 0 if driver.major >= 510 else FUNCTION_NOT_FOUND
 
 
 def _system(board: Board, driver: Driver, *, cc: bool) -> System:
@@ -218,8 +212,13 @@ def _system(board: Board, driver: Driver, *, cc: bool) -> System:
         cuda_driver_version=driver.cuda,
         cc_feature=int(cc) if knows else None,
         cc_dev_tools=0 if knows else None,
-        cc_ready=1 if knows and cc else None,
-        errors={} if knows else {"nvmlSystemGetConfComputeState": NOT_SUPPORTED},
+        cc_ready=int(cc) if knows else None,
+        errors={}
+        if knows
+        else {
+            "nvmlSystemGetConfComputeState": NOT_SUPPORTED,
+            "nvmlSystemGetConfComputeGpusReadyState": NOT_SUPPORTED,
+        },
     )
 
 
@@ -237,6 +236,7 @@ def _fabric(board: Board, driver: Driver) -> Fabric | None:
         )
     return Fabric(
         state=3,
+        cluster_uuid=NOWHERE,
         health_mask=0,
         health_summary=0 if driver.major >= 570 else None,
     )
@@ -276,7 +276,7 @@ def _ends(board: Board, gpu: Gpu, gpus: tuple[Gpu, ...], how: str) -> Iterator[t
     """The other ends of the links of a GPU, over and over."""
     if how == "switch":
         return itertools.cycle(
-            (f"00000000:{7 + number:02X}:00.0", 2) for number in range(board.switches or 4)
+            (f"00000000:{0xC4 + number:02X}:00.0", 2) for number in range(board.switches or 4)
         )
     others = [other for other in gpus if other is not gpu]
     if how == "pairs":

@@ -75,6 +75,7 @@ def _gpu(position: int, gpu: Gpu, node: Node) -> str:
         "temperature": gpu.temperature,
         "recovery_action": gpu.recovery_action,
         "ecc_uncorrected": gpu.ecc_uncorrected,
+        "retired_pending": gpu.retired_pages_pending,
     }
     profiles = node.mig_profiles.get(gpu.name, ())
     table = list(node.mig_profiles).index(gpu.name) if profiles else 0
@@ -183,7 +184,6 @@ def _health(gpu: Gpu) -> Iterator[str]:
     if (rows := gpu.remapped_rows) is not None:
         yield f".has_rows = 1, .rows_correctable = {rows.correctable}, .rows_failed = {int(rows.failed)}"
         yield f".rows_uncorrectable = {rows.uncorrectable}, .rows_pending = {int(rows.pending)}"
-    yield f".retired_pending = {int(gpu.retired_pages_pending or False)}"
     if not gpu.processes:
         return  # None says only that they were not asked for
     _fits("processes", gpu.processes)
@@ -244,7 +244,7 @@ def _errors(errors: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def _number(value: int | None) -> str:
-    return "ABSENT" if value is None else str(value)
+    return "ABSENT" if value is None else str(int(value))
 
 
 def _instance(value: int | None) -> str:

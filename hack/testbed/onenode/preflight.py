@@ -24,6 +24,8 @@ NEEDED_FILES = {
     "/usr/bin/nsenter": "util-linux",
     "/usr/bin/mount": "mount",
     "/usr/sbin/ip": "iproute2",
+    "/usr/bin/cc": "gcc",
+    "/usr/include/stdlib.h": "libc6-dev",
 }
 # unshare itself is asked for exactly the namespaces that the cluster will live in.
 NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "true")

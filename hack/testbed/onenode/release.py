@@ -20,7 +20,8 @@ NAME = "dra-driver"
 NAMESPACE = "dra-driver"
 IMAGE_BUILDER = helm.CHART.parents[1] / "hack" / "image" / "build.py"
 BOOT_ID_INSIDE = "/etc/testbed-boot-id"
-ROLLOUT_SECONDS = 120
+ROLLOUT_SECONDS = 100  # less than a program on the node may take
+EXTRAS = ("extraEnv", "extraVolumes", "extraVolumeMounts")
 
 
 def build_image(target: Path, *, version: str, source: Path | None = None) -> Path:
@@ -82,8 +83,8 @@ class Release:
         file = self._home / f"{self.name}.json"
         self._home.mkdir(exist_ok=True)
         own = _values(self.cluster)
-        variables = [*own["extraEnv"], *values.get("extraEnv", ())]
-        file.write_text(json.dumps({**own, **values, "extraEnv": variables}))
+        lists = {name: [*own[name], *values.get(name, ())] for name in EXTRAS}
+        file.write_text(json.dumps({**own, **values, **lists}))
         waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
         self.helm(verb, self.name, str(helm.CHART), "--values", str(file), *waiting, *more)
 

@@ -5,7 +5,8 @@
 {{- /* "true" if the pod has the container. */ -}}
 {{- define "dra-driver.hardware" -}}
 {{- $chosen := .Values.backends | default (dict "auto" dict) -}}
-{{- $wanted := or (hasKey $chosen "nvidia") (and (hasKey $chosen "auto") (not (hasKey $chosen "simulated"))) -}}
+{{- $played := or (hasKey $chosen "simulated") (hasKey $chosen "recorded") -}}
+{{- $wanted := or (hasKey $chosen "nvidia") (and (hasKey $chosen "auto") (not $played)) -}}
 {{- if include "dra-driver.olderBackend" . -}}
 {{- $wanted = false -}}
 {{- end -}}

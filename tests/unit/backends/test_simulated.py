@@ -11,10 +11,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from dra_driver.backends import recording
 from dra_driver.backends.base import Backend, BackendContext
 from dra_driver.backends.example import ExampleOptions
 from dra_driver.backends.partitions import MIG_80GB
-from dra_driver.backends.profiles import H100, MIB, PROFILES, Group, Profile, Slot
+from dra_driver.backends.profiles import MIB, PROFILES, Group, Profile, Slot
+from dra_driver.backends.recorded import RecordedBackend, RecordedOptions
 from dra_driver.backends.simulated import (
     POLL_SECONDS,
     WITHOUT_FAULT_FILE,
@@ -34,12 +36,13 @@ from dra_driver.model.device import AllocatableDevice, Version, attributes, plai
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.lease import Hardware, InUse, Lease
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.vocabulary import ALL, ATTRIBUTES, CAPACITIES
 from dra_driver.planning.slices import plan_pool
 from dra_driver.testing.builders import a_uid
 from tests.support.api_values import found_device
+from tests.support.boards import H100
 from tests.support.hardware import Seen, Use, seen
 
 GPU_5 = "GPU-3b95f30e-dcd7-5d7f-9b63-3ff40295a942"  # changes never: pods find their device by it
@@ -62,6 +65,11 @@ def options_from(texts: dict[str, str]) -> SimulatedOptions:
 def scan(**options: str) -> Inventory:
     made: Backend = backend(**options)
     return made.scan()
+
+
+def played(name: str) -> Inventory:
+    options = RecordedOptions(file=name)
+    return RecordedBackend(BackendContext("node-1", options)).scan()
 
 
 def a_lease(device: str, name: str = "claim", **more: Any) -> Lease:
@@ -94,12 +102,21 @@ def test_the_default_is_a_machine_with_eight_h100():
             "cudaDriverVersion": Version("12.4.0"),
             "driverVersion": Version("550.54.15"),
             "memoryMiB": 81559,
+            "usableMemoryMiB": 81008,
+            "unifiedMemory": False,
+            "serial": "0000000000006",
+            "gpuModuleID": 6,
+            "driverStackID": "nvidia-550.54.15",
+            "ccMode": "off",
+            "linkIsland": "0000:1a:00.0",
+            "pcieBusID": "0000:8b:00.0",
             "resource.kubernetes.io/pciBusID": "0000:8b:00.0",
             "resource.kubernetes.io/pcieRoot": "pci0000:85",
             "resource.kubernetes.io/numaNode": 1,
         },
         capacity={"memory": Quantity.parse("81559Mi")},
         health=WITHOUT_FAULT_FILE,
+        hardware=Hardware(GPU_5),
     )
     assert WITHOUT_FAULT_FILE.status is HealthStatus.UNKNOWN
 
@@ -137,6 +154,30 @@ def test_the_mixed_machine_has_four_products_of_three_makers():
     ]
 
 
+def of_node(node: str, profile: str) -> Inventory:
+    return SimulatedBackend(BackendContext(node, SimulatedOptions(profile=profile))).scan()
+
+
+def test_nodes_have_uuids_of_their_own_and_a_fabric_in_common():
+    one, other = of_node("node-1", "gb200x4").devices, of_node("node-2", "gb200x4").devices
+    assert {device.uuid for device in one}.isdisjoint(device.uuid for device in other)
+    fabrics = {said(device)["fabricID"] for device in (*one, *other)}
+    assert len(fabrics) == 1
+
+
+def test_a_machine_with_mig_devices_has_those_of_its_recording():
+    found, recorded = of_node("node-1", "a100-mig"), played("a100-mig")
+    assert [one.name for one in found.devices] == [one.name for one in recorded.devices]
+    assert list(map(sizes, found.devices)) == list(map(sizes, recorded.devices))
+    assert found.counter_sets == recorded.counter_sets
+    assert found.partition_type_attribute == "profile"
+    parents = {said(one)["parentUUID"] for one in found.devices}
+    assert parents == {one.resource.parent for one in found.devices}
+    assert len(parents) == 2
+    assert {one.health for one in found.devices} == {WITHOUT_FAULT_FILE}
+    assert not any(one.declares for one in found.devices)
+
+
 def test_the_example_profile_has_the_example_drivers_devices():
     found = scan(profile="example")
     assert backend(profile="example").config_kinds == (LABEL, GPU, GPU_OF_LATER_RELEASES)
@@ -160,7 +201,7 @@ def test_every_profile_is_within_the_apis_limits(profile: str):
     found = scan(profile=profile)
     assert plan_pool(found, kept=()).problems == ()
     buses = [said(device).get("resource.kubernetes.io/pciBusID") for device in found.devices]
-    assert len(set(buses)) == (1 if profile == "example" else len(buses))
+    assert len(set(buses)) == {"example": 1, "a100-mig": 2}.get(profile, len(buses))
     assert all(
         said(device).get("resource.kubernetes.io/numaNode") in (None, 0, 1)
         for device in found.devices
@@ -172,7 +213,7 @@ def test_devices_of_a_new_profile_have_the_names_of_their_pci_addresses():
     assert names[:2] == ["gpu-0000-1a-00-0", "gpu-0000-1b-00-0"]
 
 
-@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"h200x8"}))
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"h200x8", "a100-mig"}))
 def test_devices_of_released_profiles_keep_their_numbers(profile: str):
     """Rows of prepared claims have these names: with other names an update would offer devices of running pods again."""
     names = [device.name for device in scan(profile=profile).devices]
@@ -200,6 +241,7 @@ def test_every_name_of_the_vocabulary_that_is_not_reserved_is_published_by_its_v
         example = msgspec.convert(options, ExampleOptions)
         options_of = SimulatedOptions(profile="example", example=example)
         machines.append(SimulatedBackend(BackendContext("node-1", options_of)).scan())
+    machines += [played(name) for name in recording.shipped()]
     for machine in machines:
         for device in machine.devices:
             vendor = str(said(device).get("vendor", "example"))
@@ -241,7 +283,7 @@ def test_the_major_number_can_be_chosen_among_those_for_local_use():
             (
                 Mistake(
                     "profile",
-                    "'h100' must be one of h100x8, h200x8, a100x8, l40sx4, mi300x8, b580x2, gaudi3x8, mixed, example "
+                    f"'h100' must be one of {', '.join(PROFILES)} "
                     "(The machine that it simulates; docs/reference/profiles.md has all)",
                 ),
                 Mistake(

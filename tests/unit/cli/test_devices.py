@@ -5,12 +5,14 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dra_driver.backends.simulated import SimulatedBackend
 from dra_driver.cli.main import main
+from dra_driver.model.health import HEALTHY
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
@@ -200,6 +202,20 @@ def test_a_state_in_a_relative_directory_is_found(
     arguments[arguments.index("--state-dir") + 1] = "state"
     assert main(arguments) == 0
     assert "/mine" in capsys.readouterr().out
+
+
+def test_what_somebody_should_know_of_a_healthy_device_is_shown(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = SimulatedBackend.scan
+
+    def scan(self: SimulatedBackend) -> Inventory:
+        first, *others = whole(self).devices
+        return Inventory((replace(first, health=replace(HEALTHY, message="XID 92")), *others))
+
+    monkeypatch.setattr(SimulatedBackend, "scan", scan)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == ["gpu-0 is healthy: XID 92"]
 
 
 def test_why_a_device_is_ill_is_shown(

@@ -16,7 +16,7 @@ from dra_driver.model.events import (
     SecondOwnerRefused,
     StillHeld,
 )
-from dra_driver.services.tell import QUIET_SECONDS, Teller
+from dra_driver.services.tell import QUIET_SECONDS, REASON_SECONDS, Teller
 from dra_driver.testing.builders import a_ref
 
 REFUSED = SecondOwnerRefused(a_ref("two"), a_ref("one"), "gpu-0", "it still exists")
@@ -125,6 +125,33 @@ def test_a_device_that_flaps_is_told_once_in_a_while_and_the_last_word_is_true()
     assert leader.wrote() == [TOLD_OTHER]
     leader.now = QUIET_SECONDS
     assert leader.wrote() == [TOLD_ILL]
+
+
+def test_another_reason_for_the_same_status_is_told_seldom() -> None:
+    leader = Leader()
+    leader.teller(ILL)
+    assert leader.wrote() == [TOLD_ILL]
+    for number in range(3):
+        leader.teller(DeviceHealthChanged("gpu-0", "unhealthy", f"{number}", before="unhealthy"))
+        assert leader.wrote() == []
+    leader.now += REASON_SECONDS
+    assert leader.wrote() == [
+        NodeEvent("Warning", "DeviceUnhealthy", "device gpu-0 is unhealthy: 2")
+    ]
+
+
+def test_a_reason_that_comes_while_the_change_of_the_status_waits_goes_with_it() -> None:
+    leader = Leader()
+    leader.teller(ILL)
+    leader.teller(DeviceHealthChanged("gpu-0", "unhealthy", "XID 48", before="unhealthy"))
+    leader.wrote()
+    leader.teller(WELL)
+    assert leader.wrote() == [TOLD_WELL]
+    leader.now += QUIET_SECONDS
+    leader.teller(ILL)
+    leader.teller(DeviceHealthChanged("gpu-0", "unhealthy", "XID 48", before="unhealthy"))
+    told = NodeEvent("Warning", "DeviceUnhealthy", "device gpu-0 is unhealthy: XID 48")
+    assert leader.wrote() == [told]
 
 
 def test_a_new_device_that_is_healthy_or_unchecked_is_no_event() -> None:

@@ -7,7 +7,15 @@ from tests.support.physical import SIZES, gpu_of, is_partition, overlap, slices_
 
 def test_every_kind_of_partition_has_its_size() -> None:
     kinds = {kind.name.replace(".", "-"): kind.slices for kind in MIG_80GB.kinds}
-    assert kinds == SIZES
+    nvidia = {"1g5gb": 1, "2g10gb": 2, "3g20gb": 4}  # of an A100, as NVIDIA's driver writes them
+    assert kinds | nvidia == SIZES
+
+
+def test_nvidias_names_say_where_a_partition_is() -> None:
+    name = "gpu-4-mig-2g10gb-14-4"
+    assert (gpu_of(name), is_partition(name), slices_of(name)) == ("gpu-4", True, range(4, 6))
+    assert overlap(name, "gpu-4-mig-3g20gb-9-4")
+    assert not overlap(name, "gpu-4-mig-1g5gb-19-2")
 
 
 @pytest.mark.parametrize(("kind", "start"), list(places(MIG_80GB)))

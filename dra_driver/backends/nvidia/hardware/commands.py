@@ -39,6 +39,11 @@ def set_time_slice(
             f"{said} cannot be run: {program}: {error.strerror or error}; see that this file of the driver can be executed",
             retry=True,
         ) from error
+    if done.returncode < 0:
+        raise Failed(
+            f"{said} was ended by signal {-done.returncode}; see `dmesg` of the node, whether the kernel or a limit of the container ended it",
+            retry=True,
+        )
     if done.returncode:
         output = " ".join((done.stderr or done.stdout or "no output").split())[:_MOST]
         raise Failed(

@@ -14,23 +14,29 @@ import signal
 import socket
 import stat
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.backends.nvidia.hardware.control import Keeper
 from dra_driver.backends.nvidia.hardware.peer import owner
+from dra_driver.backends.nvidia.hardware.verbs import LET_GO
 from dra_driver.errors import Fatal, Temporary
 
 _TAKE_SECONDS = 3.0  # a forked process takes a connection at once
-Work = Callable[[socket.socket], None]
-"""Serves what comes over a control socket: `worker.work`."""
+_FIRST_FREE, _MOST_FILES = 3, 1024
+Work = Callable[[socket.socket, float], None]
+"""Serves what comes over a control socket, and does not open the library before a time of the monotonic clock: `worker.work`."""
+CLOSED_SECONDS = 60.0
+"""How long the library stays closed after `let_go`: long enough to unload the kernel driver by hand or by a job."""
 
 
 def serve(path: str, work: Work) -> None:
     """Listen on `path` until SIGTERM or SIGINT. Raises Fatal if that is not possible."""
     listener = _listen(path)
-    keeper = Keeper(lambda: _fork(work, listener), "dra-driver hardware", seconds=_TAKE_SECONDS)
+    closed = _Closed()
+    keeper = Keeper(lambda: _fork(work, closed), "dra-driver hardware", seconds=_TAKE_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     gc.freeze()  # what is there before the fork stays shared
@@ -79,10 +85,18 @@ def _pass_on(connection: socket.socket, keeper: Keeper) -> None:
         _say(f"{error}; it is tried again at the next connection")
 
 
+@dataclass(slots=True)
+class _Closed:
+    """Until when the library stays closed."""
+
+    until: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Forked:
     pid: int
     control: socket.socket
+    closed: _Closed
     codes: list[int]
 
     def kill(self) -> None:
@@ -97,21 +111,24 @@ class _Forked:
                 pid, code = self.pid, 0
             if pid:
                 self.codes.append(code)
+                if os.waitstatus_to_exitcode(code) == LET_GO:
+                    self.closed.until = time.monotonic() + CLOSED_SECONDS
         return bool(self.codes)
 
 
-def _fork(work: Work, listener: socket.socket) -> _Forked:
+def _fork(work: Work, closed: _Closed) -> _Forked:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
         theirs.close()
-        return _Forked(pid, ours, [])
+        return _Forked(pid, ours, closed, [])
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        listener.close()
-        ours.close()
-        work(theirs)
+        # The listener, our end, and the connection for which this process starts: nobody would notice that the first process closes it.
+        os.closerange(_FIRST_FREE, theirs.fileno())
+        os.closerange(theirs.fileno() + 1, _MOST_FILES)
+        work(theirs, closed.until)
     finally:
         os._exit(1)  # never back into the loop of the first process
 

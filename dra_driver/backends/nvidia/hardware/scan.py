@@ -74,11 +74,17 @@ class Scanner:
         self._proc = proc
         self._mutex = Lock()
         self._known: dict[int, _Known] = {}
+        self._count: int | None = None
         self._system: System | None = None
 
     def count(self) -> int:
         """Return how many GPUs the library has. Raises Failed."""
-        return int(Asker(self._nvml, "the node").must("nvmlDeviceGetCount"))
+        count = int(Asker(self._nvml, "the node").must("nvmlDeviceGetCount"))
+        with self._mutex:
+            if self._count not in (None, count):
+                self._known = {}  # a GPU has come or gone: the indices mean other GPUs now
+            self._count = count
+        return count
 
     def system(self) -> System:
         """Return the versions, and whether confidential computing is on. Raises Failed."""

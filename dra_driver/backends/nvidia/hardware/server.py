@@ -39,7 +39,7 @@ _SECONDS = 5.0  # for the bytes of a request, and of an answer
 class Answers(Protocol):
     """What is asked: `verbs.Verbs`."""
 
-    ends: bool
+    ends: int | None
 
     def table(self) -> Mapping[str, Callable[[Request], object]]:
         """The verbs by name."""
@@ -83,9 +83,9 @@ class Watchdog:
 
 
 class Server:
-    """Answers requests. `end` ends the process, and does not return."""
+    """Answers requests. `end` ends the process with an exit code, and does not return."""
 
-    def __init__(self, answers: Answers, watchdog: Watchdog, end: Callable[[], None]) -> None:
+    def __init__(self, answers: Answers, watchdog: Watchdog, end: Callable[[int], None]) -> None:
         self._answers = answers
         self._table = answers.table()
         self._watchdog = watchdog
@@ -106,11 +106,11 @@ class Server:
         except (Broken, TimeoutError):
             return  # whoever asked has gone, or sent no request
         except Replaced:
-            self._end()  # without an answer: the next process gives it
+            self._end(0)  # without an answer: the next process gives it
         finally:
             self._places.release()
-        if self._answers.ends:
-            self._end()
+        if self._answers.ends is not None:
+            self._end(self._answers.ends)
 
     def _serve(self, connection: socket.socket) -> None:
         request = receive(connection, Request, seconds=_SECONDS)
@@ -166,6 +166,6 @@ def _end_later(seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 
-def end() -> None:
+def end(code: int = 0) -> None:
     """End the process at once, whatever its threads do."""
-    os._exit(0)
+    os._exit(code)

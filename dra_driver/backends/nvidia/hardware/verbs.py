@@ -2,7 +2,8 @@
 """What the hardware process answers to each request."""
 
 import re
-from collections.abc import Callable, Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -20,11 +21,14 @@ from dra_driver.backends.nvidia.hardware.nvml import (
     Found,
     Library,
 )
+from dra_driver.backends.nvidia.hardware.open_files import computing_on
 from dra_driver.backends.nvidia.hardware.scan import Scanner
 from dra_driver.backends.nvidia.hardware.wire import Happened, Listing, Request
 
 COMPUTE_MODES = range(4)  # default, exclusive thread (not any more), prohibited, exclusive process
 TIME_SLICES = range(4)  # default, short, medium, long
+LOST, LET_GO = 0, 75
+"""Exit codes: the library has lost its driver; somebody asked for it to be closed."""
 _MIG_CHANGED = 0x100
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]{1,90}")
 _LISTS = {
@@ -39,8 +43,11 @@ _T = TypeVar("_T")
 class Verbs:
     """The verbs, on one open library. Each may be called by several threads at a time."""
 
-    def __init__(self, nvml: Any, library: Library, *, host_root: str) -> None:
-        self.ends = False  # whether the process has to end after this answer
+    def __init__(
+        self, nvml: Any, library: Library, *, host_root: str, closed_until: float = 0.0
+    ) -> None:
+        self.ends: int | None = None  # the exit code, if the process has to end after this answer
+        self._closed_until = closed_until
         self._nvml = nvml
         self._library = library
         self._host_root = host_root
@@ -106,11 +113,13 @@ class Verbs:
 
     def let_go(self) -> None:
         """End the process: then it has nothing open. To shut the library down while another thread waits in it is not safe."""
-        self.ends = True
+        self.ends = LET_GO
 
     def events(self) -> Generator[Happened | None, None, None]:
         """Yield what happens, and None from time to time. Raises Failed when there can be no more events."""
-        scanner = self._current(self._found or self._library.look())
+        scanner = self._scanner
+        if scanner is None:  # only a look opens the library, so that it stays closed after `let_go`
+            raise Failed("the NVIDIA library is not open; the next look opens it", retry=True)
         handles = {}
         for index in range(scanner.count()):
             try:
@@ -138,6 +147,13 @@ class Verbs:
             raise
 
     def _current(self, found: Found) -> Scanner:
+        left = self._closed_until - time.monotonic()
+        if left > 0:
+            raise Failed(
+                f"the NVIDIA library stays closed for {left:.0f} s more, because `dra-driver hardware --let-go` asked for it; if the "
+                "kernel driver is replaced, do it now",
+                retry=True,
+            )
         nvml = self._library.open(found)
         with self._mutex:
             if self._scanner is None:
@@ -147,7 +163,7 @@ class Verbs:
     def _after(self, failure: Failed, codes: frozenset[int]) -> None:
         """A library that has lost its kernel driver is not used again: other threads may be inside it."""
         if self._scanner is not None and failure.failure.code in codes:
-            self.ends = True
+            self.ends = LOST
 
     def _processes(self, scanner: Scanner, request: Request) -> tuple[Process, ...]:
         handle = self._handle(scanner, request)
@@ -157,7 +173,23 @@ class Verbs:
             # Without the list of compute processes nothing can be said; the others are missing in old libraries.
             ask = asker.must if kind == "compute" else asker.ask
             found += [_process(one, kind) for one in ask(function, handle) or ()]
+        listed = {one.pid for one in found}
+        found += [one for one in self._unlisted(scanner, request) if one.pid not in listed]
         return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
+
+    def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
+        """The processes of other PID namespaces, which the library does not list."""
+        gpu = scanner.gpu(_index(scanner, request))
+        found = self._found or self._library.look()
+        if gpu.minor is None:
+            return
+        migs = gpu.mig.devices if gpu.mig else ()
+        wanted = [
+            (one.gpu_instance, one.compute_instance) for one in migs if one.uuid == request.uuid
+        ]
+        for one in computing_on(self._proc, found.installation, gpu.minor):
+            if not wanted or (one.gpu_instance, one.compute_instance) in wanted:
+                yield one
 
     def _set_compute_mode(self, scanner: Scanner, request: Request) -> None:
         handle = self._handle(scanner, request)

@@ -183,6 +183,7 @@ int nvmlDeviceGetTemperatureV(handle device, struct temperature *temperature) {
 
 enum {
     ECC_DOUBLE = 4,
+    RETIRED_PENDING = 31,
     LINK_COUNT = 91,
     REMAPPED_CORRECTABLE = 142,
     REMAPPED_UNCORRECTABLE,
@@ -212,6 +213,8 @@ static long long field_value(const struct gpu *gpu, const struct field *field) {
         return gpu->recovery_action;
     case ECC_DOUBLE:
         return gpu->ecc_uncorrected;
+    case RETIRED_PENDING:
+        return gpu->retired_pending;
     case LINK_COUNT:
         return gpu->link_count ? (long long)gpu->links[gpu->link_count - 1].number + 1 : ABSENT;
     case LINK_STATE:
@@ -226,12 +229,19 @@ static long long field_value(const struct gpu *gpu, const struct field *field) {
     }
 }
 
-/* Each field has a code of its own. In the tables its name is nvmlDeviceGetFieldValues:230. */
+/* Each field has a code of its own: in the tables that of the function for the same value. */
+static int field_code(const struct gpu *gpu, unsigned id) {
+    const char *function = "nvmlDeviceGetNvLinkState";
+    if (id == RECOVERY_ACTION) function = "nvmlDeviceGetFieldValues";
+    if (id == ECC_DOUBLE) function = "nvmlDeviceGetTotalEccErrors";
+    if (id == RETIRED_PENDING) function = "nvmlDeviceGetRetiredPagesPendingStatus";
+    if (id >= REMAPPED_CORRECTABLE && id <= REMAPPED_FAILED) function = "nvmlDeviceGetRemappedRows";
+    return failing_code(gpu->errors, gpu->error_count, function);
+}
+
 static void read_field(const struct call *call, struct field *field) {
-    char name[TEXT];
-    snprintf(name, sizeof name, "nvmlDeviceGetFieldValues:%u", field->id);
     long long value = field_value(call->gpu, field);
-    field->code = failing_code(call->gpu->errors, call->gpu->error_count, name);
+    field->code = field_code(call->gpu, field->id);
     if (!field->code && value == ABSENT) field->code = NOT_SUPPORTED;
     field->type = field->id == ECC_DOUBLE ? UNSIGNED_LONG_LONG : UNSIGNED_INT;
     field->value.large = 0;
@@ -269,10 +279,7 @@ int nvmlDeviceGetRemappedRows(handle device, unsigned *correctable, unsigned *un
 /* Boards without row remapping retire pages instead. */
 int nvmlDeviceGetRetiredPagesPendingStatus(handle device, unsigned *pending) {
     ENTER_GPU(device);
-    NEED(pending);
-    if (call.gpu->has_rows || call.gpu->ecc_uncorrected == ABSENT) return NOT_SUPPORTED;
-    *pending = (unsigned)call.gpu->retired_pending;
-    return SUCCESS;
+    return give_number(&call, call.gpu->retired_pending, pending);
 }
 
 struct process_v1 {

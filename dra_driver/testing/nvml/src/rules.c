@@ -79,8 +79,17 @@ int rules_apply(const struct world **world, const char *function, int gpu) {
     return code;
 }
 
+/* The tables have names without the number of the version: _v2, _v3 or V. */
+static size_t plain(const char *name) {
+    size_t length = strlen(name);
+    if (length > 3 && name[length - 3] == '_' && name[length - 2] == 'v') return length - 3;
+    return length > 1 && name[length - 1] == 'V' ? length - 1 : length;
+}
+
 int failing_code(const struct failing *errors, unsigned count, const char *function) {
+    size_t length = plain(function);
     for (unsigned number = 0; number < count; number++)
-        if (strcmp(errors[number].function, function) == 0) return errors[number].code;
+        if (strlen(errors[number].function) == length && strncmp(errors[number].function, function, length) == 0)
+            return errors[number].code;
     return SUCCESS;
 }

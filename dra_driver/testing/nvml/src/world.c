@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT = 6, LINE = 1024 };
+enum { KEPT = 32, LINE = 1024 };
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 static struct world *worlds[KEPT];

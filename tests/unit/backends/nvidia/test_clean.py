@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.facts import Gpu, Memory, Process
-from tests.support.nvidia_hardware import DIVIDED, GIB, PARTS, WHOLE
+from tests.support.watched_nvidia import DIVIDED, GIB, PARTS, WHOLE
 
 FLOOR = 64 * 2**20
 COMPUTE = Process(pid=4711, used_memory=3 * GIB)

@@ -263,6 +263,8 @@ def test_to_let_go_ends_the_process_and_the_next_look_opens_it_again(bed: Bed) -
 
 
 def collected(bed: Bed, stop: Event, got: list[HardwareEvent | None], wanted: int) -> Thread:
+    bed.hardware.look()
+
     def collect() -> None:
         for event in bed.hardware.events(stop):
             got.append(event)
@@ -291,6 +293,7 @@ def test_events_come_and_a_broken_stream_is_taken_up_with_a_look(
     while bed.link.ended == 0:
         stop.wait(0.01)
     bed.nvml.fail.clear()
+    bed.hardware.look()
     bed.nvml.happening.put(second)
     thread.join(20)
     assert got == [first, None, second]

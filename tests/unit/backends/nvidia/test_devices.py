@@ -168,6 +168,20 @@ UNIFIED = replace(H100, memory=None, errors={"nvmlDeviceGetMemoryInfo": 3})
     [
         (UNIFIED, 128 * 1024 * MIB, "128Gi"),
         (replace(UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 3}), 128 * 1024 * MIB, "128Gi"),
+        (
+            replace(
+                UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 13, "nvmlDeviceGetMemoryInfo": 3}
+            ),
+            128 * 1024 * MIB,
+            "128Gi",
+        ),
+        (
+            replace(
+                UNIFIED, errors={"nvmlDeviceGetMemoryInfo_v2": 3, "nvmlDeviceGetMemoryInfo": 15}
+            ),
+            128 * 1024 * MIB,
+            None,
+        ),
         (UNIFIED, None, None),
         (replace(UNIFIED, errors={"nvmlDeviceGetMemoryInfo": 15}), 128 * 1024 * MIB, None),
         (replace(UNIFIED, errors={}), 128 * 1024 * MIB, None),
@@ -373,6 +387,36 @@ def test_an_empty_node_says_why_it_has_no_gpus():
     assert {problem.reason for problem in found.left_out} == {"HardwareNotReady"}
     (alone,) = scan(problem="it is broken").left_out
     assert alone.found == "it is broken"
+
+
+@pytest.mark.parametrize(
+    ("driver", "found"),
+    [
+        ("", "no kernel driver nvidia has it"),
+        ("nouveau", "the kernel driver nouveau has it"),
+        ("nvidia", "the kernel driver nvidia has it, and the library does not list it"),
+    ],
+)
+def test_a_gpu_that_the_library_does_not_list_is_told(driver: str, found: str):
+    mine = PciGpu(address="0000:8b:00.0", driver="nvidia")
+    other = PciGpu(address="0000:1b:00.0", driver=driver)
+    seen = scan(H100, pci=(mine, other))
+    assert [one.name for one in seen.devices] == ["gpu-5"]
+    (problem,) = seen.left_out
+    assert (problem.device, problem.found) == ("0000:1b:00.0", found)
+    assert problem.action.endswith("It is published then without a restart")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pci": (PciGpu(address="0000:1b:00.0", driver="vfio-pci"),)},
+        {"pci": (PciGpu(address="0000:1b:00.0"),), "gpus": (replace(H100, pci_bus_id=""),)},
+    ],
+)
+def test_a_gpu_for_a_virtual_machine_and_one_that_may_be_listed_are_no_problem(more: Any):
+    gpus = more.pop("gpus", (H100,))
+    assert scan(*gpus, **more).left_out == ()
 
 
 def test_every_value_is_of_the_vocabulary_and_its_type():

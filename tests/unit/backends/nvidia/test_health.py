@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state machine of a GPU's health: what raises its severity, and what lets it fall."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dra_driver
 from dra_driver.backends.nvidia.facts import (
     Gpu,
     HardwareEvent,
@@ -14,6 +17,7 @@ from dra_driver.backends.nvidia.facts import (
     Node,
     RemappedRows,
 )
+from dra_driver.backends.nvidia.findings import answers
 from dra_driver.backends.nvidia.health import (
     FORGET_SECONDS,
     FORGIVE_SECONDS,
@@ -23,6 +27,7 @@ from dra_driver.backends.nvidia.health import (
     Verdict,
 )
 from dra_driver.backends.nvidia.options import HealthOptions
+from dra_driver.backends.nvidia.recorded import node_of
 from dra_driver.model.health import HealthStatus
 
 HOLD = HealthOptions().recovery_seconds
@@ -44,6 +49,17 @@ def with_mig(*instances: int, **changes: Any) -> Gpu:
 
 def xid(code: int, uuid: str = "GPU-0", **fields: Any) -> HardwareEvent:
     return HardwareEvent(uuid=uuid, type=8, data=code, **fields)
+
+
+RECORDINGS = sorted((Path(dra_driver.__file__).parent / "backends/recordings").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_every_recorded_machine_is_healthy_and_proves_it(path: Path):
+    node = node_of(json.loads(path.read_text())["facts"])
+    verdicts = HealthBook().judge(node)
+    assert list(verdicts.values()) == [Verdict()] * len(verdicts)
+    assert all(answers(gpu) for gpu in node.gpus)
 
 
 class Bench:

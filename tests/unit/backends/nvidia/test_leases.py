@@ -17,7 +17,7 @@ from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.decoding import decode
 from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.lease import InUse, Lease
-from tests.support.nvidia_hardware import (
+from tests.support.watched_nvidia import (
     GIB,
     INSTALLATION,
     NODE,

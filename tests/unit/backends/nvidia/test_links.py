@@ -82,6 +82,11 @@ def test_links_to_cpus_and_unknown_things_join_no_gpus():
     assert islands([gpu("1a", *ends), gpu("1b", *ends)]) == {}
 
 
+def test_an_older_library_tells_the_address_of_a_joined_gpu_only():
+    found = islands([gpu("1a", (None, at("1b"))), gpu("1b", (None, at("1a")), (None, at("c1")))])
+    assert found == dict.fromkeys(("0000:1a:00.0", "0000:1b:00.0"), "0000:1a:00.0")
+
+
 def test_a_gpu_without_an_address_is_in_no_island():
     assert islands([gpu("??", (SWITCH, at("c1")))]) == {}
 

@@ -8,7 +8,13 @@ import msgspec
 import pytest
 import yaml
 
+from dra_driver.backends.base import BackendContext
+from dra_driver.backends.nvidia.backend import NvidiaBackend
+from dra_driver.backends.nvidia.edits import gpu_edits
 from dra_driver.backends.nvidia.options import HealthOptions, NvidiaOptions
+from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.lease import Lease
+from tests.support.watched_nvidia import NODE, a_node
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "nvidia.md"
 
@@ -47,3 +53,19 @@ def test_the_example_of_the_page_is_read():
 def test_a_wrong_option_is_refused(wrong: dict[str, Any]):
     with pytest.raises(msgspec.ValidationError):
         options({"health": wrong})
+
+
+def test_containers_get_what_the_admin_chose(tmp_path: Path):
+    chosen = options({"capabilities": ["utility"], "additionalGids": True})
+    backend = NvidiaBackend(BackendContext("node-1", chosen), hardware=a_node(tmp_path), sysfs=None)
+    backend.scan()
+    edits = backend.configure(Lease(ClaimUid("uid"), "main", DeviceName("gpu-0"), parent="GPU-0"))
+    assert edits == gpu_edits(
+        NODE.installation, NODE.gpus[0], capabilities={"utility"}, groups=True
+    )
+    assert not any("libcuda" in mount.host_path for mount in edits.mounts)
+
+
+def test_an_unknown_capability_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="Invalid enum value 'gaming'"):
+        options({"capabilities": ["gaming"]})

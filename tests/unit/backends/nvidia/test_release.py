@@ -18,7 +18,7 @@ from dra_driver.planning.combine import combine
 from dra_driver.services.route import Route
 from dra_driver.testing.builders import a_claim, a_config
 from tests.support.local_node import LocalNode, ManualClock
-from tests.support.nvidia_hardware import GIB, WatchedHardware, a_backend, a_node
+from tests.support.watched_nvidia import GIB, WatchedHardware, a_backend, a_node
 
 GPU = DeviceName("gpu-0")
 LONG = {

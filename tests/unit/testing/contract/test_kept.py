@@ -14,7 +14,7 @@ import pytest
 
 from dra_driver.backends.base import Backend, BackendContext, config_kinds_of
 from dra_driver.backends.partitions import MIG_80GB
-from dra_driver.backends.profiles import H100, PROFILES, Group, Profile
+from dra_driver.backends.profiles import PROFILES, Group, Profile, Slot
 from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.backends.simulated_config import GPU, LABEL, GpuConfig, GpuSharing, LabelConfig
 from dra_driver.model.cdi import ContainerEdits
@@ -24,9 +24,10 @@ from dra_driver.model.lease import Lease
 from dra_driver.planning.combine import combine
 from dra_driver.services.route import Route
 from dra_driver.testing.contract import Promise, backend_contract
+from tests.support.boards import H100
 from tests.support.cards import SPEED, Cards, Speed, pull_out, two_cards, what_is_set_up
 
-SLOTS = PROFILES["h100x8"].groups[0].slots[:2]
+SLOTS = (Slot("1a", "15"), Slot("1b", "15"))
 MORE = {
     "partitions": Profile((Group(H100, SLOTS, partitioning=MIG_80GB),)),
     "shares": Profile((Group(H100, SLOTS, fields={"allow_multiple_allocations": True}),)),

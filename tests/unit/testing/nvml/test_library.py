@@ -138,6 +138,13 @@ def test_a_buffer_that_is_too_small_is_refused() -> None:
         assert nvml("call('nvmlDeviceGetUUID', text, 8)") == 7
         assert nvml("call('nvmlDeviceGetComputeRunningProcesses_v3', byref(size), (c_nvmlProcessInfo_v2_t * 1)())") == 7  # fmt: skip
         assert nvml("size.value") == 2
+    mig = machine.node(boards.A100_40, mig="empty")
+    with NvmlProcess(build.library(mig)) as nvml:
+        nvml("gpu = nvmlDeviceGetHandleByIndex(0); room = (c_nvmlGpuInstancePlacement_t * 2)()")
+        nvml("size = c_uint(2)")
+        ask = "nvmlDeviceGetGpuInstancePossiblePlacements(gpu, 19, room, byref(size))"
+        assert nvml.code(ask) == 7
+        assert nvml("size.value") == 7
 
 
 def test_a_call_before_the_start_and_after_the_end_is_refused() -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dra_driver.backends.nvidia.hardware.installation import read_installation
 from dra_driver.backends.sysfs import pci_attributes
 from dra_driver.testing.nvml import boards, elf, machine
 from dra_driver.testing.nvml import node as layouts
@@ -73,12 +75,30 @@ def test_a_node_becomes_another_one(tmp_path: Path) -> None:
     assert not (tmp_path / "usr/lib/x86_64-linux-gnu/libcuda.so.580.126.20").exists()
     node.become(machine.node(boards.A100_40, 1), module=False)
     assert not (tmp_path / "proc/driver").exists()
-    assert not list((tmp_path / "dev").iterdir())
+    assert not list((tmp_path / "dev").rglob("nvidia*"))
     assert not (tmp_path / "sys/bus/pci/devices/0000:1a:00.0/driver").exists()
     assert node.installation.library_version == "580.126.20"
     node.become(machine.node(boards.A100_40, 1), module=True, libraries=False)
-    assert not (tmp_path / "usr").exists()
+    assert not list((tmp_path / "usr").rglob("*.so*"))
     assert node.installation.kernel_version == "580.126.20"
+
+
+def test_a_change_leaves_alone_what_is_not_concerned(tmp_path: Path) -> None:
+    node = MockNode(tmp_path, machine.node(boards.A100_40, 2, mig={0: "3g.20gb"}))
+    (tmp_path / "dev/tty").touch()
+    kept = [tmp_path / "sys/bus/pci/devices/0000:1a:00.0/vendor", node.library, tmp_path / "dev"]
+    before = [path.stat().st_ino for path in kept]
+    socket = tmp_path / "run/nvidia-persistenced/socket"
+    before.append(socket.stat().st_ino)
+    node.become(machine.node(boards.A100_40, 1, mig={0: "1g.5gb"}))
+    assert [path.stat().st_ino for path in (*kept, socket)] == before
+    assert (tmp_path / "dev/tty").exists()
+    assert not (tmp_path / "sys/bus/pci/devices/0000:1b:00.0").exists()
+    caps = sorted(
+        path.name for path in (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").iterdir()
+    )
+    assert caps == ["gi7"]
+    assert read_installation(tmp_path) == node.installation
 
 
 def test_a_stub_has_its_soname_in_the_dynamic_section() -> None:
@@ -105,3 +125,25 @@ def test_the_cache_of_the_linker_names_each_library_with_its_path(tmp_path: Path
         names[text[key:].split(b"\0")[0].decode()] = text[value:].split(b"\0")[0].decode()
     assert names["libcuda.so.1"] == "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
     assert all((node.driver_root / path.lstrip("/")).exists() for path in names.values())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_driver_finds_on_the_node_what_the_node_says(
+    tmp_path: Path, layout: layouts.Layout
+) -> None:
+    facts = machine.node(boards.A100_40, 2, mig={0: "3g.20gb 1g.5gb"})
+    node = MockNode(tmp_path, facts, layout=layout)
+    assert read_installation(tmp_path) == node.installation
+    assert not node.installation.problems
+
+
+def test_the_driver_finds_one_half_of_an_installation(tmp_path: Path) -> None:
+    facts = machine.node(boards.H100)
+    node = MockNode(tmp_path, facts, layout=layouts.Layout(hook=True, module=False))
+    found = read_installation(tmp_path)
+    assert "the kernel module nvidia is not loaded" in found.problems[0]
+    assert msgspec.structs.replace(found, problems=()) == node.installation
+    node.become(facts, module=True, libraries=False)
+    found = read_installation(tmp_path)
+    assert "install the driver's libraries of this version" in found.problems[0]
+    assert msgspec.structs.replace(found, problems=()) == node.installation

@@ -45,6 +45,13 @@ def test_a_program_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.failure.retry
 
 
+def test_a_program_that_was_killed_is_run_again_later(tmp_path: Path) -> None:
+    found = installed(tmp_path, "kill -9 $$")
+    with pytest.raises(Failed, match="was ended by signal 9; see `dmesg`") as caught:
+        commands.set_time_slice(found, str(tmp_path), UUID, 2)
+    assert caught.value.failure.retry
+
+
 def test_a_file_that_cannot_be_executed_is_said(tmp_path: Path) -> None:
     found = installed(tmp_path, "true")
     (tmp_path / "run/nvidia/driver/usr/bin/nvidia-smi").chmod(0o644)

@@ -280,3 +280,12 @@ def test_a_text_that_is_none_costs_only_itself(tmp_path: Path) -> None:
     gpu = scanner(library, tmp_path).gpu(0)
     assert gpu.name == ""
     assert gpu.errors["nvmlDeviceGetName"] == 999
+
+
+def test_after_a_gpu_has_gone_an_index_is_the_next_gpu(tmp_path: Path) -> None:
+    library = StandIn(machine.node(boards.H100, 3))
+    found = scanner(library, tmp_path)
+    first, _, last = (found.gpu(index).uuid for index in range(found.count()))
+    gpus = library.node.gpus
+    library.node = msgspec.structs.replace(library.node, gpus=(gpus[0], gpus[2]))
+    assert [found.gpu(index).uuid for index in range(found.count())] == [first, last]

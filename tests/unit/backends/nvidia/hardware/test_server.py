@@ -29,7 +29,7 @@ class Answers:
     """What a test wants to be answered."""
 
     def __init__(self) -> None:
-        self.ends = False
+        self.ends: int | None = None
         self.go = Event()
         self.stream: list[Happened | Exception | None] = []
         self.closed = Event()
@@ -48,7 +48,7 @@ class Answers:
         raise Replaced
 
     def let_go(self, _: Request) -> object:
-        self.ends = True
+        self.ends = 75
         return None
 
     def events(self) -> Generator[Happened | None, None, None]:
@@ -67,7 +67,12 @@ class Served:
     def __init__(self) -> None:
         self.answers = Answers()
         self.ended = Event()
-        self.server = Server(self.answers, Patient(), self.ended.set)
+        self.codes: list[int] = []
+        self.server = Server(self.answers, Patient(), self.end)
+
+    def end(self, code: int) -> None:
+        self.codes.append(code)
+        self.ended.set()
 
     def connect(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -150,6 +155,7 @@ def test_too_many_requests_are_closed_and_later_ones_are_answered(served: Served
 def test_a_process_that_has_to_end_answers_first(served: Served) -> None:
     assert served.ask(Request("let_go")).error is None
     assert served.ended.wait(5)
+    assert served.codes == [75]
 
 
 def test_a_replaced_library_ends_the_process_without_an_answer(served: Served) -> None:

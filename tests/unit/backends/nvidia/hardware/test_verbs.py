@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dra_driver.backends.nvidia.facts import HardwareEvent, Process
+from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Process
 from dra_driver.backends.nvidia.hardware import commands
-from dra_driver.backends.nvidia.hardware.nvml import Failed, Library, Replaced
-from dra_driver.backends.nvidia.hardware.verbs import Verbs
+from dra_driver.backends.nvidia.hardware.nvml import Failed, Found, Library, Replaced
+from dra_driver.backends.nvidia.hardware.verbs import LET_GO, LOST, Verbs
 from dra_driver.backends.nvidia.hardware.wire import DEADLINES, Happened, Request
 from dra_driver.testing.nvml import boards, machine
 from tests.support.nvml_link import INSTALLED, ThreadLink
@@ -50,7 +51,7 @@ def test_a_library_that_does_not_open_is_the_problem_of_the_node(asked: Asked) -
     listing = asked.verbs.node()
     assert listing.count == 0
     assert "different versions" in listing.problem
-    assert not asked.verbs.ends  # the next look tries again in this process
+    assert asked.verbs.ends is None  # the next look tries again in this process
 
 
 @pytest.mark.parametrize("code", [1, 9, 18, 999])
@@ -58,14 +59,14 @@ def test_a_library_that_has_lost_its_driver_ends_the_process(code: int, asked: A
     asked.verbs.node()
     asked.nvml.fail["nvmlDeviceGetCount"] = code
     assert f"error {code}" in asked.verbs.node().problem
-    assert asked.verbs.ends
+    assert asked.verbs.ends == LOST
 
 
 def test_a_gpu_that_fails_does_not_end_the_process(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetUUID", 0] = 999
     with pytest.raises(Failed):
         asked.verbs.gpu(0)
-    assert not asked.verbs.ends
+    assert asked.verbs.ends is None
     assert asked.verbs.gpu(1).uuid == asked.uuids[1]
 
 
@@ -97,6 +98,35 @@ def test_the_processes_of_a_mig_device_are_only_its_own(asked: Asked) -> None:
     with_processes(asked, own, Process(pid=8, gpu_instance=device.gpu_instance + 1))
     request = Request("processes", index=1, uuid=device.uuid)
     assert asked.verbs.processes(request) == (own,)
+
+
+def a_process_of_the_host(asked: Asked, root: Path, pid: int, *minors: int) -> None:
+    """/dev/null and its neighbours stand for device files: major 1, minor 3, 5 and 7."""
+    manager = DeviceFile(path="/dev/nvidia-uvm", major=1, minor=7)
+    installation = msgspec.structs.replace(INSTALLED, device_files=(manager,), gpu_major=1)
+    asked.link.found = Found(installation, asked.link.found.library)
+    folder = root / "proc" / str(pid) / "fd"
+    folder.mkdir(parents=True)
+    names = {3: "null", 5: "zero", 7: "full"}
+    for minor in (*minors, 7):
+        (folder / str(minor)).symlink_to(f"/dev/{names[minor]}")
+
+
+def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
+    asked: Asked, tmp_path: Path
+) -> None:
+    gpus = tuple(
+        msgspec.structs.replace(gpu, minor=minor)
+        for gpu, minor in zip(asked.nvml.node.gpus, (3, 5), strict=True)
+    )
+    asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=gpus)
+    a_process_of_the_host(asked, tmp_path, 4711, 3)
+    with_processes(asked, Process(pid=9, kind="graphics"))
+    first, second = (
+        Request("processes", index=index, uuid=uuid) for index, uuid in enumerate(asked.uuids)
+    )
+    assert asked.verbs.processes(first) == (Process(pid=9, kind="graphics"), Process(pid=4711))
+    assert asked.verbs.processes(second) == (Process(pid=9, kind="graphics"),)
 
 
 def test_without_the_list_of_compute_processes_nothing_is_said(asked: Asked) -> None:
@@ -174,6 +204,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
     )
     asked.nvml.happening.put(happened)
     asked.nvml.happening.put(of_instance)
+    asked.verbs.node()
     stream = asked.verbs.events()
     assert next(stream) is None  # it has begun
     assert [next(stream), next(stream)] == [Happened(happened), Happened(of_instance)]
@@ -185,6 +216,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
 
 def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceRegisterEvents", 0] = 3
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
@@ -193,6 +225,7 @@ def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
 
 def test_a_lost_gpu_does_not_keep_the_events_of_others_back(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetMemoryInfo", 0] = 15
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
@@ -201,6 +234,7 @@ def test_a_lost_gpu_does_not_keep_the_events_of_others_back(asked: Asked) -> Non
 
 def test_without_any_events_the_stream_does_not_begin(asked: Asked) -> None:
     asked.nvml.event_types = 0
+    asked.verbs.node()
     with pytest.raises(Failed, match="no GPU of this node has events"):
         next(asked.verbs.events())
 
@@ -216,6 +250,7 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
     asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=changed)
     assert asked.verbs.gpu(1).mig == mig
     asked.nvml.happening.put(HardwareEvent(uuid=asked.uuids[1], type=0x100))
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     next(stream)
@@ -227,9 +262,35 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
 def test_a_stream_that_fails_ends_and_only_a_lost_driver_ends_the_process(
     code: int, ends: bool, asked: Asked
 ) -> None:
+    asked.verbs.node()
     stream = asked.verbs.events()
     next(stream)
     asked.nvml.fail["nvmlEventSetWait_v2"] = code
     with pytest.raises(Failed):
         next(stream)
-    assert asked.verbs.ends is ends
+    assert (asked.verbs.ends is not None) is ends
+
+
+def test_only_a_look_opens_the_library_for_events(asked: Asked) -> None:
+    with pytest.raises(Failed, match="the next look opens it") as caught:
+        next(asked.verbs.events())
+    assert caught.value.failure.retry
+    assert not asked.nvml.calls
+
+
+def test_to_let_go_ends_the_process(asked: Asked) -> None:
+    asked.verbs.let_go()
+    assert asked.verbs.ends == LET_GO
+
+
+def test_a_library_that_was_let_go_stays_closed_for_a_while(asked: Asked, tmp_path: Path) -> None:
+    opened = Library(asked.nvml, lambda: asked.link.found, load=lambda _: None)
+    until = time.monotonic() + 30
+    closed = Verbs(asked.nvml, opened, host_root=str(tmp_path), closed_until=until)
+    listing = closed.node()
+    assert "stays closed for" in listing.problem
+    assert listing.installation == INSTALLED
+    with pytest.raises(Failed, match="stays closed for") as caught:
+        closed.gpu(0)
+    assert caught.value.failure.retry
+    assert not asked.nvml.calls

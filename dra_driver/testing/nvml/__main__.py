@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a mock node by hand, and let something befall it.
+
+python -m dra_driver.testing.nvml make /tmp/gpus --board h100 --count 8 --mig "3g.40gb 1g.10gb"
+python -m dra_driver.testing.nvml fault /tmp/gpus fallen_off_bus 3 after_calls=20
+python -m dra_driver.testing.nvml fault /tmp/gpus clear
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from dra_driver.backends import recording
+from dra_driver.backends.nvidia.facts import Node
+from dra_driver.testing.nvml import build, installs, machine
+from dra_driver.testing.nvml.boards import BOARDS
+from dra_driver.testing.nvml.control import Control
+from dra_driver.testing.nvml.node import MockNode
+
+_LAYOUTS = ("ubuntu", "fedora", "operator", "gke", "talos", "bottlerocket")
+_FAULTS = (
+    *("fail", "hang", "delay", "lost", "fallen_off_bus", "vanished", "ecc_uncorrectable", "xid"),
+    *("event", "recovery_action", "set", "nvlink_down", "fabric", "unloaded", "mismatch"),
+    *("no_permission", "no_processes", "hide_mig", "restore", "clear", "count_calls"),
+)
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    folder = Path(arguments.folder).absolute()
+    if arguments.verb == "make":
+        sys.stdout.write(make(folder, arguments))
+        return 0
+    words = [_value(word) for word in arguments.arguments if "=" not in word]
+    named = dict(word.split("=", 1) for word in arguments.arguments if "=" in word)
+    control = Control(folder / "control")
+    try:
+        getattr(control, arguments.fault)(
+            *words, **{key: _value(word) for key, word in named.items()}
+        )
+    except TypeError as error:
+        sys.stderr.write(
+            f"{arguments.fault} does not take these arguments: {error}; see Control in "
+            "dra_driver/testing/nvml/control.py\n"
+        )
+        return 2
+    return 0
+
+
+def make(folder: Path, arguments: argparse.Namespace) -> str:
+    """Write the node, and return what to do with it."""
+    facts = _facts(arguments)
+    control = Control(folder / "control")
+    dev = folder / "host" / "dev"
+    library = build.library(facts, control=control.path, state=control.state, dev=dev)
+    node = MockNode(
+        folder / "host",
+        facts,
+        layout=getattr(installs, arguments.layout.upper()),
+        library=library,
+        nvidia_smi=build.nvidia_smi(),
+        character_devices=arguments.character_devices,
+    )
+    tool = node.driver_root / node.layout.binary_folder / "nvidia-smi"
+    return (
+        f"{len(facts.gpus)} GPUs in {node.folder}\n"
+        f"the driver:  option hostRoot: {node.folder}\n"
+        f"nvidia-smi:  LD_LIBRARY_PATH={node.library.parent} {tool} -L\n"
+        f"faults:      python -m dra_driver.testing.nvml fault {folder} lost 0\n"
+    )
+
+
+def _facts(arguments: argparse.Namespace) -> Node:
+    if arguments.snapshot:
+        return msgspec.convert(recording.read(Path(arguments.snapshot)).facts, type=Node)
+    return machine.node(BOARDS[arguments.board], arguments.count, mig=arguments.mig)
+
+
+def _value(word: str) -> int | str:
+    return int(word, 0) if word.removeprefix("0x").isalnum() and word[:1].isdigit() else word
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m dra_driver.testing.nvml")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("make", help="write a node with NVIDIA GPUs into a folder")
+    one.add_argument("folder")
+    what = one.add_mutually_exclusive_group(required=True)
+    what.add_argument("--board", choices=sorted(BOARDS))
+    what.add_argument("--snapshot", help="a file of `dra-driver snapshot`")
+    one.add_argument("--count", type=int, default=1)
+    one.add_argument("--mig", default="", help='the MIG devices of each GPU: "3g.40gb 1g.10gb"')
+    one.add_argument("--layout", choices=_LAYOUTS, default="ubuntu")
+    one.add_argument("--character-devices", action="store_true", help="as root: real device files")
+    fault = verbs.add_parser("fault", help="change what the library answers")
+    fault.add_argument("folder")
+    fault.add_argument("fault", choices=_FAULTS)
+    fault.add_argument("arguments", nargs="*", help="the GPU's number first; then name=value")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short random walk over a mock of NVIDIA's library, which is built with the system's compiler: part of `make e2e`."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.testing.stage import wait_for
+from tests.faults.nvidia_machine import FACTS, Nvidia, NvidiaBed, interval
+from tests.faults.walk import Walk, walk
+from tests.support.nvidia_names import uuids
+
+pytestmark = pytest.mark.real
+STEPS = 100
+GPU = uuids(FACTS)["gpu-0"]
+
+
+@pytest.fixture
+def fresh() -> Iterator[tuple[Walk, NvidiaBed]]:
+    """A walk that has taken no step yet, and its bed."""
+    with tempfile.TemporaryDirectory(prefix="walk-", dir="/tmp") as root:
+        found = Walk(Path(root), 1, Nvidia())
+        assert isinstance(found.bed, NvidiaBed)
+        found.bed.start_registered()
+        found.bed.wait_for(found.bed.published, "the slices")
+        found.steps.append("by hand")
+        yield found, found.bed
+        found.bed.close()
+
+
+def test_every_promise_holds_after_each_step_of_a_walk() -> None:
+    assert walk(STEPS, 1, machine="nvidia").taken.total() == STEPS
+
+
+def test_the_hardware_process_ends_with_its_driver(fresh: tuple[Walk, NvidiaBed]) -> None:
+    _, bed = fresh
+    assert len(bed.hardware_processes()) == 1
+    bed.kill()
+    wait_for(lambda: not bed.hardware_processes(), "the end of the hardware process")
+
+
+def test_a_dead_hardware_process_is_replaced_within_the_call(
+    fresh: tuple[Walk, NvidiaBed],
+) -> None:
+    walked, bed = fresh
+    claim = _asks_for_long(bed)
+    walked.place(claim, ("gpu-0",))
+    [pid] = bed.hardware_processes()
+    os.kill(pid, signal.SIGKILL)
+    (pod,) = walked.pods.values()
+    walked.try_to_start(pod)
+    assert pod.runs
+    assert bed.mock.time_slice(GPU) == 3
+    assert [pid] != bed.hardware_processes()
+    walked._check()
+    walked.end(pod)
+    walked._check()
+    assert bed.mock.time_slice(GPU) == 0
+
+
+def test_the_walk_notices_a_setting_that_is_not_put_back(fresh: tuple[Walk, NvidiaBed]) -> None:
+    walked, bed = fresh
+    claim = _asks_for_long(bed)
+    walked.place(claim, ("gpu-0",))
+    (pod,) = walked.pods.values()
+    walked.try_to_start(pod)
+    walked.end(pod)
+    with (bed.mock.state / "journal").open("a") as journal:
+        journal.write(f"4711 time-slice {GPU} 3\n")
+    with pytest.raises(AssertionError, match="nobody owns gpu-0"):
+        walked._settings_are_owned()
+
+
+def _asks_for_long(bed: NvidiaBed) -> ClaimRef:
+    """A claim whose UID makes it ask for long time slices of whole GPUs."""
+    while True:
+        claim = bed.new_claim(f"c{len(bed.api.objects('resourceclaims'))}", ["gpu-0"], pod=None)
+        if interval(claim.uid, ["gpu-0"]) == "Long":
+            return claim
+        bed.deallocate(claim)
