@@ -25,7 +25,7 @@ from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
-from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
+from dra_driver.backends.nvidia.recorded import PlayedHardware, node_of
 from dra_driver.backends.recording import Snapshot
 from dra_driver.backends.sysfs import pci_address
 from dra_driver.errors import DriverError, Permanent
@@ -41,6 +41,7 @@ SYSFS = Path("sys")
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
 _MIB = 1024 * 1024
+_ALL_MIB = 2**30
 
 
 class NvidiaBackend:
@@ -71,8 +72,10 @@ class NvidiaBackend:
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
         """Make a backend that plays the facts of a snapshot. Raises Permanent if they cannot be read."""
-        own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
-        return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
+        # What used the memory at that time is not there now.
+        options = NvidiaOptions(idle_memory=_ALL_MIB)
+        own = BackendContext(context.node_name, options, context.driver_name)
+        return cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
 
     def close(self) -> None:
         """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.health import HealthStatus
+from dra_driver.model.lease import InUse
 from tests.support.nvidia_node import facts_of
 
 XID = 79  # the GPU fell off the bus
@@ -135,6 +137,11 @@ def test_a_process_on_a_gpu_that_no_claim_has_is_told():
     first, second = backend_of(hardware).scan().devices
     assert "4711" in first.not_clean
     assert second.not_clean == ""
+    played = NvidiaBackend.recorded(
+        BackendContext("node-1"), msgspec.json.decode(msgspec.json.encode(hardware.node))
+    )
+    assert {one.not_clean for one in played.scan().devices} == {""}
+    assert played.in_use(first.name) is InUse.NO
 
 
 def test_a_snapshot_has_the_facts_and_needs_a_gpu(tmp_path: Path):
