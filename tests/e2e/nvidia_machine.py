@@ -161,11 +161,6 @@ class NvidiaNode:
                     )
         return found
 
-    def calls_library(self) -> int:
-        """The process that calls the library; 0 if there is none."""
-        found = self.hardware_processes()
-        return next((pid for pid, parent in found.items() if parent in found), 0)
-
     def end_hardware(self) -> None:
         """Kill all of the hardware container; answers when it is there again."""
         before = self.restarts()
