@@ -155,7 +155,7 @@ class NvidiaNode:
         for pid in self.cluster.namespaces.processes():
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"hardware" in words and b"--host-root" in words:
+                if b"--listen" in words and b"--host-root" in words:
                     found[pid] = int(
                         Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
                     )
