@@ -7,7 +7,7 @@ a process and the deadline.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -101,11 +101,13 @@ class HardwareProcess:
                 gpu.index: msgspec.structs.replace(gpu, problem="", problem_code=None)
                 for gpu in gpus
             }
+            unnamed: dict[str, str] = {}
+            profiles = self._mig_profiles(gpus, listing.system.driver_version, unnamed)
             return Node(
                 system=listing.system,
-                gpus=gpus,
+                gpus=tuple(_without_profiles(gpu, unnamed) for gpu in gpus),
                 pci=listing.pci,
-                mig_profiles=self._mig_profiles(gpus, listing.system.driver_version),
+                mig_profiles=profiles,
                 installation=listing.installation,
                 problem=listing.problem,
             )
@@ -208,10 +210,10 @@ class HardwareProcess:
         return problem
 
     def _mig_profiles(
-        self, gpus: tuple[Gpu, ...], driver: str
+        self, gpus: tuple[Gpu, ...], driver: str, failed: dict[str, str]
     ) -> dict[str, tuple[MigProfile, ...]]:
         """The profiles by product. They are read once for a product and driver, and once more when MIG is enabled: some boards tell
-        them only then.
+        them only then. `failed` gets why those of a product could not be read; the next look asks again.
         """
         found: dict[str, tuple[MigProfile, ...]] = {}
         for gpu in gpus:
@@ -223,10 +225,12 @@ class HardwareProcess:
                     self._profiles[key] = self._once_more(
                         Request("mig_profiles", index=gpu.index), tuple[MigProfile, ...]
                     )
-                except (_Refused, _Silent):
-                    continue  # without its profiles, the GPU has no partitions; the next look asks again
+                except (_Refused, _Silent) as error:
+                    failed[gpu.name] = str(error)
+                    continue
             if profiles := self._profiles.get(key):
                 found[gpu.name] = profiles
+                failed.pop(gpu.name, "")
         return found
 
     def _told(self, request: Request, kind: type[_T]) -> _T:
@@ -286,6 +290,14 @@ class HardwareProcess:
                         yield receive(connection.socket, Happened, seconds=self._grace)
                 except (Broken, TimeoutError) as error:
                     raise _Silent(str(error), hung=False) from error
+
+
+def _without_profiles(gpu: Gpu, failed: Mapping[str, str]) -> Gpu:
+    """A GPU with MIG devices whose profiles are not known. Their names depend on them, and with two names a device is given out twice."""
+    if gpu.name not in failed or gpu.mig is None or not gpu.mig.devices:
+        return gpu
+    problem = f"the profiles of its MIG devices cannot be read: {failed[gpu.name]}"
+    return Gpu(index=gpu.index, pci_bus_id=gpu.pci_bus_id, problem=problem)
 
 
 def _said(request: Request) -> str:

@@ -13,6 +13,8 @@ from dra_driver.backends.nvidia.hardware.tree import Tree
 
 SECONDS = 10.0
 PROGRAM = "nvidia-smi"
+_NEVER = frozenset({2, 3, 13})
+"""Exit codes: wrong arguments, not supported by the GPU, not in the library. After others, such as a lost GPU, the setting may be there."""
 _MOST = 300  # characters of its output in a message
 
 Run = Callable[[list[str], dict[str, str]], subprocess.CompletedProcess[str]]
@@ -48,6 +50,7 @@ def set_time_slice(
         output = " ".join((done.stderr or done.stdout or "no output").split())[:_MOST]
         raise Failed(
             f"{said} failed with exit code {done.returncode}: {output}; try it on the node. A GPU older than Volta has no time slices",
+            retry=done.returncode not in _NEVER,
         )
 
 

@@ -37,6 +37,7 @@ _LISTS = {
     "mps": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 }
 _NO_INSTANCE = 0xFFFFFFFF
+_CONTEXT = 64 * 2**20  # bytes: what a process needs on a GPU at least, before it does anything
 _T = TypeVar("_T")
 
 
@@ -178,10 +179,14 @@ class Verbs:
         return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
 
     def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
-        """The processes of other PID namespaces, which the library does not list."""
+        """The processes of other PID namespaces, which the library does not list.
+
+        A program of CUDA opens each GPU that it may, also those that it does not use. On these it has no memory.
+        """
         gpu = scanner.gpu(_index(scanner, request))
         found = self._found or self._library.look()
-        if gpu.minor is None:
+        unused = gpu.memory is not None and gpu.memory.used < _CONTEXT
+        if gpu.minor is None or unused:
             return
         migs = gpu.mig.devices if gpu.mig else ()
         wanted = [

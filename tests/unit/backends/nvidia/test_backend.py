@@ -145,3 +145,17 @@ def test_a_snapshot_has_the_facts_and_needs_a_gpu(tmp_path: Path):
     assert again.scan() == backend_of(Scripted(node)).scan()
     with pytest.raises(Permanent, match="there is nothing to record: no PCI device of NVIDIA in"):
         backend_of(Scripted(node), tmp_path).snapshot()
+
+
+def test_while_the_kernel_driver_is_replaced_its_gpus_stay_as_ill_ones():
+    ready = facts_of("t4x2")
+    hardware = Scripted(ready)
+    backend = backend_of(hardware)
+    backend.scan()
+    problem = "the kernel module nvidia is not loaded; load it"
+    hardware.node = replace(ready, gpus=(), mig_profiles={}, pci=ready.pci[1:], problem=problem)
+    [left] = backend.scan().devices
+    assert (left.name, left.health.status) == ("gpu-1", HealthStatus.UNHEALTHY)
+    assert problem in left.health.message
+    hardware.node = ready
+    assert [one.name for one in backend.scan().devices] == ["gpu-0", "gpu-1"]

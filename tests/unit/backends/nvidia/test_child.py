@@ -97,7 +97,7 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(
 ) -> None:
     bed.hardware.look()
     first = bed.pid
-    monkeypatch.setattr(bed.child._keeper, "_seconds", 0.3)
+    monkeypatch.setattr(bed.child._keeper, "_seconds", 4.0)  # also for the next one to start
     os.kill(first, signal.SIGSTOP)
     assert len(bed.hardware.look().gpus) == 2
     assert gone(first)

@@ -72,6 +72,15 @@ def test_mig_tables_that_fail_are_read_by_the_next_look(bed: Bed) -> None:
     assert bed.hardware.look().mig_profiles == bed.nvml.node.mig_profiles
 
 
+def test_mig_devices_have_no_name_until_their_profiles_are_known(bed: Bed) -> None:
+    bed.nvml.fail["nvmlDeviceGetGpuInstanceProfileInfo"] = 999
+    gpus = bed.hardware.look().gpus
+    assert [bool(gpu.uuid) for gpu in gpus] == [True, True, True, False]
+    assert gpus[3].problem.startswith("the profiles of its MIG devices cannot be read: nvmlDevice")
+    bed.nvml.fail.clear()
+    assert bed.hardware.look().gpus[3].uuid == bed.nvml.node.gpus[3].uuid
+
+
 def test_a_gpu_that_is_lost_costs_only_itself_and_keeps_its_facts(bed: Bed) -> None:
     before = bed.hardware.look().gpus
     bed.nvml.fail["nvmlDeviceGetMemoryInfo", 1] = 15

@@ -125,6 +125,12 @@ def test_compute_instances_that_share_a_gpu_instance_have_different_names_and_pa
     assert [parts(one, alone=False) for one in pair] == [("instance-1-0",), ("instance-1-1",)]
 
 
+def test_a_part_of_a_gpu_instance_is_one_before_another_part_is_made_beside_it():
+    assert sharing([device(compute_slices=1)]) == {1}
+    assert sharing([device(compute_slices=0), device(gpu_instance=2)]) == frozenset()
+    assert sharing([device(compute_slices=0), device(compute_slices=0)]) == {1}
+
+
 def test_a_device_takes_its_memory_slices():
     assert parts(device(start=4), alone=True) == tuple(f"memory-slice-{at}" for at in range(4, 8))
     assert parts(device(size=0), alone=True) == ("instance-1-0",)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Process
+from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Memory, Process
 from dra_driver.backends.nvidia.hardware import commands
 from dra_driver.backends.nvidia.hardware.nvml import Failed, Found, Library, Replaced
 from dra_driver.backends.nvidia.hardware.verbs import LET_GO, LOST, Verbs
@@ -112,14 +112,27 @@ def a_process_of_the_host(asked: Asked, root: Path, pid: int, *minors: int) -> N
         (folder / str(minor)).symlink_to(f"/dev/{names[minor]}")
 
 
-def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
-    asked: Asked, tmp_path: Path
-) -> None:
+def files_and_memory(asked: Asked, used: int) -> None:
+    """The GPUs have device files of their own, and use so much memory."""
     gpus = tuple(
-        msgspec.structs.replace(gpu, minor=minor)
+        msgspec.structs.replace(gpu, minor=minor, memory=Memory(total=2**35, used=used))
         for gpu, minor in zip(asked.nvml.node.gpus, (3, 5), strict=True)
     )
     asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=gpus)
+
+
+def test_a_process_that_has_all_gpus_open_is_on_none_whose_memory_is_not_used(
+    asked: Asked, tmp_path: Path
+) -> None:
+    files_and_memory(asked, 2**22)
+    a_process_of_the_host(asked, tmp_path, 4711, 3, 5)
+    assert asked.verbs.processes(Request("processes", index=0, uuid=asked.uuids[0])) == ()
+
+
+def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
+    asked: Asked, tmp_path: Path
+) -> None:
+    files_and_memory(asked, 2**30)
     a_process_of_the_host(asked, tmp_path, 4711, 3)
     with_processes(asked, Process(pid=9, kind="graphics"))
     first, second = (
