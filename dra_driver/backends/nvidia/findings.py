@@ -194,6 +194,9 @@ def _fabric(fabric: Fabric) -> Iterator[Finding]:
     if fabric.state != _FABRIC_COMPLETED:
         return
     advice = "see the log of the fabric manager, and nvidia-smi -q"
+    if fabric.status:
+        text = f"the GPU could not join its NVLink fabric (NVML error {fabric.status}), and CUDA does not start on it: {advice}"
+        yield Finding(FABRIC_TAINT, "registration-failed", Severity.DRAIN, text)
     if known := _SUMMARIES.get(fabric.health_summary or 0):
         value, severity = known
         yield Finding(FABRIC_TAINT, value, severity, f"the NVLink fabric is {value}: {advice}")

@@ -155,6 +155,7 @@ def test_rows_and_pages_of_memory_that_are_bad():
         (Fabric(state=3, health_mask=2 << 14), [("manager-disconnected", Severity.WATCHED)]),
         (Fabric(state=3, health_mask=1 << 8), []),
         (Fabric(state=3, health_mask=5 << 8), [("wrong-configuration", Severity.DRAIN)]),
+        (Fabric(state=3, status=999), [("registration-failed", Severity.DRAIN)]),
         (Fabric(state=1, health_mask=5 << 8), [("not-ready", Severity.WATCHED)]),
     ],
 )
