@@ -119,10 +119,14 @@ def counter_set(
 
 
 def parts(device: MigDevice, *, alone: bool) -> tuple[str, ...]:
-    """Return the parts of the GPU that a MIG device occupies, for `Hardware.parts`."""
-    if alone and device.size:
-        return tuple(_slice(number) for number in slices_of(device))
-    return (f"instance-{device.gpu_instance}-{device.compute_instance}",)
+    """Return the parts of the GPU that a MIG device occupies, for `Hardware.parts`.
+
+    The numbers of its instances are one of them: containers open it by the files of these numbers. After a new partitioning another
+    MIG device may have the numbers, and must not be in a second claim while a container can still open it by them.
+    """
+    instance = f"instance-{device.gpu_instance}-{device.compute_instance}"
+    slices = slices_of(device) if alone else ()
+    return (*map(_slice, slices), instance)
 
 
 _NO_AMOUNTS = amounts(MigDevice(uuid="", gpu_instance=0, compute_instance=0, profile=0))

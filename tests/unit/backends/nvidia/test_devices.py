@@ -243,7 +243,7 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
     first = found.devices[0]
     assert (first.uuid, first.resource) == (
         "MIG-2",
-        Hardware("GPU-1", ("memory-slice-2",), "1g.10gb"),
+        Hardware("GPU-1", ("memory-slice-2", "instance-9-0"), "1g.10gb"),
     )
     assert said(first) == {
         "type": "mig",
