@@ -85,17 +85,16 @@ class HardwareProcess:
         self._looking = Lock()
         self._last: dict[int, Gpu] = {}  # by index: the last facts of each GPU
         self._hangs: dict[int, _Hang] = {}
+        self._count: int | None = None
         self._profiles: dict[tuple[str, str, bool], tuple[MigProfile, ...]] = {}
 
     def look(self) -> Node:
         """Return what is there now; see `door.Hardware`."""
         with self._looking:
             listing = self._told(Request("node"), Listing)
-            if listing.count != len(self._last):
-                self._last, self._hangs = (
-                    {},
-                    {},
-                )  # a GPU has come or gone, and the indices mean others
+            if listing.count != self._count:
+                # A GPU has come or gone, and the indices mean others.
+                self._last, self._hangs, self._count = {}, {}, listing.count
             gpus = self._gpus(listing.count)
             self._last = {
                 gpu.index: msgspec.structs.replace(gpu, problem="", problem_code=None)
@@ -115,7 +114,7 @@ class HardwareProcess:
     def events(self, stop: Event) -> Iterator[HardwareEvent | None]:
         """Yield events, from one process after the other; see `door.Hardware`."""
         failures = 0
-        lost = False
+        is_connected = lost = False
         while not stop.is_set():
             try:
                 for happened in self._stream(stop):
@@ -124,22 +123,26 @@ class HardwareProcess:
                         yield happened.event
                     elif lost:
                         yield None  # events of the meantime are lost: a look finds what they have changed
+                    is_connected = True
             except (DriverError, _Refused, _Silent):
                 lost = True
                 failures += 1
+                if is_connected:
+                    is_connected = False
+                    yield None  # the next process listens to the GPUs that a look has read
                 stop.wait(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1])
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Return the processes on a GPU or MIG device; see `door.Hardware`."""
-        return self._told(self._of("processes", uuid), tuple[Process, ...])
+        return self._told_of("processes", uuid, tuple[Process, ...])
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         """Set the compute mode; see `door.Hardware`."""
-        self._told(self._of("set_compute_mode", uuid, mode), _NOTHING)
+        self._told_of("set_compute_mode", uuid, _NOTHING, mode)
 
     def set_time_slice(self, uuid: str, interval: int) -> None:
         """Set the time slice; see `door.Hardware`."""
-        self._told(self._of("set_time_slice", uuid, interval), _NOTHING)
+        self._told_of("set_time_slice", uuid, _NOTHING, interval)
 
     def let_go(self) -> None:
         """Close the library; see `door.Hardware`. The process ends, so nothing of the driver is open any more."""
@@ -166,9 +169,9 @@ class HardwareProcess:
         hung: list[str] = []
         for index in sorted(range(count), key=lambda index: (self._since(index), index)):
             hang = self._hangs.get(index)
-            if hang is not None and self._clock() < hang.until:
+            if hang is not None and (hung or self._clock() < hang.until):
                 found[index] = self._as_last(index, hang.problem)
-                continue
+                continue  # one attempt in a look is enough
             try:
                 found[index] = self._once_more(Request("gpu", index=index), Gpu)
                 self._hangs.pop(index, _NOTHING)
@@ -232,6 +235,19 @@ class HardwareProcess:
                 found[gpu.name] = profiles
                 failed.pop(gpu.name, "")
         return found
+
+    def _told_of(self, verb: str, uuid: str, kind: type[_T], value: int = 0) -> _T:
+        """Ask about one device. Only looks ask a GPU that hangs, as each attempt holds all others up and ends the process."""
+        request = self._of(verb, uuid, value)
+        hang = self._hangs.get(request.index)
+        if hang is not None:
+            raise Temporary(hang.problem)
+        try:
+            return self._told(request, kind)
+        except Temporary as error:
+            if isinstance(error.__cause__, _Silent) and error.__cause__.hung and request.index >= 0:
+                self._hangs_again(request.index, str(error.__cause__))
+            raise
 
     def _told(self, request: Request, kind: type[_T]) -> _T:
         """Ask, and raise the driver's errors."""

@@ -138,6 +138,12 @@ class Scanner:
             self.gpu(index)
         return known.handle
 
+    def read(self) -> dict[str, Any]:
+        """Return the handles of the GPUs that looks have read, by UUID. This calls nothing, so it does not hang."""
+        with self._mutex:
+            known = list(self._known.values())
+        return {one.gpu.uuid: one.handle for one in known if one.gpu is not None}
+
     def mig_profiles(self, index: int) -> tuple[MigProfile, ...]:
         """Return the kinds of GPU instances of this board. Raises Failed."""
         return migs.profiles(self._nvml, self.handle(index), f"the GPU with index {index}")

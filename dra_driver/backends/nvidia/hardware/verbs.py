@@ -29,6 +29,9 @@ COMPUTE_MODES = range(4)  # default, exclusive thread (not any more), prohibited
 TIME_SLICES = range(4)  # default, short, medium, long
 LOST, LET_GO = 0, 75
 """Exit codes: the library has lost its driver; somebody asked for it to be closed."""
+FIRST_LOOK_SECONDS = 20.0
+"""How long the stream of events waits until a look has read a GPU. Less than its deadline."""
+_POLL_SECONDS = 0.05
 _MIG_CHANGED = 0x100
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]{1,90}")
 _LISTS = {
@@ -117,20 +120,23 @@ class Verbs:
         self.ends = LET_GO
 
     def events(self) -> Generator[Happened | None, None, None]:
-        """Yield what happens, and None from time to time. Raises Failed when there can be no more events."""
-        scanner = self._scanner
-        if scanner is None:  # only a look opens the library, so that it stays closed after `let_go`
-            raise Failed("the NVIDIA library is not open; the next look opens it", retry=True)
-        handles = {}
-        for index in range(scanner.count()):
-            try:
-                handles[scanner.gpu(index).uuid] = scanner.handle(index)
-            except Failed:
-                continue  # the look at this GPU says why
-        waiting = EventSet(self._nvml, handles)
+        """Yield what happens, and None from time to time. Raises Failed when there can be no more events.
+
+        Only GPUs that a look has read are listened to: to open one that hangs would hold up all others, with the library's lock. And only
+        a look opens the library, so that it stays closed after `let_go`.
+        """
+        until = time.monotonic() + FIRST_LOOK_SECONDS
+        while (scanner := self._scanner) is None or not scanner.read():
+            if time.monotonic() >= until:
+                raise Failed(
+                    "no GPU has been read yet; the next look opens the library", retry=True
+                )
+            time.sleep(_POLL_SECONDS)
+        waiting = EventSet(self._nvml, scanner.read())
         yield None
         try:
             for event in waiting.wait():
+                waiting.add(scanner.read())
                 if event is not None and event.type & _MIG_CHANGED:
                     scanner.forget_migs()
                 yield None if event is None else Happened(event)
