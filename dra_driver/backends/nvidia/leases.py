@@ -24,6 +24,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
 IDLE_BYTES = 64 * 2**20
+_LOST = 15  # NVML's error of a GPU that fell off the bus: only a reset brings it back, without its modes
 _Key = tuple[DeviceName, ClaimUid, ShareId]
 
 
@@ -148,13 +149,11 @@ class Leases:
 
     def _put_back(self, lease: Lease) -> None:
         gpu = self._gpu(lease)
-        node = self._last().node
         if gpu is not None:
             put_back(self._hardware, gpu)
-        elif not node.gpus and node.problem and node.installation.kernel_version:
-            # The kernel driver keeps the modes as long as it is loaded.
+        elif why := _may_be_there(self._last().node, lease):
             raise Temporary(
-                f"the modes of device {lease.device} cannot be put back now: {node.problem}; the driver tries again"
+                f"the modes of device {lease.device} cannot be put back now: {why}; the driver tries again"
             )
 
     def _gpu(self, lease: Lease) -> Gpu | None:
@@ -190,6 +189,17 @@ def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
 
 def _key(lease: Lease) -> _Key:
     return lease.device, lease.claim_uid, lease.share_id
+
+
+def _may_be_there(node: Node, lease: Lease) -> str:
+    """Why the GPU of a lease, which no look has found, may be there all the same, with its modes; empty if it is gone."""
+    if not node.gpus and node.installation.kernel_version:
+        return node.problem  # the kernel driver keeps the modes as long as it is loaded
+    unread = (one for one in node.gpus if not one.uuid and one.problem_code != _LOST)
+    found = None if lease.parts else next(unread, None)
+    if found is None:
+        return ""
+    return f"it may be the GPU with index {found.index}, which does not answer: {found.problem}"
 
 
 def _may_have_set(lease: Lease) -> bool:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dra_driver.backends.nvidia.config import GPU, MIG, GpuConfig, MigDeviceConfig
 from dra_driver.backends.nvidia.devices import inventory
-from dra_driver.backends.nvidia.facts import Node, Process
+from dra_driver.backends.nvidia.facts import Gpu, Node, Process
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
@@ -190,6 +190,26 @@ def test_a_gpu_that_has_gone_keeps_no_mode(leases: Leases, hardware: WatchedHard
     leases.reset(SLICED)
     a_backend(hardware).reset(SLICED)
     a_backend(hardware).reset(LOST)
+
+
+def test_a_gpu_that_does_not_answer_since_the_start_keeps_its_modes(
+    hardware: WatchedHardware,
+) -> None:
+    def becomes(code: int | None) -> None:
+        silent = Gpu(index=0, problem="no answer", problem_code=code)
+        hardware.become(structs.replace(NODE, gpus=(silent, *NODE.gpus[1:])))
+
+    becomes(None)
+    with pytest.raises(Temporary) as caught:
+        a_backend(hardware).reset(SLICED)
+    assert str(caught.value) == (
+        "the modes of device gpu-0 cannot be put back now: it may be the GPU with index 0, which does not answer: no answer; the driver "
+        "tries again"
+    )
+    a_backend(hardware).reset(PLAIN)
+    a_backend(hardware).reset(replace(LOST, parent="GPU-1", parts=("memory-slice-0",)))
+    becomes(15)
+    a_backend(hardware).reset(SLICED)
 
 
 def test_a_kernel_driver_without_its_library_keeps_the_modes(hardware: WatchedHardware) -> None:
