@@ -61,7 +61,7 @@ class MockNode:
     in use.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a property of the node, and has a default
         self,
         folder: Path,
         facts: Node,
