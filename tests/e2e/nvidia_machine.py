@@ -155,16 +155,11 @@ class NvidiaNode:
         for pid in self.cluster.namespaces.processes():
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"hardware" in words and b"--host-root" in words:
+                if b"--listen" in words and b"--host-root" in words:
                     found[pid] = int(
                         Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
                     )
         return found
-
-    def calls_library(self) -> int:
-        """The process that calls the library; 0 if there is none."""
-        found = self.hardware_processes()
-        return next((pid for pid, parent in found.items() if parent in found), 0)
 
     def end_hardware(self) -> None:
         """Kill all of the hardware container; answers when it is there again."""

@@ -272,7 +272,8 @@ class Bed(Stage):
 
     def vouch(self, row: PreparedClaim) -> None:
         """An admin says that nothing uses the claim's devices: nobody else can, where its pods are not known any more."""
-        assert main(["release", *self.arguments(), row.ref.uid]) == 0
+        code = main(["release", *self.arguments(), row.ref.uid])
+        assert code == 0 or row.ref.uid not in self.claims()  # the driver was quicker
 
     def set_condition(self, claim: ClaimRef, condition: str, devices: Sequence[str]) -> None:
         """Somebody says of the claim's devices that they are ready, or that they never will be."""

@@ -20,7 +20,7 @@ def fall_ill(walk: Walk) -> None:
     chosen = sorted(walk.chance.sample(walk.machine.devices, count))
     walk.note(",".join(chosen))
     walk.ill = walk.bed.fall_ill(*chosen)
-    if walk.unsettled or walk.vanished:
+    if walk.unsettled or walk.vanished or walk.bed.troubled:
         return
 
     def wrong() -> list[str]:

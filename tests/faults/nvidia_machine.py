@@ -65,7 +65,7 @@ class NvidiaBed(Bed):
         )
         MockNode(host, FACTS, layout=OPERATOR, library=library, nvidia_smi=build.nvidia_smi())
         self.host = host
-        self.troubled = False
+        self.hung = False  # once: a GPU that hung is asked again only minutes later
 
     def hardware_flags(self) -> tuple[str, ...]:
         return ("--backend-option", f"hostRoot={self.host}")
@@ -123,7 +123,7 @@ class NvidiaBed(Bed):
                 continue
             for name in mine.keys() & gone:
                 self.mock.hide_mig(gpu.index, mine[name].uuid)
-        self.troubled = bool(gone)
+        self.troubled = bool(gone) or self.hung
         self._look()
 
     def hang(self, *devices: str) -> None:
@@ -131,7 +131,7 @@ class NvidiaBed(Bed):
         for gpu in FACTS.gpus:
             if f"gpu-{gpu.minor}" in devices:
                 self.mock.hang("nvmlDeviceSetComputeMode", gpu.index)
-        self.troubled = True
+        self.hung = self.troubled = True
 
     def fall_ill(self, *devices: str) -> frozenset[str]:
         """Nobody falls ill: how long a taint stays then is a matter of its own (tests/integration/test_nvidia_health.py)."""
@@ -183,7 +183,7 @@ def hang_hardware(walk: Walk) -> None:
     index = walk.chance.randrange(len(FACTS.gpus))
     walk.note(str(index))
     walk.bed.mock.hang("nvmlDeviceGetMemoryInfo*", index)
-    walk.bed.troubled = True
+    walk.bed.hung = walk.bed.troubled = True
 
 
 def heal_hardware(walk: Walk) -> None:

@@ -20,12 +20,14 @@ from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.edits import edits_for
+from dra_driver.backends.nvidia.facts import Node
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.backends.nvidia.options import NvidiaOptions
-from dra_driver.backends.nvidia.recorded import RecordedHardware, node_of
+from dra_driver.backends.nvidia.recorded import PlayedHardware, node_of
 from dra_driver.backends.recording import Snapshot
+from dra_driver.backends.sysfs import pci_address
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
@@ -39,6 +41,7 @@ SYSFS = Path("sys")
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
 _MIB = 1024 * 1024
+_ALL_MIB = 2**30
 
 
 class NvidiaBackend:
@@ -58,6 +61,7 @@ class NvidiaBackend:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
+        self._answered = Node()
         self._book = HealthBook(options.health, clock=clock)
         self._leases = Leases(
             self._hardware,
@@ -68,8 +72,10 @@ class NvidiaBackend:
     @classmethod
     def recorded(cls, context: BackendContext, facts: object) -> Self:
         """Make a backend that plays the facts of a snapshot. Raises Permanent if they cannot be read."""
-        own = BackendContext(context.node_name, NvidiaOptions(), context.driver_name)
-        return cls(own, hardware=RecordedHardware(node_of(facts)), sysfs=None)
+        # What used the memory at that time is not there now.
+        options = NvidiaOptions(idle_memory=_ALL_MIB)
+        own = BackendContext(context.node_name, options, context.driver_name)
+        return cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
 
     def close(self) -> None:
         """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
@@ -93,8 +99,27 @@ class NvidiaBackend:
             return Inventory()
         leased = self._leases.leased()
         node = self._hardware.look()
-        found = inventory(node, self._book.judge(node))
+        known = self._with_silent_gpus(node)
+        found = inventory(known, self._book.judge(known))
         return self._leases.judged(node, found, leased)
+
+    def _with_silent_gpus(self, node: Node) -> Node:
+        """While the library answers for no GPU (its kernel driver is replaced), those of the last look stay, as far as they are plugged
+        in: as ill ones. A shorter list of devices would look like another kind of node to an autoscaler, and free their counters.
+        """
+        if not node.problem:
+            self._answered = node
+            return node
+        there = {one.address for one in node.pci}
+        silent = tuple(
+            msgspec.structs.replace(gpu, problem=node.problem)
+            for gpu in self._answered.gpus
+            if pci_address(gpu.pci_bus_id) in there
+        )
+        last = self._answered
+        return msgspec.structs.replace(
+            node, gpus=silent, system=last.system, mig_profiles=last.mig_profiles
+        )
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware."""

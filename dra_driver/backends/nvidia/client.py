@@ -7,7 +7,7 @@ a process and the deadline.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -85,27 +85,28 @@ class HardwareProcess:
         self._looking = Lock()
         self._last: dict[int, Gpu] = {}  # by index: the last facts of each GPU
         self._hangs: dict[int, _Hang] = {}
+        self._count: int | None = None
         self._profiles: dict[tuple[str, str, bool], tuple[MigProfile, ...]] = {}
 
     def look(self) -> Node:
         """Return what is there now; see `door.Hardware`."""
         with self._looking:
             listing = self._told(Request("node"), Listing)
-            if listing.count != len(self._last):
-                self._last, self._hangs = (
-                    {},
-                    {},
-                )  # a GPU has come or gone, and the indices mean others
+            if listing.count != self._count:
+                # A GPU has come or gone, and the indices mean others.
+                self._last, self._hangs, self._count = {}, {}, listing.count
             gpus = self._gpus(listing.count)
             self._last = {
                 gpu.index: msgspec.structs.replace(gpu, problem="", problem_code=None)
                 for gpu in gpus
             }
+            unnamed: dict[str, str] = {}
+            profiles = self._mig_profiles(gpus, listing.system.driver_version, unnamed)
             return Node(
                 system=listing.system,
-                gpus=gpus,
+                gpus=tuple(_without_profiles(gpu, unnamed) for gpu in gpus),
                 pci=listing.pci,
-                mig_profiles=self._mig_profiles(gpus, listing.system.driver_version),
+                mig_profiles=profiles,
                 installation=listing.installation,
                 problem=listing.problem,
             )
@@ -113,7 +114,7 @@ class HardwareProcess:
     def events(self, stop: Event) -> Iterator[HardwareEvent | None]:
         """Yield events, from one process after the other; see `door.Hardware`."""
         failures = 0
-        lost = False
+        is_connected = lost = False
         while not stop.is_set():
             try:
                 for happened in self._stream(stop):
@@ -122,22 +123,26 @@ class HardwareProcess:
                         yield happened.event
                     elif lost:
                         yield None  # events of the meantime are lost: a look finds what they have changed
+                    is_connected = True
             except (DriverError, _Refused, _Silent):
                 lost = True
                 failures += 1
+                if is_connected:
+                    is_connected = False
+                    yield None  # the next process listens to the GPUs that a look has read
                 stop.wait(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1])
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Return the processes on a GPU or MIG device; see `door.Hardware`."""
-        return self._told(self._of("processes", uuid), tuple[Process, ...])
+        return self._told_of("processes", uuid, tuple[Process, ...])
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         """Set the compute mode; see `door.Hardware`."""
-        self._told(self._of("set_compute_mode", uuid, mode), _NOTHING)
+        self._told_of("set_compute_mode", uuid, _NOTHING, mode)
 
     def set_time_slice(self, uuid: str, interval: int) -> None:
         """Set the time slice; see `door.Hardware`."""
-        self._told(self._of("set_time_slice", uuid, interval), _NOTHING)
+        self._told_of("set_time_slice", uuid, _NOTHING, interval)
 
     def let_go(self) -> None:
         """Close the library; see `door.Hardware`. The process ends, so nothing of the driver is open any more."""
@@ -164,9 +169,9 @@ class HardwareProcess:
         hung: list[str] = []
         for index in sorted(range(count), key=lambda index: (self._since(index), index)):
             hang = self._hangs.get(index)
-            if hang is not None and self._clock() < hang.until:
+            if hang is not None and (hung or self._clock() < hang.until):
                 found[index] = self._as_last(index, hang.problem)
-                continue
+                continue  # one attempt in a look is enough
             try:
                 found[index] = self._once_more(Request("gpu", index=index), Gpu)
                 self._hangs.pop(index, _NOTHING)
@@ -208,10 +213,10 @@ class HardwareProcess:
         return problem
 
     def _mig_profiles(
-        self, gpus: tuple[Gpu, ...], driver: str
+        self, gpus: tuple[Gpu, ...], driver: str, failed: dict[str, str]
     ) -> dict[str, tuple[MigProfile, ...]]:
         """The profiles by product. They are read once for a product and driver, and once more when MIG is enabled: some boards tell
-        them only then.
+        them only then. `failed` gets why those of a product could not be read; the next look asks again.
         """
         found: dict[str, tuple[MigProfile, ...]] = {}
         for gpu in gpus:
@@ -223,11 +228,26 @@ class HardwareProcess:
                     self._profiles[key] = self._once_more(
                         Request("mig_profiles", index=gpu.index), tuple[MigProfile, ...]
                     )
-                except (_Refused, _Silent):
-                    continue  # without its profiles, the GPU has no partitions; the next look asks again
+                except (_Refused, _Silent) as error:
+                    failed[gpu.name] = str(error)
+                    continue
             if profiles := self._profiles.get(key):
                 found[gpu.name] = profiles
+                failed.pop(gpu.name, "")
         return found
+
+    def _told_of(self, verb: str, uuid: str, kind: type[_T], value: int = 0) -> _T:
+        """Ask about one device. Only looks ask a GPU that hangs, as each attempt holds all others up and ends the process."""
+        request = self._of(verb, uuid, value)
+        hang = self._hangs.get(request.index)
+        if hang is not None:
+            raise Temporary(hang.problem)
+        try:
+            return self._told(request, kind)
+        except Temporary as error:
+            if isinstance(error.__cause__, _Silent) and error.__cause__.hung and request.index >= 0:
+                self._hangs_again(request.index, str(error.__cause__))
+            raise
 
     def _told(self, request: Request, kind: type[_T]) -> _T:
         """Ask, and raise the driver's errors."""
@@ -286,6 +306,14 @@ class HardwareProcess:
                         yield receive(connection.socket, Happened, seconds=self._grace)
                 except (Broken, TimeoutError) as error:
                     raise _Silent(str(error), hung=False) from error
+
+
+def _without_profiles(gpu: Gpu, failed: Mapping[str, str]) -> Gpu:
+    """A GPU with MIG devices whose profiles are not known. Their names depend on them, and with two names a device is given out twice."""
+    if gpu.name not in failed or gpu.mig is None or not gpu.mig.devices:
+        return gpu
+    problem = f"the profiles of its MIG devices cannot be read: {failed[gpu.name]}"
+    return Gpu(index=gpu.index, pci_bus_id=gpu.pci_bus_id, problem=problem)
 
 
 def _said(request: Request) -> str:

@@ -32,7 +32,7 @@ Amount = Annotated[str | int | float, Meta(description="A quantity, such as 10Gi
 
 
 class TimeSlicingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a process runs before another one does. Without an interval it is Default: NVIDIA's driver crashes there."""
+    """How long a process runs before another one does. Without an interval it is Default; older releases of NVIDIA's driver crash there."""
 
     interval: Annotated[
         str | None, Meta(description="The length of a time slice: Default, Short, Medium or Long.")

@@ -51,7 +51,7 @@ _LEFT_OUT = (
     "`nvidia-smi -q` and the kernel's log on the node"
 )
 _EMPTY = "make MIG devices (`nvidia-smi mig -cgi PROFILE -C`), or switch its MIG mode off: until then nothing of it is offered"
-_DRIVER, _FOR_MACHINES = "nvidia", "vfio-pci"
+_DRIVER, _FOR_MACHINES = "nvidia", "vfio"  # vfio-pci, or nvgrace_gpu_vfio_pci on Grace Hopper
 _BIND = (
     "it is not published; let the kernel driver nvidia have it (a module such as nouveau must be kept from it), or see the kernel's log "
     "for why that driver refuses it. It is published then without a restart"
@@ -182,7 +182,7 @@ def _unlisted(node: Node) -> Iterator[Problem]:
     if node.problem or "" in listed:
         return  # all of them, and it is told; or one that the library lists does not say its address
     for one in node.pci:
-        if one.address in listed or one.driver == _FOR_MACHINES:
+        if one.address in listed or _FOR_MACHINES in one.driver:
             continue
         found, action = f"no kernel driver {_DRIVER} has it", _BIND
         if one.driver == _DRIVER:
@@ -200,6 +200,11 @@ def _add(found: _Found, gpu: _Gpu) -> None:
         _add_partitions(found, gpu, gpu.facts.mig.devices)
         return
     uuid = gpu.facts.uuid
+    code = gpu.facts.errors.get("nvmlDeviceGetMigMode", NOT_SUPPORTED)
+    if gpu.facts.mig is None and code not in {NOT_SUPPORTED, FUNCTION_NOT_FOUND}:
+        unknown = f"the library does not tell whether it is in MIG mode (error {code} of NVML)"
+        found.problem(uuid, "MIG", unknown, _LEFT_OUT)
+        return
     said = {"type": "gpu", "uuid": uuid, **gpu.said, **_of_whole(gpu.facts)}
     name = f"gpu-{gpu.minor}"
     found.add(name, (uuid,), Hardware(uuid), said, _bytes({"memory": gpu.memory}))

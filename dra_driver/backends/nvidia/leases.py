@@ -193,8 +193,11 @@ def _key(lease: Lease) -> _Key:
 
 
 def _may_have_set(lease: Lease) -> bool:
-    """Whether this lease, or another one that shared its device, may have set a mode. A lease from a lost state has no request."""
-    if lease.share_id or not lease.request:
+    """Whether this lease, or another one that shared its device, may have set a mode. A lease from a lost state has no request; one of
+    another release of this driver may have a configuration that this one cannot read.
+    """
+    unreadable = bool(lease.config.kind) and lease.config.value is None
+    if lease.share_id or not lease.request or unreadable:
         return True
     try:
         return time_slice(lease.config.value) is not None

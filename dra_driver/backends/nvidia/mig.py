@@ -41,7 +41,7 @@ def profile_name(device: MigDevice, total: int, profiles: Sequence[MigProfile]) 
 def device_name(minor: int, device: MigDevice, profile: str, *, alone: bool) -> str:
     """Return the name of a MIG device, as NVIDIA's driver has it: gpu-0-mig-1g10gb-19-2.
 
-    Compute instances that share a GPU instance have the number of the compute instance behind it.
+    Compute instances that can share a GPU instance have the number of the compute instance behind it.
     """
     kind = profile.replace(".", "").replace("+", "-")
     last = "" if alone else f"-{device.compute_instance}"
@@ -67,11 +67,14 @@ def amounts(one: MigDevice | MigProfile) -> dict[str, int]:
 
 
 def sharing(devices: Iterable[MigDevice]) -> frozenset[int]:
-    """Return the GPU instances that have several compute instances."""
+    """Return the GPU instances that have several compute instances, or room for several: one that is a part stays alone only until
+    somebody makes another one beside it, and must not get another name then.
+    """
     seen: set[int] = set()
     several: set[int] = set()
     for one in devices:
-        (several if one.gpu_instance in seen else seen).add(one.gpu_instance)
+        part = 0 < one.compute_slices < one.gpu_slices
+        (several if part or one.gpu_instance in seen else seen).add(one.gpu_instance)
     return frozenset(several)
 
 
@@ -116,10 +119,14 @@ def counter_set(
 
 
 def parts(device: MigDevice, *, alone: bool) -> tuple[str, ...]:
-    """Return the parts of the GPU that a MIG device occupies, for `Hardware.parts`."""
-    if alone and device.size:
-        return tuple(_slice(number) for number in slices_of(device))
-    return (f"instance-{device.gpu_instance}-{device.compute_instance}",)
+    """Return the parts of the GPU that a MIG device occupies, for `Hardware.parts`.
+
+    The numbers of its instances are one of them: containers open it by the files of these numbers. After a new partitioning another
+    MIG device may have the numbers, and must not be in a second claim while a container can still open it by them.
+    """
+    instance = f"instance-{device.gpu_instance}-{device.compute_instance}"
+    slices = slices_of(device) if alone else ()
+    return (*map(_slice, slices), instance)
 
 
 _NO_AMOUNTS = amounts(MigDevice(uuid="", gpu_instance=0, compute_instance=0, profile=0))

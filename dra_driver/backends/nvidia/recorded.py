@@ -85,3 +85,11 @@ class RecordedHardware:
 
     def let_go(self) -> None:
         """Do nothing: nothing is open."""
+
+
+class PlayedHardware(RecordedHardware):
+    """A recording that is played: what ran when it was made does not run here, and keeps no device from a claim."""
+
+    def processes(self, uuid: str) -> tuple[Process, ...]:  # noqa: ARG002  of the interface
+        """Return nothing: nobody uses a GPU that is not there."""
+        return ()

@@ -99,5 +99,8 @@ nodeAffinity:
           - key: {{ . }}
             operator: In
             values: ["true"]
+          - key: nvidia.com/gpu.deploy.dra-driver  # a node can have GPUs of two vendors, and the pod has those of NVIDIA open
+            operator: NotIn
+            values: [paused-for-driver-upgrade]
       {{- end }}
 {{- end -}}

@@ -13,6 +13,8 @@ from dra_driver.backends.nvidia.hardware.tree import Tree
 
 SECONDS = 10.0
 PROGRAM = "nvidia-smi"
+_NEVER = frozenset({2, 3, 13})
+"""Exit codes: wrong arguments, not supported by the GPU, not in the library. After others, such as a lost GPU, the setting may be there."""
 _MOST = 300  # characters of its output in a message
 
 Run = Callable[[list[str], dict[str, str]], subprocess.CompletedProcess[str]]
@@ -46,8 +48,11 @@ def set_time_slice(
         )
     if done.returncode:
         output = " ".join((done.stderr or done.stdout or "no output").split())[:_MOST]
+        refused = done.returncode in _NEVER or "not supported" in output.lower()
+        more = ". A GPU older than Volta has no time slices" if refused else ""
         raise Failed(
-            f"{said} failed with exit code {done.returncode}: {output}; try it on the node. A GPU older than Volta has no time slices",
+            f"{said} failed with exit code {done.returncode}: {output}; try it on the node{more}",
+            retry=not refused,
         )
 
 

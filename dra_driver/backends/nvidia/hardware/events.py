@@ -2,7 +2,7 @@
 """The events of all GPUs: a thread waits in the library, without any work, until there is one."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,20 +26,26 @@ _WHOLE_GPU = 0xFFFFFFFF
 class EventSet:
     """The events of these GPUs. A GPU that has no events, or fails, is left out."""
 
-    def __init__(self, nvml: Any, handles: dict[str, Any]) -> None:
+    def __init__(self, nvml: Any, handles: Mapping[str, Any]) -> None:
         self._nvml = nvml
         asker = Asker(nvml, "the events of the GPUs")
         self._set = asker.must("nvmlEventSetCreate")
-        self._uuids = {}
-        for uuid, handle in handles.items():
-            if self._register(handle, uuid):
-                self._uuids[_key(handle)] = uuid
+        self._uuids: dict[object, str] = {}
+        self._seen: set[str] = set()
+        self.add(handles)
         if not self._uuids:
             self.close()
             raise Failed(
                 "no GPU of this node has events; nothing is to be done: they are looked at every ten seconds",
                 code=NOT_SUPPORTED,
             )
+
+    def add(self, handles: Mapping[str, Any]) -> None:
+        """Listen to these GPUs too. One that was added before is left as it is."""
+        for uuid, handle in handles.items():
+            if uuid not in self._seen and self._register(handle, uuid):
+                self._uuids[_key(handle)] = uuid
+            self._seen.add(uuid)
 
     def _register(self, handle: Any, uuid: str) -> bool:
         asker = Asker(self._nvml, f"GPU {uuid}")

@@ -5,6 +5,7 @@
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,9 +95,9 @@ class InstallationReader:
     def _sockets(self) -> Iterator[str]:
         """Yield the host's path of each socket. Its program runs beside the driver, or on the host."""
         for path in SOCKETS if self._root.version else ():
-            if self._root.tree.stat(path):
+            if _is_socket(self._root.tree, path):
                 yield f"{self._root.path.rstrip('/')}{path}"
-            elif self._host.stat(path):
+            elif _is_socket(self._host, path):
                 yield path
 
     def _fingerprint(self) -> list[object]:
@@ -111,6 +112,19 @@ class InstallationReader:
                 times = status and (status.st_dev, status.st_ino, status.st_mtime_ns)
                 found.append((root, place, times))
         return found
+
+
+def _is_socket(tree: Tree, path: str) -> bool:
+    """Whether a socket is there, or a folder of sockets that belongs to the owner of the tree, and no link on the way.
+
+    The container runtime follows links as root, and containers may write to what it mounts. Anybody may make a link or a folder in /tmp.
+    """
+    found, top = tree.stat(path), tree.stat("/")
+    if found is None or top is None or tree.resolve(path) != path:
+        return False
+    return stat.S_ISSOCK(found.st_mode) or (
+        stat.S_ISDIR(found.st_mode) and found.st_uid == top.st_uid
+    )
 
 
 def read_installation(host_root: Path = Path("/"), driver_root: str = "") -> Installation:

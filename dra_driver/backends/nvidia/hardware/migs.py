@@ -7,15 +7,28 @@ from typing import Any
 
 from dra_driver.backends.nvidia.facts import MigDevice, MigProfile
 from dra_driver.backends.nvidia.hardware.ask import Asker, text
-from dra_driver.backends.nvidia.hardware.nvml import FUNCTION_NOT_FOUND, OTHER_VERSION
+from dra_driver.backends.nvidia.hardware.nvml import (
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    OTHER_VERSION,
+    failed,
+)
 
 _PROFILES = 18  # NVML_GPU_INSTANCE_PROFILE_COUNT
+_NO_SUCH_PROFILE = frozenset(
+    {INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND, OTHER_VERSION}
+)
 _MOST_PLACEMENTS = 64
 _LARGEST_FOLDER = 4096
 
+Instances = tuple[tuple[str, int, int], ...]
+"""The path of each instance below the folder of its GPU, its inode, and the time of that."""
+
 
 def profiles(nvml: Any, handle: Any, what: str) -> tuple[MigProfile, ...]:
-    """Ask for each kind of GPU instance. A kind that the board does not have is an error of the library, and left out.
+    """Ask for each kind of GPU instance. A kind that the board does not have is an error of the library, and left out. Raises Failed.
 
     Boards of the generation Ampere answer only while MIG is enabled.
     """
@@ -50,7 +63,10 @@ def _profile(asker: Asker, handle: Any, number: int) -> Any:
     function = "nvmlDeviceGetGpuInstanceProfileInfo"
     info = asker.ask(function, handle, number)
     if info is None and asker.errors[function] in {FUNCTION_NOT_FOUND, OTHER_VERSION}:
-        return asker.ask(function, handle, number, 1)
+        info = asker.ask(function, handle, number, 1)
+    if info is None and (code := asker.errors[function]) not in _NO_SUCH_PROFILE:
+        # The table is kept, and names MIG devices: it must not lack a kind because a call failed once.
+        raise failed(function, code, f"MIG profile {number}")
     return info
 
 
@@ -110,18 +126,26 @@ def _device(asker: Asker, handle: Any, mig: Any, instances: dict[int, Any]) -> M
     )
 
 
-def instances(proc: Path, minor: int | None) -> tuple[tuple[str, int], ...] | None:
-    """What the kernel driver shows of the instances of a GPU, with the inode of each: another value means other MIG devices.
+def count(seen: Instances | None) -> int | None:
+    """How many MIG devices there are: one for each compute instance."""
+    return None if seen is None else sum("/" in name for name, _, _ in seen)
 
-    This costs no call of the library. None: there is no such folder, so it cannot be told.
+
+def instances(proc: Path, minor: int | None) -> Instances | None:
+    """What the kernel driver shows of the instances of a GPU, with the inode of each and its time: another value means other MIG
+    devices. The kernel gives the number of an inode that has gone to the next one, so the number alone does not tell.
+
+    The kernel gives the inode number of an instance that was destroyed to the next one; the time is when it was first seen. This costs
+    no call of the library. None: there is no such folder, so it cannot be told.
     """
     folder = proc / "driver" / "nvidia" / "capabilities" / f"gpu{minor}" / "mig"
     try:
         return (
             tuple(
-                (str(path.relative_to(folder)), path.stat().st_ino)
+                (str(path.relative_to(folder)), status.st_ino, status.st_ctime_ns)
                 for pattern in ("gi*", "gi*/ci*")
                 for path in sorted(folder.glob(pattern))[:_LARGEST_FOLDER]
+                for status in (path.stat(),)
             )
             if folder.is_dir()
             else None

@@ -30,6 +30,8 @@ from dra_driver.backends.nvidia.hardware import migs, pci
 from dra_driver.backends.nvidia.hardware.ask import Asker, text
 from dra_driver.backends.nvidia.hardware.nvml import (
     FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NO_PERMISSION,
     NOT_SUPPORTED,
     OTHER_VERSION,
 )
@@ -46,6 +48,10 @@ from dra_driver.backends.nvidia.hardware.values import (
 
 FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
 MOST_LINKS = 36
+NO_MIG = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
+_FINAL = frozenset(
+    {INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, OTHER_VERSION}
+)
 NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
 _MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
 _GPU_SENSOR = 0
@@ -60,9 +66,12 @@ class _Known:
     mutex: Lock = field(default_factory=Lock)
     handle: Any = None
     gpu: Gpu | None = None
+    attempts: int = (
+        3  # how often the facts that do not change are still read, while a call for them fails
+    )
     second_memory: bool = True  # whether to ask the second version of the function
     fabric_version: int | None = 3
-    instances: tuple[tuple[str, int], ...] | None = None
+    instances: migs.Instances | None = None
 
 
 class Scanner:
@@ -111,9 +120,11 @@ class Scanner:
         known = self._of(index)
         with known.mutex:
             asker = Asker(self._nvml, f"the GPU with index {index}")
-            if known.gpu is None:
+            if known.gpu is None or known.attempts:
                 known.handle = asker.must("nvmlDeviceGetHandleByIndex", index)
                 first = self._first(asker, known, index)
+                failed = not _FINAL.issuperset(asker.errors.values())
+                known.attempts = known.attempts - 1 if failed else 0
             else:
                 asker.errors.update(known.gpu.errors)
                 first = known.gpu
@@ -126,6 +137,12 @@ class Scanner:
         if known.handle is None:
             self.gpu(index)
         return known.handle
+
+    def read(self) -> dict[str, Any]:
+        """Return the handles of the GPUs that looks have read, by UUID. This calls nothing, so it does not hang."""
+        with self._mutex:
+            known = list(self._known.values())
+        return {one.gpu.uuid: one.handle for one in known if one.gpu is not None}
 
     def mig_profiles(self, index: int) -> tuple[MigProfile, ...]:
         """Return the kinds of GPU instances of this board. Raises Failed."""
@@ -163,6 +180,7 @@ class Scanner:
         handle = known.handle
         bus = asker.ask("nvmlDeviceGetPciInfo", handle)
         address = "" if bus is None else text(bus.busId)
+        before = known.gpu or Gpu(index=index)
         return Gpu(
             index=index,
             uuid=text(asker.must("nvmlDeviceGetUUID", handle)),
@@ -181,9 +199,9 @@ class Scanner:
             virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
             compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
             nvlinks=self._links(handle),
+            mig=before.mig,
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
-            drm=pci.drm(self._sysfs, address),
         )
 
     def _links(self, handle: Any) -> tuple[NvLink, ...]:
@@ -238,6 +256,8 @@ class Scanner:
             ecc_uncorrected=ecc,
             remapped_rows=_remapped(rows),
             retired_pages_pending=None if retired is None else bool(retired),
+            # Its module may be loaded after the GPU was found.
+            drm=pci.drm(self._sysfs, first.pci_bus_id),
             errors=dict(asker.errors),
         )
 
@@ -275,7 +295,8 @@ class Scanner:
             return None
         modes = asker.ask(function, known.handle)
         if modes is None:
-            return None
+            # Otherwise a call that fails once would make a whole GPU of one in MIG mode.
+            return None if asker.errors[function] in NO_MIG else first.mig
         enabled, pending = bool(modes[0]), bool(modes[1])
         return Mig(
             enabled=enabled,
@@ -289,8 +310,10 @@ class Scanner:
         before = None if first.mig is None or not first.mig.enabled else first.mig.devices
         if before is not None and seen is not None and seen == known.instances:
             return before
-        known.instances = seen
-        return migs.devices(self._nvml, known.handle, f"the GPU with index {first.index}")
+        found = migs.devices(self._nvml, known.handle, f"the GPU with index {first.index}")
+        # The kernel driver shows a compute instance before the library has it, and a call may fail: then they are read once more.
+        known.instances = seen if len(found) == migs.count(seen) else None
+        return found
 
 
 def _remapped(rows: list[int | None]) -> RemappedRows | None:

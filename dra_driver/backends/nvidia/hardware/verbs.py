@@ -29,6 +29,9 @@ COMPUTE_MODES = range(4)  # default, exclusive thread (not any more), prohibited
 TIME_SLICES = range(4)  # default, short, medium, long
 LOST, LET_GO = 0, 75
 """Exit codes: the library has lost its driver; somebody asked for it to be closed."""
+FIRST_LOOK_SECONDS = 20.0
+"""How long the stream of events waits until a look has read a GPU. Less than its deadline."""
+_POLL_SECONDS = 0.05
 _MIG_CHANGED = 0x100
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]{1,90}")
 _LISTS = {
@@ -37,6 +40,7 @@ _LISTS = {
     "mps": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 }
 _NO_INSTANCE = 0xFFFFFFFF
+_CONTEXT = 64 * 2**20  # bytes: what a process needs on a GPU at least, before it does anything
 _T = TypeVar("_T")
 
 
@@ -116,20 +120,23 @@ class Verbs:
         self.ends = LET_GO
 
     def events(self) -> Generator[Happened | None, None, None]:
-        """Yield what happens, and None from time to time. Raises Failed when there can be no more events."""
+        """Yield what happens, and None from time to time. Raises Failed when there can be no more events.
+
+        Only GPUs that a look has read are listened to: to open one that hangs would hold up all others, with the library's lock.
+        """
         scanner = self._scanner
         if scanner is None:  # only a look opens the library, so that it stays closed after `let_go`
             raise Failed("the NVIDIA library is not open; the next look opens it", retry=True)
-        handles = {}
-        for index in range(scanner.count()):
-            try:
-                handles[scanner.gpu(index).uuid] = scanner.handle(index)
-            except Failed:
-                continue  # the look at this GPU says why
-        waiting = EventSet(self._nvml, handles)
+        until = time.monotonic() + FIRST_LOOK_SECONDS
+        while not scanner.read():
+            if time.monotonic() >= until:
+                raise Failed("no GPU has been read yet; this is tried again", retry=True)
+            time.sleep(_POLL_SECONDS)
+        waiting = EventSet(self._nvml, scanner.read())
         yield None
         try:
             for event in waiting.wait():
+                waiting.add(scanner.read())
                 if event is not None and event.type & _MIG_CHANGED:
                     scanner.forget_migs()
                 yield None if event is None else Happened(event)
@@ -178,10 +185,14 @@ class Verbs:
         return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
 
     def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
-        """The processes of other PID namespaces, which the library does not list."""
+        """The processes of other PID namespaces, which the library does not list.
+
+        A program of CUDA opens each GPU that it may, also those that it does not use. On these it has no memory.
+        """
         gpu = scanner.gpu(_index(scanner, request))
         found = self._found or self._library.look()
-        if gpu.minor is None:
+        unused = gpu.memory is not None and gpu.memory.used < _CONTEXT
+        if gpu.minor is None or unused:
             return
         migs = gpu.mig.devices if gpu.mig else ()
         wanted = [

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.health import HealthStatus
+from dra_driver.model.lease import InUse
 from tests.support.nvidia_node import facts_of
 
 XID = 79  # the GPU fell off the bus
@@ -135,6 +137,11 @@ def test_a_process_on_a_gpu_that_no_claim_has_is_told():
     first, second = backend_of(hardware).scan().devices
     assert "4711" in first.not_clean
     assert second.not_clean == ""
+    played = NvidiaBackend.recorded(
+        BackendContext("node-1"), msgspec.json.decode(msgspec.json.encode(hardware.node))
+    )
+    assert {one.not_clean for one in played.scan().devices} == {""}
+    assert played.in_use(first.name) is InUse.NO
 
 
 def test_a_snapshot_has_the_facts_and_needs_a_gpu(tmp_path: Path):
@@ -145,3 +152,17 @@ def test_a_snapshot_has_the_facts_and_needs_a_gpu(tmp_path: Path):
     assert again.scan() == backend_of(Scripted(node)).scan()
     with pytest.raises(Permanent, match="there is nothing to record: no PCI device of NVIDIA in"):
         backend_of(Scripted(node), tmp_path).snapshot()
+
+
+def test_while_the_kernel_driver_is_replaced_its_gpus_stay_as_ill_ones():
+    ready = facts_of("t4x2")
+    hardware = Scripted(ready)
+    backend = backend_of(hardware)
+    backend.scan()
+    problem = "the kernel module nvidia is not loaded; load it"
+    hardware.node = replace(ready, gpus=(), mig_profiles={}, pci=ready.pci[1:], problem=problem)
+    [left] = backend.scan().devices
+    assert (left.name, left.health.status) == ("gpu-1", HealthStatus.UNHEALTHY)
+    assert problem in left.health.message
+    hardware.node = ready
+    assert [one.name for one in backend.scan().devices] == ["gpu-0", "gpu-1"]

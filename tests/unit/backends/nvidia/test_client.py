@@ -72,6 +72,15 @@ def test_mig_tables_that_fail_are_read_by_the_next_look(bed: Bed) -> None:
     assert bed.hardware.look().mig_profiles == bed.nvml.node.mig_profiles
 
 
+def test_mig_devices_have_no_name_until_their_profiles_are_known(bed: Bed) -> None:
+    bed.nvml.fail["nvmlDeviceGetGpuInstanceProfileInfo"] = 999
+    gpus = bed.hardware.look().gpus
+    assert [bool(gpu.uuid) for gpu in gpus] == [True, True, True, False]
+    assert gpus[3].problem.startswith("the profiles of its MIG devices cannot be read: nvmlDevice")
+    bed.nvml.fail.clear()
+    assert bed.hardware.look().gpus[3].uuid == bed.nvml.node.gpus[3].uuid
+
+
 def test_a_gpu_that_is_lost_costs_only_itself_and_keeps_its_facts(bed: Bed) -> None:
     before = bed.hardware.look().gpus
     bed.nvml.fail["nvmlDeviceGetMemoryInfo", 1] = 15
@@ -139,6 +148,44 @@ def test_when_several_gpus_hang_the_look_fails_and_the_next_one_asks_the_others(
     with pytest.raises(Temporary, match="index 0, 1, 2 did not answer"):
         bed.hardware.look()
     assert set(bed.problems()) == {0, 1, 2}
+
+
+def test_gpus_that_hang_at_the_first_look_cost_one_attempt_in_each_later_one(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+    bed.nvml.hang = {(HANG, index) for index in range(MOST_HANGS + 1)}
+    with pytest.raises(Temporary, match="index 0, 1, 2 did not answer"):
+        bed.hardware.look()
+    assert set(bed.problems()) == {0, 1, 2}
+    bed.now += AGAIN_SECONDS[0] + 1
+    before = bed.link.replaced
+    assert set(bed.problems()) == {0, 1, 2}
+    assert bed.link.replaced == before + 1
+
+
+@pytest.mark.parametrize("look_found_it", [True, False])
+def test_only_looks_ask_a_gpu_that_hangs(
+    look_found_it: bool, bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid = bed.hardware.look().gpus[0].uuid
+    for verb in ("gpu", "processes", "set_compute_mode"):
+        monkeypatch.setitem(wire.DEADLINES, verb, 0.1)
+    bed.nvml.hang = {(HANG, 0), ("nvmlDeviceGetComputeRunningProcesses", 0)}
+    bed.nvml.hang |= {("nvmlDeviceGetComputeRunningProcesses_v3", 0)}
+    if look_found_it:
+        assert set(bed.problems()) == {0}
+    else:
+        with pytest.raises(Temporary, match="did not answer `processes"):
+            bed.hardware.processes(uuid)
+    for seconds in (0, AGAIN_SECONDS[0] + 1):
+        bed.now += seconds
+        with pytest.raises(Temporary, match="the GPU is asked again after 30 s"):
+            bed.hardware.set_compute_mode(uuid, 0)
+        assert bed.link.replaced == 1
+    bed.nvml.hang.clear()
+    assert not bed.problems()
+    bed.hardware.set_compute_mode(uuid, 0)
 
 
 def test_a_node_that_does_not_answer_is_tried_again(
@@ -286,7 +333,8 @@ def test_events_come_and_a_broken_stream_is_taken_up_with_a_look(
     got: list[HardwareEvent | None] = []
     bed.nvml.happening.put(first)
     stop = Event()
-    thread = collected(bed, stop, got, 3)
+    bed.hardware.look()
+    thread = collected(bed, stop, got, 4)
     while first not in got:
         stop.wait(0.01)
     bed.nvml.fail["nvmlEventSetWait_v2"] = 999
@@ -296,12 +344,18 @@ def test_events_come_and_a_broken_stream_is_taken_up_with_a_look(
     bed.hardware.look()
     bed.nvml.happening.put(second)
     thread.join(20)
-    assert got == [first, None, second]
+    assert got == [
+        first,
+        None,
+        None,
+        second,
+    ]  # at the end of one stream, and at the beginning of the next
 
 
 def test_events_end_when_they_are_asked_to(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_STOP_SECONDS", 0.02)
     stop = Event()
+    bed.hardware.look()
     thread = collected(bed, stop, [], 1)
     bed.nvml.happening.put(HardwareEvent(uuid=bed.nvml.node.gpus[0].uuid, type=8))
     thread.join(20)

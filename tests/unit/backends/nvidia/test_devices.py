@@ -243,7 +243,7 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
     first = found.devices[0]
     assert (first.uuid, first.resource) == (
         "MIG-2",
-        Hardware("GPU-1", ("memory-slice-2",), "1g.10gb"),
+        Hardware("GPU-1", ("memory-slice-2", "instance-9-0"), "1g.10gb"),
     )
     assert said(first) == {
         "type": "mig",
@@ -279,6 +279,26 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
     plan = plan_pool(found, kept=(), driver="gpu.example.com")
     assert plan.problems == ()
     assert len(plan.slices) == 2
+
+
+@pytest.mark.parametrize(("code", "names"), [(999, []), (3, ["gpu-5"]), (13, ["gpu-5"])])
+def test_a_gpu_that_may_be_in_mig_mode_is_not_offered_as_a_whole(
+    code: int, names: list[str]
+) -> None:
+    found = scan(replace(H100, errors={"nvmlDeviceGetMigMode": code}))
+    assert [device.name for device in found.devices] == names
+    assert [one.subject for one in found.left_out] == ([] if names else ["MIG"])
+
+
+def test_a_second_compute_instance_changes_neither_the_name_nor_the_hardware_of_the_first() -> None:
+    pair = [
+        a_mig(0, 4, gpu_instance=1, gpu_slices=3, uuid=f"MIG-{one}", compute_instance=one)
+        for one in (0, 1)
+    ]
+    (before,) = scan(in_mig_mode(pair[0])).devices
+    after, other = scan(in_mig_mode(*pair)).devices
+    assert (before.name, before.resource) == (after.name, after.resource)
+    assert not set(after.resource.parts) & set(other.resource.parts)
 
 
 def test_the_largest_mig_device_has_room_for_all_of_its_values():
@@ -411,6 +431,7 @@ def test_a_gpu_that_the_library_does_not_list_is_told(driver: str, found: str):
     "more",
     [
         {"pci": (PciGpu(address="0000:1b:00.0", driver="vfio-pci"),)},
+        {"pci": (PciGpu(address="0000:1b:00.0", driver="nvgrace_gpu_vfio_pci"),)},
         {"pci": (PciGpu(address="0000:1b:00.0"),), "gpus": (replace(H100, pci_bus_id=""),)},
     ],
 )

@@ -122,6 +122,14 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(
     assert leases.leased() == frozenset()
 
 
+def test_a_configuration_that_cannot_be_read_any_more_may_have_set_the_modes(
+    leases: Leases, hardware: WatchedHardware
+) -> None:
+    newer = DeviceConfig("resource.nvidia.com/v2", "GpuConfig", None)
+    leases.reset(replace(SLICED, config=newer))
+    assert hardware.calls == BACK
+
+
 def test_a_node_that_cannot_set_time_slices_says_so_once_and_lets_the_device_go(
     leases: Leases, hardware: WatchedHardware
 ) -> None:

@@ -125,8 +125,22 @@ def test_compute_instances_that_share_a_gpu_instance_have_different_names_and_pa
     assert [parts(one, alone=False) for one in pair] == [("instance-1-0",), ("instance-1-1",)]
 
 
+def test_a_part_of_a_gpu_instance_is_one_before_another_part_is_made_beside_it():
+    assert sharing([device(compute_slices=1)]) == {1}
+    assert sharing([device(compute_slices=0), device(gpu_instance=2)]) == frozenset()
+    assert sharing([device(compute_slices=0), device(compute_slices=0)]) == {1}
+
+
+def test_a_device_after_a_new_partitioning_excludes_the_one_that_had_its_instance():
+    before, after = device(19, start=0, size=1), device(9, start=4)
+    assert set(parts(before, alone=True)) & set(parts(after, alone=True)) == {"instance-1-0"}
+    assert not set(parts(before, alone=True)) & set(parts(device(gpu_instance=2), alone=False))
+    assert set(parts(after, alone=True)) & set(parts(device(compute_slices=1), alone=False))
+
+
 def test_a_device_takes_its_memory_slices():
-    assert parts(device(start=4), alone=True) == tuple(f"memory-slice-{at}" for at in range(4, 8))
+    slices = tuple(f"memory-slice-{at}" for at in range(4, 8))
+    assert parts(device(start=4), alone=True) == (*slices, "instance-1-0")
     assert parts(device(size=0), alone=True) == ("instance-1-0",)
     taken = consumed(2, device(start=4), alone=True)
     assert taken.counter_set == "gpu-2-counter-set"

@@ -33,8 +33,37 @@ def test_the_program_of_the_driver_root_runs_with_arguments_of_ours_only(tmp_pat
 
 def test_its_failure_is_told_with_its_output(tmp_path: Path) -> None:
     found = installed(tmp_path, "echo Failed to set timeslice: Not Supported; exit 3")
-    with pytest.raises(Failed, match="exit code 3: Failed to set timeslice: Not Supported; try"):
+    said = "exit code 3: Failed to set timeslice: Not Supported; try"
+    with pytest.raises(Failed, match=said) as caught:
         commands.set_time_slice(found, str(tmp_path), UUID, 2)
+    assert not caught.value.failure.retry
+
+
+@pytest.mark.parametrize("code", [9, 15, 255])
+def test_a_failure_that_does_not_say_never_is_tried_again(code: int, tmp_path: Path) -> None:
+    found = installed(tmp_path, f"echo Unable to determine the device handle; exit {code}")
+    with pytest.raises(Failed, match=f"exit code {code}: Unable") as caught:
+        commands.set_time_slice(found, str(tmp_path), UUID, 0)
+    assert caught.value.failure.retry
+
+
+@pytest.mark.parametrize(
+    ("script", "retry"),
+    [
+        ("exit 2", False),
+        ("exit 3", False),
+        ("echo Setting timeslice is not supported; exit 1", False),
+        ("echo Unable to determine the device handle; exit 255", True),
+        ("exit 9", True),
+        ("kill -9 $$", True),
+    ],
+)
+def test_only_what_it_refuses_for_good_is_not_tried_again(
+    script: str, retry: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(Failed) as caught:
+        commands.set_time_slice(installed(tmp_path, script), str(tmp_path), UUID, 0)
+    assert caught.value.failure.retry is retry
 
 
 def test_a_program_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

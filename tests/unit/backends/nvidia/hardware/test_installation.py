@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole installation of a node, on the layouts of the platforms, and while it changes."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dra_driver.backends.nvidia.hardware.installation import (
     nvml_library,
     read_installation,
 )
+from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.testing.nvml import boards, machine
 from dra_driver.testing.nvml import node as layouts
 from dra_driver.testing.nvml.node import MockNode
@@ -81,6 +83,39 @@ def test_sockets_are_looked_for_beside_the_driver_and_on_the_host(tmp_path: Path
         "/run/nvidia/driver/run/nvidia-persistenced/socket"
     )
     assert "/tmp/nvidia-mps" in read_installation(tmp_path).sockets
+
+
+def test_a_link_a_file_and_a_stranger_s_folder_are_no_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = a_node(tmp_path / "host")
+    before = read_installation(node.folder).sockets
+    assert before == ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
+    (node.folder / "etc/secrets").mkdir()
+    mps = node.folder / "tmp/nvidia-mps"
+    mps.parent.mkdir()
+    mps.symlink_to("/etc/secrets")
+    assert read_installation(node.folder).sockets == before
+    socket = node.folder / "run/nvidia-fabricmanager/socket"
+    socket.rename(socket.with_name("other"))
+    socket.symlink_to("other")
+    assert read_installation(node.folder).sockets == before[:1]
+    socket.unlink()
+    socket.write_text("no socket")
+    assert read_installation(node.folder).sockets == before[:1]
+    mps.unlink()
+    mps.mkdir()
+    assert read_installation(node.folder).sockets == (before[0], "/tmp/nvidia-mps")
+    real = Tree.stat
+
+    def of_a_stranger(tree: Tree, path: str) -> os.stat_result | None:
+        found = real(tree, path)
+        if found is None or path != "/tmp/nvidia-mps":
+            return found
+        return os.stat_result([*found[:4], found.st_uid + 1, *found[5:]])
+
+    monkeypatch.setattr(Tree, "stat", of_a_stranger)
+    assert read_installation(node.folder).sockets == before[:1]
 
 
 def test_without_a_driver_everything_is_empty_and_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, Memory, Node
+from dra_driver.backends.nvidia.hardware import migs
 from dra_driver.backends.nvidia.hardware.nvml import Failed
 from dra_driver.backends.nvidia.hardware.scan import Scanner
 from dra_driver.testing.nvml import boards, machine
@@ -99,6 +100,15 @@ def test_what_changes_is_read_anew(tmp_path: Path) -> None:
     assert gpu.fabric == fabric
 
 
+def test_drm_devices_are_found_that_the_kernel_makes_after_the_first_look(tmp_path: Path) -> None:
+    library = StandIn(machine.node(boards.L4))
+    found = scanner(library, tmp_path)
+    assert found.gpu(0).drm == ()
+    address = found.gpu(0).pci_bus_id[4:].lower()
+    (tmp_path / "sys/bus/pci/devices" / address / "drm/card1").mkdir(parents=True)
+    assert found.gpu(0).drm == ("card1",)
+
+
 def test_a_board_without_fabric_has_its_compute_mode_read_anew(tmp_path: Path) -> None:
     library = StandIn(machine.node(boards.L4))
     found = scanner(library, tmp_path)
@@ -117,6 +127,26 @@ def test_one_failing_call_costs_one_fact_and_comes_back(tmp_path: Path) -> None:
     assert gpu.memory == library.node.gpus[0].memory
     library.fail.clear()
     assert found.gpu(0) == of_library(library.node.gpus[0])
+
+
+def test_a_fact_that_does_not_change_is_read_again_if_its_call_failed_and_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    library = StandIn(mig_node())
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
+    found = scanner(library, tmp_path)
+    library.fail["nvmlDeviceGetMinorNumber"] = 999
+    assert found.gpu(0).minor is None
+    library.fail.clear()
+    again = found.gpu(0)
+    assert (again.minor, again.mig) == (library.node.gpus[0].minor, library.node.gpus[0].mig)
+    assert "nvmlDeviceGetMinorNumber" not in again.errors
+    library.fail["nvmlDeviceGetSerial"] = 999
+    library.calls.clear()
+    other = scanner(library, tmp_path)
+    for _ in range(9):
+        other.gpu(0)
+    assert library.calls["nvmlDeviceGetName"] == 3
 
 
 def test_an_old_library_without_a_symbol_costs_the_facts_of_that_symbol(tmp_path: Path) -> None:
@@ -200,14 +230,37 @@ def test_mig_devices_are_read_at_each_look_where_the_kernel_shows_nothing(tmp_pa
     assert found.gpu(0).mig == less
 
 
+def test_mig_devices_are_read_again_while_the_kernel_shows_more_than_the_library(
+    tmp_path: Path,
+) -> None:
+    library = StandIn(mig_node())
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
+    found = scanner(library, tmp_path)
+    library.fail["nvmlDeviceGetAttributes_v2"] = 999
+    first = found.gpu(0).mig
+    assert first is not None
+    assert first.devices == ()
+    library.fail.clear()
+    assert found.gpu(0).mig == library.node.gpus[0].mig
+
+
+def test_an_instance_that_was_made_anew_under_the_same_path_is_another_one(tmp_path: Path) -> None:
+    instances(tmp_path, "gi1/ci0")
+    ours = tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0"
+    before = migs.instances(tmp_path / "proc", 0)
+    ours.chmod(0o700)  # changes its time, as a new inode of the same number has another one
+    assert migs.instances(tmp_path / "proc", 0) != before
+
+
 def test_mig_devices_are_read_again_after_an_event(tmp_path: Path) -> None:
     library = StandIn(mig_node())
-    instances(tmp_path, "gi1/ci0")
+    instances(tmp_path, "gi1/ci0", "gi3/ci0", "gi9/ci0")
     found = scanner(library, tmp_path)
     mig = found.gpu(0).mig
     assert mig is not None
     less = msgspec.structs.replace(mig, devices=mig.devices[:1])
     changed(library, 0, mig=less)
+    assert found.gpu(0).mig == mig
     found.forget_migs()
     assert found.gpu(0).mig == less
 
@@ -221,6 +274,16 @@ def test_mig_mode_that_is_switched_on_and_off_is_followed(tmp_path: Path) -> Non
     assert found.gpu(0).mig == library.node.gpus[0].mig
     changed(library, 0, mig=off)
     assert found.gpu(0).mig == off
+
+
+def test_a_gpu_whose_mig_mode_cannot_be_read_has_the_one_of_before(tmp_path: Path) -> None:
+    library = StandIn(mig_node())
+    found = scanner(library, tmp_path)
+    mig = found.gpu(0).mig
+    assert mig is not None
+    library.fail["nvmlDeviceGetMigMode"] = 999
+    gpu = found.gpu(0)
+    assert (gpu.mig, gpu.errors["nvmlDeviceGetMigMode"]) == (mig, 999)
 
 
 def test_a_mig_device_that_goes_away_meanwhile_is_left_out(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Process
-from dra_driver.backends.nvidia.hardware import commands
+from dra_driver.backends.nvidia.facts import DeviceFile, HardwareEvent, Memory, Process
+from dra_driver.backends.nvidia.hardware import commands, verbs
 from dra_driver.backends.nvidia.hardware.nvml import Failed, Found, Library, Replaced
 from dra_driver.backends.nvidia.hardware.verbs import LET_GO, LOST, Verbs
 from dra_driver.backends.nvidia.hardware.wire import DEADLINES, Happened, Request
@@ -22,6 +23,12 @@ class Asked:
         opened = Library(library, lambda: self.link.found, load=lambda _: None)
         self.verbs = Verbs(library, opened, host_root=str(root))
         self.uuids = [gpu.uuid for gpu in library.node.gpus]
+
+    def look(self) -> None:
+        """Read each GPU that answers."""
+        for index in range(len(self.uuids)):
+            with suppress(Failed):
+                self.verbs.gpu(index)
 
 
 @pytest.fixture
@@ -112,14 +119,27 @@ def a_process_of_the_host(asked: Asked, root: Path, pid: int, *minors: int) -> N
         (folder / str(minor)).symlink_to(f"/dev/{names[minor]}")
 
 
-def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
-    asked: Asked, tmp_path: Path
-) -> None:
+def files_and_memory(asked: Asked, used: int) -> None:
+    """The GPUs have device files of their own, and use so much memory."""
     gpus = tuple(
-        msgspec.structs.replace(gpu, minor=minor)
+        msgspec.structs.replace(gpu, minor=minor, memory=Memory(total=2**35, used=used))
         for gpu, minor in zip(asked.nvml.node.gpus, (3, 5), strict=True)
     )
     asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=gpus)
+
+
+def test_a_process_that_has_all_gpus_open_is_on_none_whose_memory_is_not_used(
+    asked: Asked, tmp_path: Path
+) -> None:
+    files_and_memory(asked, 2**22)
+    a_process_of_the_host(asked, tmp_path, 4711, 3, 5)
+    assert asked.verbs.processes(Request("processes", index=0, uuid=asked.uuids[0])) == ()
+
+
+def test_a_process_of_another_pid_namespace_is_told_by_its_open_files(
+    asked: Asked, tmp_path: Path
+) -> None:
+    files_and_memory(asked, 2**30)
     a_process_of_the_host(asked, tmp_path, 4711, 3)
     with_processes(asked, Process(pid=9, kind="graphics"))
     first, second = (
@@ -204,7 +224,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
     )
     asked.nvml.happening.put(happened)
     asked.nvml.happening.put(of_instance)
-    asked.verbs.node()
+    asked.look()
     stream = asked.verbs.events()
     assert next(stream) is None  # it has begun
     assert [next(stream), next(stream)] == [Happened(happened), Happened(of_instance)]
@@ -216,7 +236,7 @@ def test_events_of_all_gpus_are_told(asked: Asked) -> None:
 
 def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceRegisterEvents", 0] = 3
-    asked.verbs.node()
+    asked.look()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
@@ -225,16 +245,40 @@ def test_a_gpu_without_events_is_left_out(asked: Asked) -> None:
 
 def test_a_lost_gpu_does_not_keep_the_events_of_others_back(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetMemoryInfo", 0] = 15
-    asked.verbs.node()
+    asked.look()
     stream = asked.verbs.events()
     next(stream)
     assert set(asked.nvml.registered) == {asked.uuids[1]}
     stream.close()
 
 
+def test_only_gpus_that_a_look_has_read_are_opened_and_later_ones_join(asked: Asked) -> None:
+    asked.verbs.gpu(1)
+    asked.nvml.calls.clear()
+    stream = asked.verbs.events()
+    next(stream)
+    assert set(asked.nvml.registered) == {asked.uuids[1]}
+    assert not asked.nvml.calls[
+        "nvmlDeviceGetHandleByIndex"
+    ]  # of a GPU that hangs it would not return
+    asked.verbs.gpu(0)
+    next(stream)
+    assert set(asked.nvml.registered) == set(asked.uuids)
+    stream.close()
+
+
+def test_without_a_look_the_stream_does_not_begin(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "FIRST_LOOK_SECONDS", 0.1)
+    asked.verbs.node()
+    with pytest.raises(Failed, match="no GPU has been read yet"):
+        next(asked.verbs.events())
+
+
 def test_without_any_events_the_stream_does_not_begin(asked: Asked) -> None:
     asked.nvml.event_types = 0
-    asked.verbs.node()
+    asked.look()
     with pytest.raises(Failed, match="no GPU of this node has events"):
         next(asked.verbs.events())
 
@@ -250,7 +294,7 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
     asked.nvml.node = msgspec.structs.replace(asked.nvml.node, gpus=changed)
     assert asked.verbs.gpu(1).mig == mig
     asked.nvml.happening.put(HardwareEvent(uuid=asked.uuids[1], type=0x100))
-    asked.verbs.node()
+    asked.look()
     stream = asked.verbs.events()
     next(stream)
     next(stream)
@@ -262,7 +306,7 @@ def test_a_change_of_mig_makes_the_next_look_read_the_devices(asked: Asked, tmp_
 def test_a_stream_that_fails_ends_and_only_a_lost_driver_ends_the_process(
     code: int, ends: bool, asked: Asked
 ) -> None:
-    asked.verbs.node()
+    asked.look()
     stream = asked.verbs.events()
     next(stream)
     asked.nvml.fail["nvmlEventSetWait_v2"] = code
