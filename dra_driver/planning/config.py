@@ -5,7 +5,7 @@ Each device has the kinds of its backend that it reads (`AllocatableDevice.reads
 unknown field and a wrong value are refused, with their paths, also in an entry for another request. Entries of the class come before
 entries of the claim. If several entries cover the request of a device, the driver uses the last one. An entry for all requests counts
 only for devices that read its kind; an entry that names the request of a device must be of a kind that the device reads, unless a later
-one replaces it.
+one replaces it. What the values mean is judged only for the entry that counts, and for all devices of a claim before the hardware is touched.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +47,7 @@ def config_for(
     chosen: DeviceConfig | BadConfig = next(
         (kind.config(kind.default) for kind in kinds if kind.default is not None), DeviceConfig()
     )
+    counts: tuple[ConfigKind, object, str] | None = None
     for entry in sorted(configs, key=lambda entry: entry.source == "FromClaim"):
         path = f"status.allocation.devices.config[{entry.index}].opaque.parameters"
         kind = _kind_of(entry, (*kinds, *others))
@@ -59,11 +60,23 @@ def config_for(
         if not entry.covers(request):
             continue
         if kind in kinds:
-            chosen = kind.config(value)
+            chosen, counts = kind.config(value), (kind, value, path)
         elif entry.requests:
+            counts = None
             found = f"cannot apply {kind.kind} to {device} (request: {request}): {kind.advice or _reads(kinds)}"
             chosen = BadConfig((Mistake(path, found),))
-    return chosen
+    return (counts and _judged(*counts)) or chosen
+
+
+def _judged(kind: ConfigKind, value: object, path: str) -> BadConfig | None:
+    """Return what the backend has against a value that was decoded."""
+    if kind.judge is None:
+        return None
+    try:
+        kind.judge(value)
+    except ValueError as error:
+        return BadConfig((Mistake(path, str(error)),))
+    return None
 
 
 def restored(config: DeviceConfig, kinds: Kinds) -> DeviceConfig:

@@ -14,6 +14,8 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,27 @@ def test_the_configuration_becomes_the_cluster_that_is_meant(
         merged = tomllib.loads(created.written(node, "/etc/containerd/config.toml"))
         plugin = merged["plugins"]["io.containerd.grpc.v1.cri"]
         assert plugin == {"enable_cdi": True, "tolerate_missing_hugepages_controller": True}
+
+
+def test_a_mock_of_gpus_is_mounted_in_the_worker_alone(
+    create: Callable[[str], Created], tmp_path: Path
+) -> None:
+    loader = SourceFileLoader("kind_demo", str(ROOT / "hack" / "kind-demo"))
+    script = module_from_spec(spec_from_loader("kind_demo", loader) or pytest.fail("no script"))
+    sys.modules[script.__name__] = script  # its dataclasses look there
+    loader.exec_module(script)
+    (tmp_path / "gpus").mkdir()
+    made = script.configuration(script.Demo("docker", "dra-driver", tmp_path / "gpus"))
+    created = create(made.read_text())
+    runs = {call[call.index("--name") + 1]: call for call in created.calls if call[0] == "run"}
+    mounts = {
+        node: [word for word in call if word.endswith(":/nvidia-mock")]
+        for node, call in runs.items()
+    }
+    assert mounts == {
+        "dra-driver-control-plane": [],
+        "dra-driver-worker": [f"--volume={tmp_path}/gpus:/nvidia-mock"],
+    }
 
 
 def test_a_field_that_kind_does_not_know_is_refused_at_once(

@@ -31,6 +31,8 @@ case $called in
     *" apply --filename "*)
         for manifest; do :; done
         while read -r line; do case $line in image:*) echo "${line#image: }" >> "$CALLS.images" ;; esac; done < "$manifest" ;;
+    "cc "*) while [ $# -gt 0 ]; do [ "$1" = -o ] && : > "$2"; shift; done ;;
+    *"exec first -- find"*) echo /dev/nvidia2 ;;
     *"logs uses-gpu") echo "GPU_DEVICE_0=GPU-12"; echo "GPU_COUNT=1" ;;
     *"get resourceclaims --output=json") echo "$CLAIMS" ;;
 esac
@@ -95,6 +97,7 @@ def play(tmp_path: Path, archive: Path) -> Play:
                 "CLAIMS": json.dumps(CLAIMS),
                 "TMPDIR": str(tmp_path),
                 "MINOR": minor,
+                "XDG_CACHE_HOME": str(tmp_path / "cache"),
                 **({"KIND_EXPERIMENTAL_PROVIDER": provider} if provider else {}),
             },
             capture_output=True,
@@ -346,12 +349,106 @@ def test_the_cluster_takes_nothing_from_the_host_and_knows_dra_and_cdi() -> None
     assert [node["role"] for node in config["nodes"]] == ["control-plane", "worker"]
 
 
-def test_the_pods_that_are_waited_for_are_those_of_the_examples() -> None:
+@pytest.mark.parametrize(("name", "folder"), [("PODS", "."), ("NVIDIA_PODS", "nvidia")])
+def test_the_pods_that_are_waited_for_are_those_of_the_examples(name: str, folder: str) -> None:
     text = SCRIPT.read_text()
-    table = re.search(r"^PODS = \{\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE)
+    table = re.search(rf"^{name} = \{{\n(.*?)^\}}$", text, re.DOTALL | re.MULTILINE)
     assert table is not None
     for example, names in re.findall(r'"([\w-]+)": \(([^)]*)\)', table[1]):
-        file = ROOT / "deviceclasses" / "examples" / f"{example}.yaml"
+        file = ROOT / "deviceclasses" / "examples" / folder / f"{example}.yaml"
         documents = list(yaml.safe_load_all(file.read_text()))
         pods = [doc["metadata"]["name"] for doc in documents if doc["kind"] == "Pod"]
         assert re.findall(r'"([\w-]+)"', names) == pods
+
+
+# With a mock of NVIDIA GPUs.
+
+MOCK_STORY = """\
+docker info
+kind get clusters
+kind create cluster --name dra-driver --config CACHE/kind-config.yaml --wait 180s
+kubectl --context kind-dra-driver get --raw /apis/resource.k8s.io/v1
+docker exec dra-driver-worker sh /nvidia-mock/attach
+docker pull EXAMPLE_IMAGE
+docker tag EXAMPLE_IMAGE localhost/busybox:1
+docker save --output PODS localhost/busybox:1
+kind load image-archive DRIVER --name dra-driver
+kind load image-archive PODS --name dra-driver
+helm upgrade --install dra-driver ROOT/helm/dra-driver --kube-context kind-dra-driver \
+--namespace dra-driver --create-namespace --values CACHE/values.json
+kubectl --context kind-dra-driver --namespace dra-driver rollout restart daemonset/dra-driver
+kubectl --context kind-dra-driver --namespace dra-driver rollout status daemonset/dra-driver --timeout=180s
+kubectl --context kind-dra-driver apply --filename FOLDER/one-gpu-each.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/first --timeout=180s
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/second --timeout=180s
+kubectl --context kind-dra-driver apply --filename FOLDER/two-containers.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-within --timeout=180s
+kubectl --context kind-dra-driver apply --filename FOLDER/two-pods.yaml
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-first --timeout=180s
+kubectl --context kind-dra-driver wait --for=condition=Ready pod/shares-second --timeout=180s
+kubectl --context kind-dra-driver exec first -- find /dev -name nvidia[0-9]*
+kubectl --context kind-dra-driver exec second -- find /dev -name nvidia[0-9]*
+kubectl --context kind-dra-driver exec shares-within -- find /dev -name nvidia[0-9]*
+kubectl --context kind-dra-driver exec shares-first -- find /dev -name nvidia[0-9]*
+kubectl --context kind-dra-driver exec shares-second -- find /dev -name nvidia[0-9]*
+kubectl --context kind-dra-driver get resourceclaims --output=json
+"""
+COMPILER = (*TOOLS, "cc")
+
+
+def with_a_mock(play: Play, archive: Path, *, failing: str = "") -> Played:
+    words = ("--image-archive", str(archive), "--mock-nvidia", "h100")
+    return play(*words, tools=COMPILER, failing=failing)
+
+
+def test_with_a_mock_the_story_is_that_of_nvidias_name(play: Play, archive: Path) -> None:
+    played = with_a_mock(play, archive)
+    assert (played.code, played.error) == (0, "")
+    cache = archive.parent / "cache/dra-driver/kind/dra-driver"
+    calls = [shown(call, archive).replace(str(cache), "CACHE") for call in played.calls]
+    assert [call for call in calls if " cc " not in call] == [
+        f"docker: {one}" for one in MOCK_STORY.splitlines()
+    ]
+    assert "first sees /dev/nvidia2" in played.output
+
+
+def test_the_mock_is_mounted_in_the_worker_and_says_what_to_make_there(
+    play: Play, archive: Path
+) -> None:
+    assert with_a_mock(play, archive).code == 0
+    cache = archive.parent / "cache/dra-driver/kind/dra-driver"
+    _control_plane, worker = yaml.safe_load((cache / "kind-config.yaml").read_text())["nodes"]
+    mount = {"hostPath": str(cache / "mock"), "containerPath": "/nvidia-mock"}
+    assert worker == {"role": "worker", "extraMounts": [mount]}
+    assert "\nmade /dev/nvidia3 666 120 3\n" in (cache / "mock/attach").read_text()
+
+
+def test_the_chart_is_told_of_places_that_the_mock_has(play: Play, archive: Path) -> None:
+    assert with_a_mock(play, archive).code == 0
+    cache = archive.parent / "cache/dra-driver/kind/dra-driver"
+    values = json.loads((cache / "values.json").read_text())
+    assert (values["driverName"], values["backends"]) == ("gpu.nvidia.com", {"nvidia": {}})
+    places = {one["name"]: Path(one["hostPath"]["path"]) for one in values["extraVolumes"]}
+    for place in places.values():
+        assert (cache / "mock" / place.relative_to("/nvidia-mock")).is_dir()
+    hardware = values["hardware"]["extraVolumeMounts"]
+    mounts = {one["name"] for one in (*values["extraVolumeMounts"], *hardware)}
+    assert mounts == places.keys()
+    control = [one["mountPath"] for one in hardware if one["name"] == "mock-control"]
+    assert control == [str(places["mock-control"])]  # the path that the library has compiled in
+
+
+@pytest.mark.parametrize(
+    ("failing", "hint"),
+    [
+        ("cc *", "It needs a C compiler as `cc`, and a board of docs/mock-nvidia.md."),
+        ("docker exec*", "made without --mock-nvidia: kind delete cluster --name dra-driver"),
+        ("*exec first*", "Is the pod still there?"),
+    ],
+)
+def test_a_step_with_the_mock_that_fails_says_what_to_do(
+    failing: str, hint: str, play: Play, archive: Path
+) -> None:
+    played = with_a_mock(play, archive, failing=failing)
+    assert played.code == 1
+    assert hint in played.error.splitlines()[-1]

@@ -113,12 +113,6 @@ NO_VFIO = (
     "this driver passes no GPU through to a virtual machine; on nodes for KubeVirt or Kata use NVIDIA's DRA driver, with its feature "
     "gate PassthroughSupport"
 )
-GPU = ConfigKind(API_VERSION, "GpuConfig", GpuConfig, device_type="gpu")
-MIG = ConfigKind(API_VERSION, "MigDeviceConfig", MigDeviceConfig, device_type="mig")
-VFIO = ConfigKind(
-    API_VERSION, "VfioDeviceConfig", VfioDeviceConfig, device_type="vfio", advice=NO_VFIO
-)
-KINDS = (GPU, MIG, VFIO)
 
 
 def time_slice(value: object) -> int | None:
@@ -208,3 +202,13 @@ def _bytes(amount: Amount | None) -> int:
 def _text(value: str) -> str:
     """A text that somebody else wrote, escaped and shortened, without quotes."""
     return shown(value).strip("'\"")
+
+
+GPU = ConfigKind(API_VERSION, "GpuConfig", GpuConfig, device_type="gpu", judge=time_slice)
+MIG = ConfigKind(
+    API_VERSION, "MigDeviceConfig", MigDeviceConfig, device_type="mig", judge=time_slice
+)
+VFIO = ConfigKind(
+    API_VERSION, "VfioDeviceConfig", VfioDeviceConfig, device_type="vfio", advice=NO_VFIO
+)
+KINDS = (GPU, MIG, VFIO)

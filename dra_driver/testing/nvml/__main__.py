@@ -2,6 +2,7 @@
 """Make a mock node by hand, and let something befall it.
 
 python -m dra_driver.testing.nvml make /tmp/gpus --board h100 --count 8 --mig "3g.40gb 1g.10gb"
+python -m dra_driver.testing.nvml make /tmp/gpus --board h100 --layout operator --mounted-at /mock
 python -m dra_driver.testing.nvml fault /tmp/gpus fallen_off_bus 3 after_calls=20
 python -m dra_driver.testing.nvml fault /tmp/gpus clear
 """
@@ -14,9 +15,10 @@ import msgspec
 
 from dra_driver.backends import recording
 from dra_driver.backends.nvidia.facts import Node
-from dra_driver.testing.nvml import build, installs, machine
+from dra_driver.testing.nvml import attach, build, installs, machine
 from dra_driver.testing.nvml.boards import BOARDS
 from dra_driver.testing.nvml.control import Control
+from dra_driver.testing.nvml.kernel_files import LOCAL_MAJORS
 from dra_driver.testing.nvml.node import MockNode
 
 _LAYOUTS = ("ubuntu", "fedora", "operator", "gke", "talos", "bottlerocket")
@@ -52,9 +54,15 @@ def main() -> int:
 def make(folder: Path, arguments: argparse.Namespace) -> str:
     """Write the node, and return what to do with it."""
     facts = _facts(arguments)
-    control = Control(folder / "control")
-    dev = folder / "host" / "dev"
-    library = build.library(facts, control=control.path, state=control.state, dev=dev)
+    Control(folder / "control")
+    place = Path(arguments.mounted_at or folder)
+    control = place / "control"
+    library = build.library(
+        facts,
+        control=control / "control",
+        state=control / "state",
+        dev="/dev" if arguments.mounted_at else place / "host" / "dev",
+    )
     node = MockNode(
         folder / "host",
         facts,
@@ -62,7 +70,11 @@ def make(folder: Path, arguments: argparse.Namespace) -> str:
         library=library,
         nvidia_smi=build.nvidia_smi(),
         character_devices=arguments.character_devices,
+        majors=LOCAL_MAJORS if arguments.mounted_at else None,
     )
+    if arguments.mounted_at:
+        (folder / attach.SCRIPT).write_text(attach.script(facts, place))
+        return f"{len(facts.gpus)} GPUs; where it is mounted:  sh {place / attach.SCRIPT}\n"
     tool = node.driver_root / node.layout.binary_folder / "nvidia-smi"
     return (
         f"{len(facts.gpus)} GPUs in {node.folder}\n"
@@ -93,6 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--count", type=int, default=1)
     one.add_argument("--mig", default="", help='the MIG devices of each GPU: "3g.40gb 1g.10gb"')
     one.add_argument("--layout", choices=_LAYOUTS, default="ubuntu")
+    one.add_argument(
+        "--mounted-at",
+        help="where a node has the folder mounted; a script there makes device files",
+    )
     one.add_argument("--character-devices", action="store_true", help="as root: real device files")
     fault = verbs.add_parser("fault", help="change what the library answers")
     fault.add_argument("folder")

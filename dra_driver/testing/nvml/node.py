@@ -55,13 +55,13 @@ class MockNode:
 
     `library` is a libnvidia-ml.so that works (`build.library(facts)`), `nvidia_smi` a program; without them there are stubs, and no
     compiler is needed. With `character_devices` the files in dev/ are character devices of majors that no driver has (this needs root);
-    else they are empty files, and /proc/devices has the usual majors.
+    else they are empty files, and /proc/devices has the usual majors, or `majors`.
 
     Other files in these folders are left alone, and a change touches only what is another file then. So the folders can be mounted, and
     in use.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a property of the node, and has a default
         self,
         folder: Path,
         facts: Node,
@@ -70,9 +70,10 @@ class MockNode:
         library: Path | None = None,
         nvidia_smi: Path | None = None,
         character_devices: bool = False,
+        majors: Majors | None = None,
     ) -> None:
         self.folder = folder
-        self.majors = LOCAL_MAJORS if character_devices else Majors()
+        self.majors = majors or (LOCAL_MAJORS if character_devices else Majors())
         self._real = character_devices
         self._written: frozenset[Path] = frozenset()
         self._driver = Driver(layout=layout, version="", library=library, nvidia_smi=nvidia_smi)

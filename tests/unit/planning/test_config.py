@@ -198,3 +198,32 @@ def test_a_configuration_from_the_state_gets_its_type_again() -> None:
     assert restored(DeviceConfig(), (IMAGE,)) == DeviceConfig()
     typed = IMAGE.config(Bitstream())
     assert restored(typed, ()) is typed
+
+
+def few_slots(value: object) -> None:
+    assert isinstance(value, Bitstream)
+    if value.slots > 4:
+        raise ValueError(f"{value.slots} slots: the device has 4")
+
+
+JUDGED = replace(IMAGE, judge=few_slots)
+
+
+def test_a_value_that_the_backend_has_something_against_is_refused_by_the_path_of_its_entry() -> (
+    None
+):
+    assert bad(decoded(of(JUDGED, slots=9), JUDGED)) == f"{PATH}: 9 slots: the device has 4"
+    assert decoded(of(JUDGED, slots=4), JUDGED) == JUDGED.config(Bitstream(slots=4))
+
+
+def test_only_the_value_that_counts_is_judged() -> None:
+    many, few = a_config(of(JUDGED, slots=9)), a_config(of(JUDGED, slots=2))
+    assert config_for("fpga", [many, few], (JUDGED,)) == JUDGED.config(Bitstream(slots=2))
+    elsewhere = replace(many, requests=("other",))
+    assert config_for("fpga", [elsewhere], (JUDGED,)) == DeviceConfig()
+
+
+def test_an_entry_that_does_not_fit_its_device_is_what_is_told() -> None:
+    few, other = a_config(of(JUDGED, slots=9)), a_config(of(MODE), requests=("fpga",))
+    found = bad(config_for("fpga", [few, other], (JUDGED,), (MODE,)))
+    assert "cannot apply Mode to the device" in found

@@ -241,3 +241,14 @@ def test_a_vfio_config_that_names_a_request_says_who_has_passthrough() -> None:
 
 def test_a_structure_reads_what_it_writes() -> None:
     assert VfioDeviceConfig() == decode({}, VfioDeviceConfig)[0]
+
+
+def test_what_counts_is_judged_before_the_hardware_is_touched() -> None:
+    """One claim can ask for time slices on a GPU and for MPS on another one: then neither of them is set up."""
+    slices = entry(GPU, "slow", **sharing(timeSlicingConfig={"interval": "Long"}))
+    both = (slices, entry(GPU, "shared", **sharing("MPS")))
+    assert isinstance(chosen(*both, kind=GPU, request="slow"), GpuConfig)
+    assert "parameters: strategy MPS: this driver runs no MPS daemon" in str(
+        chosen(*both, kind=GPU, request="shared")
+    )
+    assert "strategy MPS" in str(chosen(entry(MIG, **sharing("MPS"))))
