@@ -37,7 +37,7 @@ MOST_HANGS = 2
 """GPUs that may hang in one look. After these the look fails; the next one asks the others."""
 GRACE_SECONDS = 2.0
 """More than the process gives itself: if it can end itself, it says in its log where it hung."""
-_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 _STOP_SECONDS = 1.0  # how soon the stream of events notices that it must end
 _CONNECTED = Happened()
 _NOTHING = type(None)
