@@ -77,6 +77,9 @@ class Leases:
                 f"configuration of device {lease.device} refused (request: {lease.request}): {error}"
             ) from None
         place = self._place(lease.device)
+        if place is not None and place.mig is not None:
+            # Since the last look somebody may have divided the GPU anew: then its numbers are those of another one's instances.
+            place = self._place_now(lease.device)
         if place is None:
             raise Temporary(
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
@@ -168,15 +171,24 @@ class Leases:
     def _place(self, device: DeviceName) -> Place | None:
         return self._last().places.get(device)
 
+    def _place_now(self, device: DeviceName) -> Place | None:
+        seen = self._look()
+        with self._mutex:
+            self._seen = seen
+        return seen.places.get(device)
+
     def _last(self) -> _Seen:
         with self._mutex:
             seen = self._seen
         if seen is None:
-            node = self._hardware.look()
-            seen = _Seen(node, _places(node, inventory(node, {})))
+            seen = self._look()
             with self._mutex:
                 self._seen = self._seen or seen
         return seen
+
+    def _look(self) -> _Seen:
+        node = self._hardware.look()
+        return _Seen(node, _places(node, inventory(node, {})))
 
 
 def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:

@@ -97,7 +97,19 @@ def test_a_mig_device_has_no_modes(leases: Leases, hardware: WatchedHardware) ->
         assert "/dev/nvidia1" in [node.path for node in edits.device_nodes]
         leases.reset(one)
         leases.reset(replace(one, request="", parent="", parts=()))
-    assert hardware.calls == []
+    assert hardware.changes() == []
+
+
+def test_a_mig_device_is_looked_up_anew_because_its_gpu_may_be_divided_anew(
+    leases: Leases, hardware: WatchedHardware
+) -> None:
+    node = hardware.look()
+    whole = tuple(structs.replace(gpu, mig=None) for gpu in node.gpus)
+    hardware.become(structs.replace(node, gpus=whole))
+    hardware.calls.clear()
+    with pytest.raises(Temporary, match="is not found any more"):
+        leases.configure(ON_PART)
+    assert hardware.calls == [("look",)]
 
 
 @pytest.mark.parametrize(
