@@ -242,12 +242,8 @@ class HardwareProcess:
         hang = self._hangs.get(request.index)
         if hang is not None:
             raise Temporary(hang.problem)
-        try:
-            return self._told(request, kind)
-        except Temporary as error:
-            if isinstance(error.__cause__, _Silent) and error.__cause__.hung and request.index >= 0:
-                self._hangs_again(request.index, str(error.__cause__))
-            raise
+        # A hang here is not held against this GPU: the process may have waited for another one, with the library's lock.
+        return self._told(request, kind)
 
     def _told(self, request: Request, kind: type[_T]) -> _T:
         """Ask, and raise the driver's errors."""
