@@ -283,6 +283,11 @@ class HardwareProcess:
         except (Broken, msgspec.DecodeError, RecursionError) as error:
             hung = self._clock() - begun > deadline / 2  # it has ended itself
             silence = f"the hardware process gave no answer to `{_said(request)}`: {error}"
+            if hung and isinstance(error, Broken):
+                silence = (
+                    f"the hardware process ended without an answer to `{_said(request)}`, as it does {deadline:.0f} s after a call of "
+                    "the library that does not return"
+                )
         except TimeoutError:
             hung = True
             silence = (

@@ -151,8 +151,9 @@ def _recovery(gpu: Gpu) -> Iterator[Finding]:
             "this version of the driver does not know it; see what nvidia-smi -q says, and drain the node",
         ),
     )
+    name = f"{action} ({value})" if action in RECOVERY_ACTIONS else value
     yield Finding(
-        RECOVERY_TAINT, value, severity, f"the GPU asks for recovery action {action}: {advice}"
+        RECOVERY_TAINT, value, severity, f"the GPU asks for recovery action {name}: {advice}"
     )
 
 

@@ -44,7 +44,8 @@ def test_a_recovery_action_is_found_and_an_unknown_one_by_its_number(action, val
     assert found(gpu) == [("recovery-action", value, severity)]
     assert not answers(gpu)
     (one,) = findings(gpu, OPTIONS, hot=False, ecc_before=0)
-    assert f"recovery action {action}:" in one.text
+    name = f"{action} ({value})" if value != str(action) else value
+    assert f"recovery action {name}:" in one.text
 
 
 @pytest.mark.parametrize(
