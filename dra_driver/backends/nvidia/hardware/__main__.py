@@ -8,6 +8,7 @@ import socket
 import sys
 from functools import partial
 
+from dra_driver import PROJECT
 from dra_driver.backends.nvidia.hardware.container import serve
 from dra_driver.backends.nvidia.hardware.worker import work
 from dra_driver.errors import DriverError
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> None:
     try:
         serve(chosen["--listen"], serving)
     except DriverError as error:
-        sys.exit(f"dra-driver: {error}")
+        sys.exit(f"{PROJECT}: {error}")
 
 
 if __name__ == "__main__":
