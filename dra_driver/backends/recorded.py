@@ -49,7 +49,10 @@ class RecordedBackend:
             snapshot = recording.named(given.file) if brought else recording.read(Path(given.file))
             self._player = played(snapshot.backend, context, snapshot.facts)
         except Permanent as error:
-            raise Fatal(f"backend recorded cannot play {given.file}: {error}") from error
+            names = ""
+            if isinstance(error.__cause__, FileNotFoundError):
+                names = f", or the name of a recording that the driver brings: {', '.join(recording.shipped())}"
+            raise Fatal(f"backend recorded cannot play {given.file}: {error}{names}") from error
         self.config_kinds: tuple[ConfigKind, ...] = config_kinds_of(self._player)
 
     def snapshot(self) -> Snapshot:

@@ -72,16 +72,7 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
     else:
-        render.line(
-            "no devices found; the driver publishes an empty ResourceSlice, and scans again every 10 s"
-        )
-        if found.backends:
-            render.line(
-                f"asked: {', '.join(found.backends)}; if the node has such hardware, see the log of its kernel driver and the backend's options; "
-                "`--backend simulated` invents devices"
-            )
-        else:
-            render.line(next_step())
+        _show_none(found)
     for device in found.inventory.devices:
         health = device.health
         if health.status is not HealthStatus.UNKNOWN and health.message:
@@ -107,6 +98,22 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
         render.line(f"device plugin on this node: {neighbour}, {beside}")
     for problem in found.problems:
         render.error(str(problem))
+
+
+def _show_none(found: NodeFound) -> None:
+    render.line(
+        "no devices found; the driver publishes an empty ResourceSlice, and scans again every 10 s"
+    )
+    asked = f"asked: {', '.join(found.backends)}"
+    if found.problems:
+        render.line(f"{asked}; what is wrong is said below")
+    elif found.backends:
+        render.line(
+            f"{asked}; if the node has such hardware, see the log of its kernel driver and the backend's options; "
+            "`--backend simulated` invents devices"
+        )
+    else:
+        render.line(next_step())
 
 
 def _row(device: AllocatableDevice, claims: list[PreparedClaim]) -> tuple[str, ...]:

@@ -148,8 +148,8 @@ OPTIONS: tuple[Option, ...] = (
         "backend",
         "auto",
         "The name of the installed backend that finds the devices, instead of the backends of the config document; for several "
-        "backends write that document. auto: all installed backends whose hardware exists, never simulated. This release brings none "
-        "for real hardware.",
+        "backends write that document. auto: all installed backends whose hardware exists, never simulated. This release brings one "
+        "for real hardware: nvidia.",
         in_document=False,
     ),
     Option(

@@ -102,7 +102,7 @@ TAINTS = (
     ),
     FixedName(
         FABRIC_TAINT,
-        "the links between devices (NVLink) have errors; values with the effect NoSchedule: `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
+        "the links between devices (NVLink) have errors; values with the effect NoSchedule: `registration-failed`, `unhealthy`, `route-unhealthy`, `wrong-configuration`; with the "
         "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )

@@ -129,10 +129,11 @@ class LeasedHardware:
     def in_use(self, lease: Lease) -> bool:
         """Whether the hardware says that a process uses the device of this lease.
 
-        A device with shares may be used by another share: then it is False. A partition is a device of its own.
+        A device with shares may be used by another share: then it is False. A partition is a device of its own. A device that is not
+        known (yet) is not asked about: the hardware may hang, and the release has the proof of the cgroups.
         """
         device = self.inventory().by_name.get(lease.device)
-        if lease.share_id or (device is not None and device.api.allow_multiple_allocations):
+        if lease.share_id or device is None or device.api.allow_multiple_allocations:
             return False
         return self.backend.in_use(lease.device) is InUse.YES
 

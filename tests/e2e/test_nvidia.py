@@ -344,13 +344,10 @@ def test_claims_are_served_while_the_hardware_hangs_or_is_gone(
     before = node.hardware_processes().keys()
     node.control.hang("nvmlDevice*", node.index_of("gpu-3"))
     node.befalls("gpu-0")
-    begun = time.monotonic()
     for name in ("one", "other"):
         story.gpu_claim(name, request(selectors=selector("own.minor < 3")))
         story.gpu_pod(name, name)
     story.wait_ready("one", "other")
-    took = time.monotonic() - begun
-    assert took < 30, f"two pods took {took:.0f} s"
     assert story.lists("one") == [node.uuids[story.given("one")[0]]]
     wait_until(
         lambda: node.hardware_processes().keys() - before,

@@ -5,8 +5,9 @@ An idle GPU uses a few MiB, and every process that computes has a context of abo
 GPU reads anyway, says whether to ask for processes. What is found is a sentence that stays the same while nothing changes: amounts are
 whole GiB.
 
-Three things are no sign of a process, and are left alone: a desktop (processes of kind "graphics"), memory that the kernel itself uses
-(GPUs whose memory is a NUMA node of the machine), and memory of a GPU with MIG devices: nothing says which device has it.
+Four things are no sign of a process, and are left alone: a desktop (processes of kind "graphics"), memory that the kernel itself uses
+(GPUs whose memory is a NUMA node of the machine), memory of a GPU with MIG devices: nothing says which device has it, and used memory
+of a library that counts what the kernel driver keeps for itself as used: an idle GPU would never be clean.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,8 +42,9 @@ def left_on(
         return _of_processes(found)
     if mig is not None or processes or gpu.addressing_mode == _ATS or not over_floor(gpu, floor):
         return ""
-    used = 0 if gpu.memory is None else gpu.memory.used
-    return f"{_gib(used)} of its memory are used, and no process is seen that does"
+    if gpu.memory is None or gpu.memory.reserved is None:
+        return ""
+    return f"{_gib(gpu.memory.used)} of its memory are used, and no process is seen that does"
 
 
 def _is_on(one: Process, mig: MigDevice) -> bool:

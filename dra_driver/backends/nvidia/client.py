@@ -37,7 +37,7 @@ MOST_HANGS = 2
 """GPUs that may hang in one look. After these the look fails; the next one asks the others."""
 GRACE_SECONDS = 2.0
 """More than the process gives itself: if it can end itself, it says in its log where it hung."""
-_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 _STOP_SECONDS = 1.0  # how soon the stream of events notices that it must end
 _CONNECTED = Happened()
 _NOTHING = type(None)
@@ -242,12 +242,8 @@ class HardwareProcess:
         hang = self._hangs.get(request.index)
         if hang is not None:
             raise Temporary(hang.problem)
-        try:
-            return self._told(request, kind)
-        except Temporary as error:
-            if isinstance(error.__cause__, _Silent) and error.__cause__.hung and request.index >= 0:
-                self._hangs_again(request.index, str(error.__cause__))
-            raise
+        # A hang here is not held against this GPU: the process may have waited for another one, with the library's lock.
+        return self._told(request, kind)
 
     def _told(self, request: Request, kind: type[_T]) -> _T:
         """Ask, and raise the driver's errors."""
@@ -287,6 +283,11 @@ class HardwareProcess:
         except (Broken, msgspec.DecodeError, RecursionError) as error:
             hung = self._clock() - begun > deadline / 2  # it has ended itself
             silence = f"the hardware process gave no answer to `{_said(request)}`: {error}"
+            if hung and isinstance(error, Broken):
+                silence = (
+                    f"the hardware process ended without an answer to `{_said(request)}`, as it does {deadline:.0f} s after a call of "
+                    "the library that does not return"
+                )
         except TimeoutError:
             hung = True
             silence = (

@@ -186,7 +186,8 @@ def _check_mps(config: MpsConfig) -> None:
 
 
 def _check_policy(iommu: IommuConfig | None) -> None:
-    if iommu is not None and iommu.backend_policy not in _POLICIES:
+    # Without a policy it is LegacyOnly.
+    if iommu is not None and iommu.backend_policy not in ("", *_POLICIES):
         raise ValueError(
             f"unknown IOMMU backend policy: {_text(iommu.backend_policy)}, supported IOMMU backend policies: {', '.join(_POLICIES)}"
         )

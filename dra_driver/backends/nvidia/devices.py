@@ -171,6 +171,8 @@ def _of_node(node: Node) -> Iterator[Problem]:
         found = f"{count}{node.problem}"
         yield Problem(backend, "library", found, _LATER, "backend", HARDWARE_NOT_READY)
     for number, one in enumerate(node.installation.problems):
+        if one in node.problem:
+            continue  # it is the reason for that problem, and told with it
         action = "a container may not be able to use its GPU; the driver looks again every 10 s"
         subject = f"driver installation, {number + 1}"
         yield Problem(backend, subject, one, action, "backend", HARDWARE_NOT_READY)

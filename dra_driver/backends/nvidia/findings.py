@@ -151,8 +151,9 @@ def _recovery(gpu: Gpu) -> Iterator[Finding]:
             "this version of the driver does not know it; see what nvidia-smi -q says, and drain the node",
         ),
     )
+    name = f"{action} ({value})" if action in RECOVERY_ACTIONS else value
     yield Finding(
-        RECOVERY_TAINT, value, severity, f"the GPU asks for recovery action {action}: {advice}"
+        RECOVERY_TAINT, value, severity, f"the GPU asks for recovery action {name}: {advice}"
     )
 
 
@@ -194,6 +195,9 @@ def _fabric(fabric: Fabric) -> Iterator[Finding]:
     if fabric.state != _FABRIC_COMPLETED:
         return
     advice = "see the log of the fabric manager, and nvidia-smi -q"
+    if fabric.status:
+        text = f"the GPU could not join its NVLink fabric (NVML error {fabric.status}), and CUDA does not start on it: {advice}"
+        yield Finding(FABRIC_TAINT, "registration-failed", Severity.DRAIN, text)
     if known := _SUMMARIES.get(fabric.health_summary or 0):
         value, severity = known
         yield Finding(FABRIC_TAINT, value, severity, f"the NVLink fabric is {value}: {advice}")

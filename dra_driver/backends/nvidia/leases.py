@@ -24,6 +24,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 
 IDLE_BYTES = 64 * 2**20
+_LOST = 15  # NVML's error of a GPU that fell off the bus: only a reset brings it back, without its modes
 _Key = tuple[DeviceName, ClaimUid, ShareId]
 
 
@@ -76,6 +77,9 @@ class Leases:
                 f"configuration of device {lease.device} refused (request: {lease.request}): {error}"
             ) from None
         place = self._place(lease.device)
+        if place is not None and place.mig is not None:
+            # Since the last look somebody may have divided the GPU anew: then its numbers are those of another one's instances.
+            place = self._place_now(lease.device)
         if place is None:
             raise Temporary(
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
@@ -148,13 +152,11 @@ class Leases:
 
     def _put_back(self, lease: Lease) -> None:
         gpu = self._gpu(lease)
-        node = self._last().node
         if gpu is not None:
             put_back(self._hardware, gpu)
-        elif not node.gpus and node.problem and node.installation.kernel_version:
-            # The kernel driver keeps the modes as long as it is loaded.
+        elif why := _may_be_there(self._last().node, lease):
             raise Temporary(
-                f"the modes of device {lease.device} cannot be put back now: {node.problem}; the driver tries again"
+                f"the modes of device {lease.device} cannot be put back now: {why}; the driver tries again"
             )
 
     def _gpu(self, lease: Lease) -> Gpu | None:
@@ -169,15 +171,24 @@ class Leases:
     def _place(self, device: DeviceName) -> Place | None:
         return self._last().places.get(device)
 
+    def _place_now(self, device: DeviceName) -> Place | None:
+        seen = self._look()
+        with self._mutex:
+            self._seen = seen
+        return seen.places.get(device)
+
     def _last(self) -> _Seen:
         with self._mutex:
             seen = self._seen
         if seen is None:
-            node = self._hardware.look()
-            seen = _Seen(node, _places(node, inventory(node, {})))
+            seen = self._look()
             with self._mutex:
                 self._seen = self._seen or seen
         return seen
+
+    def _look(self) -> _Seen:
+        node = self._hardware.look()
+        return _Seen(node, _places(node, inventory(node, {})))
 
 
 def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
@@ -190,6 +201,17 @@ def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
 
 def _key(lease: Lease) -> _Key:
     return lease.device, lease.claim_uid, lease.share_id
+
+
+def _may_be_there(node: Node, lease: Lease) -> str:
+    """Why the GPU of a lease, which no look has found, may be there all the same, with its modes; empty if it is gone."""
+    if not node.gpus and node.installation.kernel_version:
+        return node.problem  # the kernel driver keeps the modes as long as it is loaded
+    unread = (one for one in node.gpus if not one.uuid and one.problem_code != _LOST)
+    found = None if lease.parts else next(unread, None)
+    if found is None:
+        return ""
+    return f"it may be the GPU with index {found.index}, which does not answer: {found.problem}"
 
 
 def _may_have_set(lease: Lease) -> bool:

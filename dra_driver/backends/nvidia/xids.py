@@ -51,7 +51,10 @@ class Xid:
     advice: str
 
 
-_RESET = "end the pods that use the GPU and reset it: nvidia-smi --gpu-reset -i GPU-UUID"
+_RESET = (
+    "end the pods that use the GPU, let the driver let go of it (dra-driver hardware --let-go, docs/nvidia.md), and reset it: "
+    "nvidia-smi --gpu-reset -i GPU-UUID"
+)
 _REBOOT = "drain the node and reboot it; if the error comes back, ask the vendor of the machine"
 _LINK = f"look at the links (nvidia-smi nvlink -s); {_RESET}"
 

@@ -53,6 +53,14 @@ def test_a_file_is_played_like_a_recording_that_the_driver_brings(tmp_path: Path
     assert backend(edited(tmp_path, "t4x2")).scan() == backend("t4x2").scan()
 
 
+def test_a_name_that_is_no_file_and_no_recording_is_answered_with_the_recordings():
+    with pytest.raises(
+        Fatal,
+        match=r"cannot play h100x9: .*No such file.*; give a file .*, or the name of a recording .*: a100-40x8, .*, h100x8, ",
+    ):
+        backend("h100x9")
+
+
 def test_auto_never_plays_a_recording():
     assert not takes_part_in_auto("recorded")
     assert load_backend("recorded", BackendContext("n", {"file": "t4x2"})).scan().devices

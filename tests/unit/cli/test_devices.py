@@ -280,3 +280,19 @@ def test_without_hardware_there_are_no_devices_and_the_way_to_some_is_told(
     )
     assert main(["devices", "--node-name", "node-1", *state, "--json"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_if_it_is_known_why_there_is_no_device_no_other_advice_stands_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = tmp_path / "sys" / "bus" / "pci" / "devices" / "0000:1a:00.0"
+    gpu.mkdir(parents=True)
+    gpu.joinpath("vendor").write_text("0x10de\n")
+    gpu.joinpath("class").write_text("0x030200\n")
+    asked = ("--backend", "nvidia", "--backend-option", f"hostRoot={tmp_path}")
+    state = ("--state-dir", str(tmp_path / "state"))
+    assert main(["devices", "--node-name", "node-1", *asked, *state]) == 0
+    captured = capsys.readouterr()
+    _, second = captured.out.splitlines()
+    assert second == "asked: nvidia; what is wrong is said below"
+    assert "no NVIDIA driver was found" in captured.err

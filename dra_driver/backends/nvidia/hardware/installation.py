@@ -63,7 +63,8 @@ class InstallationReader:
             self._files = (
                 driver_files(self._host, self._root) if self._root.version else DriverFiles()
             )
-            self._seen = seen
+            # A file that is still being written changes no folder when it is complete.
+            self._seen = seen if self._root.version and not self._files.problems else None
         root, files = self._root, self._files
         dev_root = root.path if root.tree.stat("/dev/nvidiactl") else "/"
         devices = self._host.below(dev_root)

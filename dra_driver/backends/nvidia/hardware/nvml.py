@@ -164,9 +164,16 @@ def _load(path: str) -> object:
 def _unopened(found: Found, code: int) -> Failed:
     """Half an installation. What was read of it says more than the number."""
     problems = found.installation.problems
-    if not problems:
-        return failed("nvmlInit", code, f"the driver root {found.installation.driver_root or '/'}")
-    return Failed(f"the NVIDIA library is not opened: {'; '.join(problems)}", code=code, retry=True)
+    if problems:
+        why = "; ".join(problems)
+    elif code == LIBRARY_NOT_FOUND:
+        why = (
+            f"the driver root {found.installation.driver_root or '/'} has libraries of NVIDIA's driver, but no libnvidia-ml.so.1: "
+            "install the driver's package that has it, or name another driver root (driverRoot)"
+        )
+    else:
+        why = "; ".join(_MEANINGS[code])
+    return Failed(f"the NVIDIA library is not opened: {why}", code=code, retry=True)
 
 
 def _versions(found: Found) -> str:

@@ -122,15 +122,15 @@ class Verbs:
     def events(self) -> Generator[Happened | None, None, None]:
         """Yield what happens, and None from time to time. Raises Failed when there can be no more events.
 
-        Only GPUs that a look has read are listened to: to open one that hangs would hold up all others, with the library's lock.
+        Only GPUs that a look has read are listened to: to open one that hangs would hold up all others, with the library's lock. And only
+        a look opens the library, so that it stays closed after `let_go`.
         """
-        scanner = self._scanner
-        if scanner is None:  # only a look opens the library, so that it stays closed after `let_go`
-            raise Failed("the NVIDIA library is not open; the next look opens it", retry=True)
         until = time.monotonic() + FIRST_LOOK_SECONDS
-        while not scanner.read():
+        while (scanner := self._scanner) is None or not scanner.read():
             if time.monotonic() >= until:
-                raise Failed("no GPU has been read yet; this is tried again", retry=True)
+                raise Failed(
+                    "no GPU has been read yet; the next look opens the library", retry=True
+                )
             time.sleep(_POLL_SECONDS)
         waiting = EventSet(self._nvml, scanner.read())
         yield None

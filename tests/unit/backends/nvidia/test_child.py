@@ -89,6 +89,7 @@ def test_a_child_that_hangs_in_a_call_ends_itself_and_costs_one_gpu(
     monkeypatch.setitem(wire.DEADLINES, "gpu", 0.5)
     gpus = bed.hardware.look().gpus
     assert [bool(gpu.problem) for gpu in gpus] == [True, False]
+    assert "after a call of the library that does not return" in gpus[0].problem
     assert "Timeout" in capfd.readouterr().err  # it wrote where it hung
 
 

@@ -15,7 +15,7 @@ DAEMON = Process(pid=900, kind="mps")
 
 
 def using(amount: int, gpu: Gpu = WHOLE) -> Gpu:
-    return replace(gpu, memory=Memory(total=80 * GIB, used=amount))
+    return replace(gpu, memory=Memory(total=80 * GIB, used=amount, reserved=0))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,14 @@ def test_memory_alone_says_nothing_where_the_kernel_or_other_devices_use_it() ->
     none = replace(WHOLE, memory=None)
     assert left_on(none, (), FLOOR) == ""
     assert not over_floor(none, FLOOR)
+
+
+def test_used_memory_is_no_sign_where_the_library_counts_what_the_kernel_driver_keeps_as_used() -> (
+    None
+):
+    old = replace(WHOLE, memory=Memory(total=80 * GIB, used=GIB))
+    assert left_on(old, (), FLOOR) == ""
+    assert left_on(old, (COMPUTE,), FLOOR) == "process 4711 uses it"
 
 
 def test_a_process_is_on_one_mig_device() -> None:

@@ -186,6 +186,7 @@ def test_mps_for_a_mig_device_is_checked_too() -> None:
     "fields",
     [
         {},
+        {"iommu": {}},
         {"iommu": {"backendPolicy": "LegacyOnly"}},
         {"iommu": {"backendPolicy": "PreferIommuFD", "enableAPIDevice": True}},
     ],
@@ -194,7 +195,7 @@ def test_passthrough_is_refused_with_the_word_who_has_it(fields: dict[str, Any])
     assert USE_THEIRS in str(read(VFIO, fields))
 
 
-@pytest.mark.parametrize("policy", ["", "Newest"])
+@pytest.mark.parametrize("policy", ["newest", "Newest"])
 def test_an_unknown_policy_is_named(policy: str) -> None:
     assert read(VFIO, {"iommu": {"backendPolicy": policy}}) == (
         f"unknown IOMMU backend policy: {policy}, supported IOMMU backend policies: LegacyOnly, PreferIommuFD"

@@ -409,6 +409,15 @@ def test_an_empty_node_says_why_it_has_no_gpus():
     assert alone.found == "it is broken"
 
 
+def test_what_keeps_the_library_closed_is_told_once():
+    why = "no NVIDIA driver was found: install the driver"
+    (alone,) = scan(
+        problem=f"the NVIDIA library is not opened: {why}",
+        installation=Installation(problems=(why,)),
+    ).left_out
+    assert alone.found == f"the NVIDIA library is not opened: {why}"
+
+
 @pytest.mark.parametrize(
     ("driver", "found"),
     [

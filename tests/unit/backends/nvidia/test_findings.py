@@ -44,7 +44,8 @@ def test_a_recovery_action_is_found_and_an_unknown_one_by_its_number(action, val
     assert found(gpu) == [("recovery-action", value, severity)]
     assert not answers(gpu)
     (one,) = findings(gpu, OPTIONS, hot=False, ecc_before=0)
-    assert f"recovery action {action}:" in one.text
+    name = f"{action} ({value})" if value != str(action) else value
+    assert f"recovery action {name}:" in one.text
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,7 @@ def test_rows_and_pages_of_memory_that_are_bad():
         (Fabric(state=3, health_mask=2 << 14), [("manager-disconnected", Severity.WATCHED)]),
         (Fabric(state=3, health_mask=1 << 8), []),
         (Fabric(state=3, health_mask=5 << 8), [("wrong-configuration", Severity.DRAIN)]),
+        (Fabric(state=3, status=999), [("registration-failed", Severity.DRAIN)]),
         (Fabric(state=1, health_mask=5 << 8), [("not-ready", Severity.WATCHED)]),
     ],
 )

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dra_driver.backends.nvidia.config import GPU, MIG, GpuConfig, MigDeviceConfig
 from dra_driver.backends.nvidia.devices import inventory
-from dra_driver.backends.nvidia.facts import Node, Process
+from dra_driver.backends.nvidia.facts import Gpu, Node, Process
 from dra_driver.backends.nvidia.leases import Leases
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
@@ -97,7 +97,19 @@ def test_a_mig_device_has_no_modes(leases: Leases, hardware: WatchedHardware) ->
         assert "/dev/nvidia1" in [node.path for node in edits.device_nodes]
         leases.reset(one)
         leases.reset(replace(one, request="", parent="", parts=()))
-    assert hardware.calls == []
+    assert hardware.changes() == []
+
+
+def test_a_mig_device_is_looked_up_anew_because_its_gpu_may_be_divided_anew(
+    leases: Leases, hardware: WatchedHardware
+) -> None:
+    node = hardware.look()
+    whole = tuple(structs.replace(gpu, mig=None) for gpu in node.gpus)
+    hardware.become(structs.replace(node, gpus=whole))
+    hardware.calls.clear()
+    with pytest.raises(Temporary, match="is not found any more"):
+        leases.configure(ON_PART)
+    assert hardware.calls == [("look",)]
 
 
 @pytest.mark.parametrize(
@@ -190,6 +202,26 @@ def test_a_gpu_that_has_gone_keeps_no_mode(leases: Leases, hardware: WatchedHard
     leases.reset(SLICED)
     a_backend(hardware).reset(SLICED)
     a_backend(hardware).reset(LOST)
+
+
+def test_a_gpu_that_does_not_answer_since_the_start_keeps_its_modes(
+    hardware: WatchedHardware,
+) -> None:
+    def becomes(code: int | None) -> None:
+        silent = Gpu(index=0, problem="no answer", problem_code=code)
+        hardware.become(structs.replace(NODE, gpus=(silent, *NODE.gpus[1:])))
+
+    becomes(None)
+    with pytest.raises(Temporary) as caught:
+        a_backend(hardware).reset(SLICED)
+    assert str(caught.value) == (
+        "the modes of device gpu-0 cannot be put back now: it may be the GPU with index 0, which does not answer: no answer; the driver "
+        "tries again"
+    )
+    a_backend(hardware).reset(PLAIN)
+    a_backend(hardware).reset(replace(LOST, parent="GPU-1", parts=("memory-slice-0",)))
+    becomes(15)
+    a_backend(hardware).reset(SLICED)
 
 
 def test_a_kernel_driver_without_its_library_keeps_the_modes(hardware: WatchedHardware) -> None:

@@ -153,6 +153,22 @@ def test_an_installation_that_appears_changes_and_goes_is_followed(tmp_path: Pat
     assert reader.read().libraries == ()
 
 
+@pytest.mark.parametrize("pattern", ["libnvidia-ptxjitcompiler.so.*", "lib*.so.*"])
+def test_libraries_that_were_still_being_written_are_found_when_they_are_complete(
+    tmp_path: Path, pattern: str
+) -> None:
+    node = a_node(tmp_path)
+    files = [path for path in tmp_path.glob(f"usr/lib/*/{pattern}") if not path.is_symlink()]
+    complete = {path: path.read_bytes() for path in files}
+    for path in files:
+        path.write_bytes(b"")
+    reader = InstallationReader(tmp_path)
+    assert reader.read() != node.installation
+    for path, content in complete.items():
+        path.write_bytes(content)  # the folder does not change
+    assert reader.read() == node.installation
+
+
 def test_nothing_is_opened_again_that_did_not_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

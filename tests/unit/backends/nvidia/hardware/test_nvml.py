@@ -48,8 +48,12 @@ def test_without_a_kernel_module_the_library_is_not_opened(tmp_path: Path) -> No
 def test_a_missing_library_names_the_driver_root(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.found = Found(LOADED)
-    with pytest.raises(Failed, match=r"root /run/nvidia/driver failed .* install NVIDIA's driver"):
+    with pytest.raises(
+        Failed, match=r"root /run/nvidia/driver has .* but no libnvidia-ml"
+    ) as caught:
         node.opened().open(node.found)
+    assert caught.value.failure.retry
+    assert "nvmlInit" not in str(caught.value)
 
 
 def test_a_file_that_is_no_library_is_said(tmp_path: Path) -> None:

@@ -271,9 +271,10 @@ def test_without_a_look_the_stream_does_not_begin(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verbs, "FIRST_LOOK_SECONDS", 0.1)
-    asked.verbs.node()
-    with pytest.raises(Failed, match="no GPU has been read yet"):
+    with pytest.raises(Failed, match="no GPU has been read yet") as caught:
         next(asked.verbs.events())
+    assert caught.value.failure.retry
+    assert not asked.nvml.calls
 
 
 def test_without_any_events_the_stream_does_not_begin(asked: Asked) -> None:
@@ -313,13 +314,6 @@ def test_a_stream_that_fails_ends_and_only_a_lost_driver_ends_the_process(
     with pytest.raises(Failed):
         next(stream)
     assert (asked.verbs.ends is not None) is ends
-
-
-def test_only_a_look_opens_the_library_for_events(asked: Asked) -> None:
-    with pytest.raises(Failed, match="the next look opens it") as caught:
-        next(asked.verbs.events())
-    assert caught.value.failure.retry
-    assert not asked.nvml.calls
 
 
 def test_to_let_go_ends_the_process(asked: Asked) -> None:
