@@ -212,10 +212,7 @@ class PoolWish:
         """Whether a claim that is new since the last plan has hardware of devices that need a taint for this."""
         before, self._occupied = self._occupied, self._ask_occupied()
         new = {name: pieces for name, pieces in self._occupied.items() if name not in before}
-        if not new or self._last is None:
-            return False
-        found = unseen(self._last_inventory, new, self._last)
-        return bool(found - self._occupied.keys() - self._unseen)
+        return self._last is not None and bool(unseen(self._last_inventory, new, self._last))
 
     def _ask_occupied(self) -> Occupied:
         try:

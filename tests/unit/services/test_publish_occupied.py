@@ -67,6 +67,10 @@ def test_a_claim_that_is_prepared_wakes_the_publisher_only_if_other_devices_are_
     node.publisher.prepared()
     node.step()
     assert node.taints() == {"gpu-0": [], "gpu-0-again": [OCCUPIED], "gpu-1": []}
+    decisions = len(node.kept)
+    node.publisher.prepared()
+    node.step()
+    assert len(node.kept) == decisions
     assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
 
 
