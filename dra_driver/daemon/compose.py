@@ -36,6 +36,7 @@ from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
     CgroupsNotFound,
+    ClaimPrepared,
     DevicesFreed,
     DevicesHeld,
     DriverEvent,
@@ -45,6 +46,7 @@ from dra_driver.model.events import (
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.plan import Refusal
 from dra_driver.node.peers import Peers
+from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.claim_status import ClaimStatuses
@@ -271,6 +273,10 @@ def _publisher(deps: Dependencies) -> Publisher:
         with deps.store.reading() as state:
             return state.owned_devices(deps.place.pool)
 
+    def occupied() -> Occupied:
+        with deps.store.reading() as state:
+            return state.occupied(deps.place.pool)
+
     def held() -> frozenset[DeviceName]:
         with deps.store.reading() as state:
             return devices_held_by(state.held_claims(), deps.place.pool)
@@ -282,6 +288,7 @@ def _publisher(deps: Dependencies) -> Publisher:
         deps.memory,
         held=held,
         ages=deps.inventory.ages,
+        occupied=occupied,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
@@ -289,11 +296,15 @@ def _publisher(deps: Dependencies) -> Publisher:
 
 
 def _on_held(publisher: Publisher) -> Observer:
-    """Publish when devices are held or free. The leader counts every second what another process holds or frees."""
+    """Publish when devices are held or free, or when a new owner has the hardware of other devices. The leader counts every second what
+    another process holds or frees.
+    """
 
     def observe(event: DriverEvent) -> None:
         if isinstance(event, DevicesHeld | DevicesFreed | HeldCounted):
             publisher.wake()  # it does not block, whatever the caller holds
+        elif isinstance(event, ClaimPrepared):
+            publisher.prepared()
 
     return observe
 

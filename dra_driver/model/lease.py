@@ -14,6 +14,9 @@ from types import MappingProxyType
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
 
+Piece = tuple[str, str]
+"""A parent and one of its parts; the part "" is the whole parent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -27,6 +30,11 @@ class Hardware:
     parent: str
     parts: tuple[str, ...] = ()
     profile: str = ""
+
+    @property
+    def pieces(self) -> frozenset[Piece]:
+        """What the device occupies: the whole resource (the part ""), or parts of it."""
+        return frozenset((self.parent, part) for part in self.parts or ("",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,11 @@ HELD_TAINT = f"{DOMAIN}/held"
 HELD_REASON = "in-use-after-unprepare"
 NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
 NOT_CLEAN_REASON = "in-use-without-claim"
-OWN_TAINTS = frozenset({VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT})
+OCCUPIED_TAINT = f"{DOMAIN}/occupied"
+OCCUPIED_REASON = "in-use-as-other-device"
+OWN_TAINTS = frozenset(
+    {VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT, OCCUPIED_TAINT}
+)
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
 LOST_TAINT = f"{DOMAIN}/lost"
@@ -80,6 +84,11 @@ TAINTS = (
         NOT_CLEAN_TAINT,
         f"no claim has the device, and the hardware shows a process on it, or memory in use; value `{NOT_CLEAN_REASON}`, effect "
         f"NoSchedule; an Event {DEVICE_NOT_CLEAN} on the Node says what is found",
+    ),
+    FixedName(
+        OCCUPIED_TAINT,
+        f"a claim has hardware of the device under the name of another device, and no counters in the slices say so: the GPU was partitioned "
+        f"again, or its MIG mode was switched, under the claim; value `{OCCUPIED_REASON}`, effect NoSchedule",
     ),
     FixedName(
         XID_TAINT,

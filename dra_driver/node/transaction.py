@@ -18,7 +18,7 @@ from dra_driver.errors import Permanent
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
-from dra_driver.model.lease import Hardware, Lease
+from dra_driver.model.lease import Hardware, Lease, Piece
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.consumed import consumption, write_consumption
 from dra_driver.node.published import dump_published, load_backend_name, load_published
@@ -190,7 +190,7 @@ class StateTransaction:
         known = self._hardware(pool)
         owned = self.owned_devices(pool)
         wanted = {name: parts for name, parts in known.items() if name in owned} | {
-            name: _parts(resource) for name, resource in found.items()
+            name: resource.pieces for name, resource in found.items()
         }
         if wanted != known:
             self._db.execute("DELETE FROM hardware WHERE pool = ?", (pool,))
@@ -200,13 +200,16 @@ class StateTransaction:
             )
         self._occupy(pool)
 
-    def _hardware(self, pool: PoolName) -> dict[DeviceName, frozenset[tuple[str, str]]]:
-        found: dict[DeviceName, frozenset[tuple[str, str]]] = {}
-        rows = self._db.execute("SELECT device, parent, part FROM hardware WHERE pool = ?", (pool,))
-        for device, parent, part in rows:
-            name = DeviceName(device)
-            found[name] = found.get(name, frozenset()) | {(parent, part)}
-        return found
+    def _hardware(self, pool: PoolName) -> dict[DeviceName, frozenset[Piece]]:
+        return _by_device(
+            self._db.execute("SELECT device, parent, part FROM hardware WHERE pool = ?", (pool,))
+        )
+
+    def occupied(self, pool: PoolName) -> Mapping[DeviceName, frozenset[Piece]]:
+        """Return what the owners of the pool's devices occupy, by the device that they own as a whole or by a share."""
+        return _by_device(
+            self._db.execute("SELECT device, parent, part FROM occupied WHERE pool = ?", (pool,))
+        )
 
     def _occupy(self, pool: PoolName) -> None:
         """Write what the owners of the pool's devices occupy, as `hardware` has it now.
@@ -237,7 +240,7 @@ class StateTransaction:
         yet all of it.
         """
         uid = lease.claim_uid
-        for parent, part in _parts(Hardware(lease.parent, lease.parts)) if lease.parent else ():
+        for parent, part in Hardware(lease.parent, lease.parts).pieces if lease.parent else ():
             place = (parent, part, key.pool, key.device, key.share)
             found = self._db.execute(
                 "SELECT 1 FROM occupied WHERE (parent, part, pool, device, share) = (?, ?, ?, ?, ?)",
@@ -248,7 +251,7 @@ class StateTransaction:
 
     def _occupier(self, key: DeviceKey, lease: Lease | None) -> ClaimRef | None:
         """Return a claim that occupies another device which is the same hardware."""
-        parts = () if lease is None else _parts(Hardware(lease.parent, lease.parts))
+        parts = () if lease is None else Hardware(lease.parent, lease.parts).pieces
         rows = [
             row
             for parent, part in parts
@@ -327,6 +330,14 @@ _OWNERS_OF = """
     ) JOIN claims ON uid = claim_uid ORDER BY far, share"""
 
 
+def _by_device(rows: Iterable[tuple[str, str, str]]) -> dict[DeviceName, frozenset[Piece]]:
+    found: dict[DeviceName, frozenset[Piece]] = {}
+    for device, parent, part in rows:
+        name = DeviceName(device)
+        found[name] = found.get(name, frozenset()) | {(parent, part)}
+    return found
+
+
 def _has_other(row: PreparedClaim, lease: Lease) -> bool:
     if row.leases is None:
         return row.ref.uid != lease.claim_uid
@@ -336,8 +347,3 @@ def _has_other(row: PreparedClaim, lease: Lease) -> bool:
         and (other.claim_uid, other.index) != (lease.claim_uid, lease.index)
         for other in row.leases
     )
-
-
-def _parts(resource: Hardware) -> frozenset[tuple[str, str]]:
-    """Return what a device occupies: the whole resource (the part ""), or parts of it."""
-    return frozenset((resource.parent, part) for part in resource.parts or ("",))

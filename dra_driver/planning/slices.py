@@ -62,20 +62,26 @@ class PoolPlan:
             for device in content.devices or ()
         }
 
+    @property
+    def counter_sets(self) -> Mapping[str, CounterSet]:
+        """All published counter sets by name."""
+        return {one.name: one for content in self.slices for one in content.shared_counters or ()}
 
-def plan_pool(
+
+def plan_pool(  # noqa: PLR0913  all but one by name
     inventory: Inventory,
     *,
     kept: Sequence[Device],
     held: frozenset[DeviceName] = frozenset(),
     not_clean: frozenset[DeviceName] = frozenset(),
+    occupied: frozenset[DeviceName] = frozenset(),
     rules: ServerRules = _ANY_SERVER,
     driver: str = "",
 ) -> PoolPlan:
     """Divide all devices of the inventory, in its order, and then the vanished devices that must stay (`kept`), into slices.
 
     `held` are devices whose claim has ended, and that may still be in use; `not_clean` are devices without a claim on which the backend
-    finds something. `rules` is what is known of the API server.
+    finds something; `occupied` are devices whose hardware a claim has under another name. `rules` is what is known of the API server.
     """
     problems = list(inventory.left_out)
     report = problems.append
@@ -83,7 +89,7 @@ def plan_pool(
     pairs = [
         (found, good)
         for found in inventory.devices
-        if (good := _published(with_own_taints(found, held, not_clean), report))
+        if (good := _published(with_own_taints(found, held, not_clean, occupied), report))
     ]
     devices = adding_up(pairs, sets, report)
     names = {device.name for device in devices}

@@ -23,6 +23,8 @@ from dra_driver.model.names import (
     HELD_TAINT,
     NOT_CLEAN_REASON,
     NOT_CLEAN_TAINT,
+    OCCUPIED_REASON,
+    OCCUPIED_TAINT,
     OWN_TAINTS,
     UNHEALTHY_REASON,
     UNHEALTHY_TAINT,
@@ -74,9 +76,10 @@ def with_own_taints(
     found: AllocatableDevice,
     held: Collection[DeviceName],
     not_clean: Collection[DeviceName] = (),
+    occupied: Collection[DeviceName] = (),
 ) -> Device:
-    """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it, or else one
-    if no claim has it and it is not clean.
+    """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it, one if a claim
+    has its hardware under another name, or else one if no claim has it and it is not clean.
 
     A device with shares gets no taint for one share that is held: the other shares are free.
     """
@@ -85,6 +88,8 @@ def with_own_taints(
         reasons[UNHEALTHY_TAINT] = UNHEALTHY_REASON
     if found.name in held and not found.api.allow_multiple_allocations:
         reasons[HELD_TAINT] = HELD_REASON
+    if found.name in occupied:
+        reasons[OCCUPIED_TAINT] = OCCUPIED_REASON
     if found.name in not_clean and not reasons:  # another reason keeps claims away already
         reasons[NOT_CLEAN_TAINT] = NOT_CLEAN_REASON
     if not reasons or not isinstance(found.api.taints or [], list):

@@ -144,6 +144,11 @@ class Publisher:
             self._news = True
         self._look_in(0.0)
 
+    def prepared(self) -> None:
+        """Publish now if a new owner has hardware that the scheduler would give away under another name."""
+        if self._wish.occupied_unseen():
+            self.wake()
+
     def released(self) -> None:
         """Publish now if a device is tainted because of a claim, or if other devices are held: a claim was unprepared, or released."""
         if self._wish.keeps_some or self._wish.held_changed():

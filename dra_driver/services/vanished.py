@@ -24,6 +24,7 @@ from dra_driver.model.events import DeviceVanished, Observer
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import StoredSlice
+from dra_driver.planning.occupied import Occupied, unseen
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import same_devices
 from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
@@ -70,6 +71,10 @@ def nothing_held() -> frozenset[DeviceName]:
     return frozenset()
 
 
+def nothing_occupied() -> Occupied:
+    return {}
+
+
 def no_ages() -> Mapping[str, float]:
     return {}
 
@@ -77,7 +82,7 @@ def no_ages() -> Mapping[str, float]:
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
-    ended claims that may still be in use; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
+    ended claims that may still be in use; `occupied` the hardware that all owners have; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
     """
 
     inventory: Callable[[], Inventory]
@@ -87,6 +92,7 @@ class PublisherInputs:
     now: Callable[[], datetime] = utc_now
     held: Callable[[], frozenset[DeviceName]] = nothing_held
     ages: Callable[[], Mapping[str, float]] = no_ages
+    occupied: Callable[[], Occupied] = nothing_occupied
 
 
 class PoolWish:
@@ -109,6 +115,9 @@ class PoolWish:
         self._server = server
         self._rules = ServerRules()
         self._held: frozenset[DeviceName] = frozenset()
+        self._occupied: Occupied = {}
+        self._unseen: frozenset[DeviceName] = frozenset()
+        self._last_inventory = Inventory()  # that of `_last`
         self._not_clean = NotClean(inputs.prepared_here, clock=clock, observe=observe, log=log)
         self._unclean: frozenset[DeviceName] = frozenset()
         self._place = place
@@ -124,9 +133,10 @@ class PoolWish:
     @property
     def keeps_some(self) -> bool:
         """Whether a device is tainted because of a claim: a vanished device that is kept (or may be, because the record could not be
-        read yet), a held one, or one that is not clean and gets its taint when its claim ends.
+        read yet), a held one, one whose hardware a claim has, or one that is not clean and gets its taint when its claim ends.
         """
-        return bool(self._kept or self._held) or self._not_clean.watches or self._remembered is None
+        some = self._kept or self._held or self._unseen
+        return bool(some) or self._not_clean.watches or self._remembered is None
 
     @property
     def again_seconds(self) -> float:
@@ -161,10 +171,11 @@ class PoolWish:
         self._inputs.set_kept([DeviceName(device.name) for device in self._kept])
         self._held = self._ask_held()
         self._unclean = self._not_clean.tainted(inventory, known, ages)
+        self._occupied = self._ask_occupied()
         plan = with_times(
             self._planned(inventory, (*self._kept, *awaited)), taint_times(known), now
         )
-        self._last = plan
+        self._last, self._last_inventory = plan, inventory
         return plan
 
     def _planned(self, inventory: Inventory, kept: Sequence[Device]) -> PoolPlan:
@@ -178,18 +189,41 @@ class PoolWish:
     def _plan_with(
         self, inventory: Inventory, kept: Sequence[Device], rules: ServerRules
     ) -> PoolPlan:
-        return plan_pool(
-            inventory,
-            kept=kept,
-            held=self._held,
-            not_clean=self._unclean,
-            rules=rules,
-            driver=self._place.driver,
-        )
+        def planned(occupied: frozenset[DeviceName]) -> PoolPlan:
+            return plan_pool(
+                inventory,
+                kept=kept,
+                held=self._held,
+                not_clean=self._unclean,
+                occupied=occupied,
+                rules=rules,
+                driver=self._place.driver,
+            )
+
+        plan = planned(frozenset())
+        self._unseen = unseen(inventory, self._occupied, plan)
+        return planned(self._unseen) if self._unseen else plan
 
     def held_changed(self) -> bool:
         """Whether other devices are held than in the last plan."""
         return self._ask_held() != self._held
+
+    def occupied_unseen(self) -> bool:
+        """Whether a claim that is new since the last plan has hardware of devices that need a taint for this."""
+        before, self._occupied = self._occupied, self._ask_occupied()
+        new = {name: pieces for name, pieces in self._occupied.items() if name not in before}
+        return self._last is not None and bool(unseen(self._last_inventory, new, self._last))
+
+    def _ask_occupied(self) -> Occupied:
+        try:
+            return self._inputs.occupied()
+        except DriverError as error:
+            self._log.warning(
+                "occupied_hardware_unknown",
+                error=str(error),
+                next_step="the slices stay as they are; it is asked again with the next change",
+            )
+            return self._occupied
 
     def _ask_held(self) -> frozenset[DeviceName]:
         try:

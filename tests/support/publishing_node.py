@@ -10,7 +10,9 @@ from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.events import DriverEvent
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Piece
 from dra_driver.model.names import VANISHED_TAINT as VANISHED
+from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.reconcile import slice_name
 from dra_driver.services.publish import Publisher
 from dra_driver.services.vanished import PublisherInputs
@@ -75,6 +77,8 @@ class Node:
         self.prepared: frozenset[DeviceName] = frozenset()
         self.held: frozenset[DeviceName] = frozenset()
         self.held_unknown: DriverError | None = None
+        self.occupied: dict[DeviceName, frozenset[Piece]] = {}
+        self.occupied_unknown: DriverError | None = None
         self.ages: dict[str, float] = {}
         self.kept: list[tuple[DeviceName, ...]] = []
         self.memory = Memory()
@@ -93,6 +97,7 @@ class Node:
                 lambda: self.today,
                 self._held,
                 lambda: self.ages,
+                self._occupied,
             ),
             place=A_PLACE,
             observe=self.events.append,
@@ -173,6 +178,11 @@ class Node:
         if self.held_unknown:
             raise self.held_unknown
         return self.held
+
+    def _occupied(self) -> Occupied:
+        if self.occupied_unknown:
+            raise self.occupied_unknown
+        return dict(self.occupied)
 
     def _set_kept(self, names: Sequence[DeviceName]) -> None:
         self.kept.append(tuple(names))

@@ -405,3 +405,14 @@ def test_a_held_row_keeps_its_leases(store: StateStore) -> None:
     with store.transaction("releasing") as transaction:
         transaction.hold(a_uid("wine"), held)
     assert row_of(store, "wine") == replace(a_row("wine"), held=held)
+
+
+def test_what_is_occupied_is_said_by_device_and_goes_with_its_owner(store: StateStore) -> None:
+    start(store, a_row("one", LEFT), a_row("two", OTHER, share="s-1"))
+    learn(store, left=None)
+    with store.reading() as state:
+        assert state.occupied(A_POOL) == {name: FOUND[name].pieces for name in (LEFT, OTHER)}
+        assert state.occupied(PoolName("other")) == {}
+    forget(store, "one")
+    with store.reading() as state:
+        assert state.occupied(A_POOL).keys() == {OTHER}
