@@ -33,6 +33,8 @@ from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.names import HARDWARE_NOT_READY
+from dra_driver.model.slices import Problem
 
 NAME = "nvidia"
 """Of the entry point, for snapshots."""
@@ -40,6 +42,8 @@ SYSFS = Path("sys")
 """Below the host's root."""
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
+_BUSES = Path("bus")
+"""Below sysfs: a kernel always has it, with or without PCI."""
 _MIB = 1024 * 1024
 _ALL_MIB = 2**30
 
@@ -86,6 +90,8 @@ class NvidiaBackend:
     def snapshot(self) -> Snapshot:
         """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
         if not self._is_there():
+            if wrong := self._no_host():
+                raise Permanent(f"there is nothing to record: {wrong.found}; {wrong.action}")
             raise Permanent(
                 f"there is nothing to record: no PCI device of NVIDIA in {self._sysfs} is a GPU; run this on a node that has one"
             )
@@ -96,7 +102,8 @@ class NvidiaBackend:
     def scan(self) -> Inventory:
         """Look at all GPUs."""
         if not self._is_there():
-            return Inventory()
+            wrong = self._no_host()
+            return Inventory(left_out=() if wrong is None else (wrong,))
         leased = self._leases.leased()
         node = self._hardware.look()
         known = self._with_silent_gpus(node)
@@ -152,3 +159,16 @@ class NvidiaBackend:
 
     def _is_there(self) -> bool:
         return self._sysfs is None or bool(gpus(self._sysfs))
+
+    def _no_host(self) -> Problem | None:
+        """What is wrong with `hostRoot`, if nobody can tell there whether the node has GPUs."""
+        if self._sysfs is None or (self._sysfs / _BUSES).is_dir():
+            return None
+        return Problem(
+            DeviceName(NAME),
+            "hostRoot",
+            f"there is no folder {self._sysfs / _BUSES}, so nobody can tell which GPUs the node has",
+            "set the option hostRoot to the folder where the host's / is, with its /sys mounted in it",
+            "backend",
+            HARDWARE_NOT_READY,
+        )
