@@ -17,7 +17,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia.child import link_of
 from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
-from dra_driver.backends.nvidia.devices import inventory
+from dra_driver.backends.nvidia.devices import LEFT_OUT, LEFT_OUT_OF_RECORDING, inventory
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.facts import Node
@@ -65,6 +65,7 @@ class NvidiaBackend:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
+        self._left_out = LEFT_OUT
         self._answered = Node()
         self._book = HealthBook(options.health, clock=clock)
         self._leases = Leases(
@@ -79,7 +80,9 @@ class NvidiaBackend:
         # What used the memory at that time is not there now.
         options = NvidiaOptions(idle_memory=_ALL_MIB)
         own = BackendContext(context.node_name, options, context.driver_name)
-        return cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
+        made = cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
+        made._left_out = LEFT_OUT_OF_RECORDING
+        return made
 
     def close(self) -> None:
         """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
@@ -107,7 +110,7 @@ class NvidiaBackend:
         leased = self._leases.leased()
         node = self._hardware.look()
         known = self._with_silent_gpus(node)
-        found = inventory(known, self._book.judge(known))
+        found = inventory(known, self._book.judge(known), left_out=self._left_out)
         return self._leases.judged(node, found, leased)
 
     def _with_silent_gpus(self, node: Node) -> Node:
