@@ -179,12 +179,12 @@ def _of_node(node: Node) -> Iterator[Problem]:
         count = f"the node has {len(node.pci)} GPUs: " if node.pci else ""
         found = f"{count}{node.problem}"
         yield Problem(backend, "library", found, _LATER, "backend", HARDWARE_NOT_READY)
-    for number, one in enumerate(node.installation.problems):
-        if one in node.problem:
-            continue  # it is the reason for that problem, and told with it
+    # What is the reason for that problem is told with it.
+    several = [one for one in node.installation.problems if one not in node.problem]
+    if several:
+        found = "; ".join(several)
         action = "a container may not be able to use its GPU; the driver looks again every 10 s"
-        subject = f"driver installation, {number + 1}"
-        yield Problem(backend, subject, one, action, "backend", HARDWARE_NOT_READY)
+        yield Problem(backend, "driver installation", found, action, "backend", HARDWARE_NOT_READY)
 
 
 def _unlisted(node: Node) -> Iterator[Problem]:

@@ -78,7 +78,9 @@ def test_a_wrong_host_root_is_told_and_a_host_without_pci_is_none(tmp_path: Path
     (wrong,) = backend.scan().left_out
     assert str(wrong).startswith(f"backend nvidia: hostRoot: there is no folder {tmp_path}/sys/bus")
     assert wrong.action.startswith("set the option hostRoot to the folder where the host's / is")
-    with pytest.raises(Permanent, match=r"nothing to record: there is no folder .*; set the option"):
+    with pytest.raises(
+        Permanent, match=r"nothing to record: there is no folder .*; set the option"
+    ):
         backend.snapshot()
     (tmp_path / "sys" / "bus").mkdir(parents=True)
     assert backend.scan().left_out == ()
