@@ -201,11 +201,10 @@ def _where_to_correct(mistakes: Iterable[Mistake], structure: type[msgspec.Struc
 
 
 def _is_plain(kind: types.Type) -> bool:
-    match kind:
-        case types.Metadata(type=inner):
-            return _is_plain(inner)
-        case types.UnionType(types=several):
-            return all(map(_is_plain, several))
+    if isinstance(kind, types.Metadata):
+        return _is_plain(kind.type)
+    if isinstance(kind, types.UnionType):
+        return all(map(_is_plain, kind.types))
     return not isinstance(
         kind, types.CollectionType | types.TupleType | types.DictType | types.StructType
     )
