@@ -71,9 +71,10 @@ def _lost(stream: TextIO, problem: OSError) -> None:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print left-aligned columns, as kubectl does."""
-    widths = [max(len(row[index]) for row in (headers, *rows)) for index in range(len(headers))]
-    for row in (headers, *rows):
+    """Print left-aligned columns, as kubectl does, with control characters escaped."""
+    escaped = [tuple(plain(cell) for cell in row) for row in (headers, *rows)]
+    widths = [max(len(row[index]) for row in escaped) for index in range(len(headers))]
+    for row in escaped:
         line(
             "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )

@@ -91,6 +91,7 @@ def test_every_constant_of_the_module_is_in_a_table():
         names.UNHEALTHY_REASON,
         names.HELD_REASON,
         names.NOT_CLEAN_REASON,
+        names.OCCUPIED_REASON,
     }
     others = {names.DOMAIN, names.DOCUMENT_VERSION, *reasons}
     assert values - FIXED == others | kinds

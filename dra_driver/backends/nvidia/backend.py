@@ -21,6 +21,7 @@ from dra_driver.backends.nvidia.devices import LEFT_OUT, LEFT_OUT_OF_RECORDING, 
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.facts import Node
+from dra_driver.backends.nvidia.findings import says_nothing
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
@@ -67,6 +68,7 @@ class NvidiaBackend:
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._left_out = LEFT_OUT
         self._answered = Node()
+        self._options = options.health
         self._book = HealthBook(options.health, clock=clock)
         self._leases = Leases(
             self._hardware,
@@ -132,7 +134,7 @@ class NvidiaBackend:
         )
 
     def watch(self, stop: Event) -> Iterator[None]:
-        """Yield at each event of the hardware."""
+        """Yield at each event of the hardware that may change the health of a device. The others are counted at the next look."""
         while not stop.is_set():
             if self._is_there():
                 yield from self._events(stop)
@@ -143,7 +145,8 @@ class NvidiaBackend:
             for event in self._hardware.events(stop):
                 if event is not None:
                     self._book.note(event)
-                yield
+                if event is None or not says_nothing(event, self._options):
+                    yield
         except DriverError:
             return  # the scan that fails for the same reason says it
 

@@ -24,6 +24,9 @@ GPU_UUID = "GPU-UUID"
 DOUBLE_BIT_ERROR = 2
 XID_EVENT = 8
 
+_RECOVERY_CHANGED = 154
+"""An XID that says nothing of its own: the recovery action, which only a look finds, is another one now."""
+
 GPU_UNAVAILABLE = 0x4000
 
 NOT_SUPPORTED = frozenset({3, 13, 25})
@@ -89,6 +92,17 @@ def of_event(event: HardwareEvent, options: HealthOptions) -> Finding | None:
     if event.type & DOUBLE_BIT_ERROR:
         return _uncorrected("an event")
     return None
+
+
+def says_nothing(event: HardwareEvent, options: HealthOptions) -> bool:
+    """Whether the event is an XID of an application, or one to be ignored: no reason to look at once.
+
+    A program in any container can cause as many of them as it likes. If each cost a look, the fault of another GPU would wait behind them.
+    """
+    if event.type != XID_EVENT or event.data == _RECOVERY_CHANGED:
+        return False
+    found = of_event(event, options)
+    return found is None or found.severity == Severity.FINE
 
 
 def error_of(event: HardwareEvent) -> str:

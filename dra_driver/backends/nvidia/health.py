@@ -17,9 +17,10 @@ such as an XID of a GPU that asks for no recovery action, is forgotten then.
 """
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigDevice, Node
 from dra_driver.backends.nvidia.findings import (
@@ -39,7 +40,7 @@ from dra_driver.model.names import TEMPERATURE_TAINT, XID_TAINT
 MAX_HOLD_SECONDS = 1800.0
 FORGIVE_SECONDS = 2 * MAX_HOLD_SECONDS
 KEPT_EVENTS = 1000
-"""Events that wait for the next look; the oldest are dropped first."""
+"""Different events that wait for the next look; more are dropped. Equal ones are counted: those of one program drop no other's."""
 FORGET_SECONDS = 24 * 3600.0
 """A device that is not there for so long is forgotten: a MIG layout of the past."""
 _RESTRICTING_TAINTS = 3
@@ -130,12 +131,15 @@ class HealthBook:
     ) -> None:
         self._options = options
         self._clock = clock
-        self._events: deque[HardwareEvent] = deque(maxlen=KEPT_EVENTS)
+        self._mutex = Lock()
+        self._events: Counter[HardwareEvent] = Counter()
         self._devices: dict[str, _Device] = {}
 
     def note(self, event: HardwareEvent) -> None:
         """Remember an event. The next `judge` counts it."""
-        self._events.append(event)
+        with self._mutex:
+            if event in self._events or len(self._events) < KEPT_EVENTS:
+                self._events[event] += 1
 
     def judge(self, node: Node) -> Mapping[str, Verdict]:
         """Return the verdicts by the UUID of each GPU and MIG device of this look; a GPU without UUID has its `pci_bus_id` instead."""
@@ -163,11 +167,12 @@ class HealthBook:
         """Count the events since the last look. Returns what they found, by the UUID of the device that they concern."""
         gpus = {gpu.uuid: gpu for gpu in node.gpus}
         reported: dict[str, list[Finding]] = {}
-        while self._events:
-            event = self._events.popleft()
+        with self._mutex:
+            events, self._events = self._events, Counter()
+        for event, times in events.items():
             for uuid in _concerned(event, gpus.get(event.uuid)):
                 if error := error_of(event):
-                    self._device(uuid).errors[error] += 1
+                    self._device(uuid).errors[error] += times
                 if finding := of_event(event, self._options):
                     reported.setdefault(uuid, []).append(finding)
         return reported

@@ -41,6 +41,11 @@ def test_errors_that_nobody_reads_are_no_error() -> None:
     os.close(writer)
 
 
+def test_a_table_escapes_what_somebody_else_wrote(capsys: pytest.CaptureFixture[str]) -> None:
+    render.table(("DEVICE", "PRODUCT"), [("gpu-0", "A\x1b[2J\nlevel=error")])
+    assert capsys.readouterr().out == ("DEVICE   PRODUCT\ngpu-0    A\\x1b[2J\\nlevel=error\n")
+
+
 @pytest.mark.parametrize("call", ['line("a")', 'raw(b"a")'])
 def test_what_cannot_be_written_is_an_operators_sentence(call: str) -> None:
     code = f"""

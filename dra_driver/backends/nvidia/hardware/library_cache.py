@@ -6,7 +6,9 @@ them. The files may be cut short or be something else: what does not fit into th
 Source: glibc, sysdeps/generic/dl-cache.h and elf/elf.h.
 """
 
+import os
 import re
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,12 +75,19 @@ def _text(content: bytes, start: int) -> str:
 
 
 def read_elf(path: Path) -> Elf | None:
-    """Return what a library says of itself; None if the file is no 64-bit ELF file, or cannot be read."""
+    """Return what a library says of itself; None if the file is no 64-bit ELF file, or cannot be read.
+
+    A pipe in its place is not waited for: that would hold the hardware process until its deadline, again and again.
+    """
     try:
-        with path.open("rb") as file:
-            return _elf(file)
+        with open(path, "rb", opener=_without_waiting) as file:
+            return _elf(file) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except (OSError, ValueError, struct.error):
         return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _elf(file: BinaryIO) -> Elf | None:

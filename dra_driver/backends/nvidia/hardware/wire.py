@@ -12,9 +12,10 @@ import socket
 import struct
 import time
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from dra_driver.backends.nvidia.facts import HardwareEvent, Installation, PciGpu, System
 
@@ -34,6 +35,9 @@ DEADLINES: Mapping[str, float] = {
     "ping": 2.0,
 }
 """The verbs, and the seconds after which the hardware process ends itself because a call of this verb has not returned."""
+
+MOST_GPUS = 1024
+"""No machine has a tenth of it. The driver asks for each GPU, so a wrong number here would cost its time and memory."""
 
 _LENGTH = struct.Struct("!I")
 _T = TypeVar("_T")
@@ -73,7 +77,7 @@ class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     system: System = System()
-    count: int = 0
+    count: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
     pci: tuple[PciGpu, ...] = ()
     installation: Installation = Installation()
     problem: str = ""

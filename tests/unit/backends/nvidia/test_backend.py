@@ -115,6 +115,18 @@ def test_each_event_is_noted_and_makes_a_scan_due():
     assert second.api.taints
 
 
+def test_an_application_s_errors_cost_no_look_and_are_counted_at_the_next_one():
+    node = facts_of("t4x2")
+    storm = [HardwareEvent(uuid=node.gpus[0].uuid, type=8, data=31)] * 500
+    fault = HardwareEvent(uuid=node.gpus[1].uuid, type=8, data=XID)
+    backend = backend_of(Scripted(node, *storm, fault))
+    assert list(backend.watch(Event())) == [None]
+    first, second = backend.scan().devices
+    assert first.errors == {"xid-31": 500}
+    assert first.health.status is HealthStatus.HEALTHY
+    assert second.health.status is HealthStatus.UNHEALTHY
+
+
 def test_a_watch_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ABSENT_SECONDS", 0.0)
     hardware = Scripted(facts_of("t4x2"), None, Temporary("the process ended"))

@@ -253,15 +253,21 @@ def test_a_replaced_library_is_opened_by_the_next_process_within_the_look(bed: B
         b"\x00\x00\x00\x0c" + b'{"result":1}',
         b"\xff\xff\xff\xff",
         b"\x00\x01\x00\x00" + b"[" * 0x10000,
+        b"\x00\x00\x00\x19" + b'{"result":{"count":1025}}',
     ],
 )
 def test_garbage_costs_the_request_and_the_process(said: bytes, bed: Bed) -> None:
     def speak(theirs: socket.socket) -> None:
         theirs.sendall(said)
+        theirs.shutdown(socket.SHUT_WR)
+        listening.append(theirs.dup())  # else the request fails before the answer is read
 
+    listening: list[socket.socket] = []
     bed.link.speak = speak
     with pytest.raises(Temporary, match="gave no answer to `node`"):
         bed.hardware.look()
+    for one in listening:
+        one.close()
     assert bed.link.replaced == 2  # it was asked once more
     bed.link.speak = None
     assert len(bed.hardware.look().gpus) == 4

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, HardwareEvent, Memory, RemappedRows
-from dra_driver.backends.nvidia.findings import answers, error_of, findings, of_event
+from dra_driver.backends.nvidia.findings import (
+    answers,
+    error_of,
+    findings,
+    of_event,
+    says_nothing,
+)
 from dra_driver.backends.nvidia.options import HealthOptions
 from dra_driver.backends.nvidia.xids import Severity
 
@@ -223,3 +229,21 @@ def test_whoever_is_to_reset_a_gpu_is_told_to_let_the_driver_let_go_of_it_first(
     hint, _, command = one.text.partition("dra-driver hardware --let-go")
     assert "end the pods that use the GPU" in hint
     assert "nvidia-smi --gpu-reset -i GPU-UUID" in command
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "nothing"),
+    [
+        (8, 31, True),  # of an application
+        (8, 74, True),  # to be ignored
+        (8, 79, False),
+        (8, 154, False),  # the recovery action is another one
+        (8, 4711, False),
+        (2, 0, False),  # a memory error
+        (0x100, 0, False),  # MIG devices
+        (0x4008, 31, False),  # of two kinds
+    ],
+)
+def test_only_an_application_s_xid_is_no_reason_to_look(kind: int, code: int, nothing: bool):
+    options = HealthOptions(ignored_xids=(74,))
+    assert says_nothing(HardwareEvent(uuid="GPU-0", type=kind, data=code), options) is nothing

@@ -367,10 +367,19 @@ def test_an_event_without_a_device_is_left_to_the_look(bench: Bench):
     assert bench.look() == {"GPU-0": Verdict()}
 
 
-def test_a_storm_of_events_costs_the_oldest_of_them(bench: Bench):
+def test_a_storm_of_one_event_is_counted_and_hides_no_other(bench: Bench):
+    bench.book.note(xid(79, uuid="GPU-1"))
     for _ in range(KEPT_EVENTS + 5):
         bench.book.note(xid(31))
-    assert bench.look()["GPU-0"].errors == {"xid-31": KEPT_EVENTS}
+    found = bench.look(a_gpu("GPU-0"), a_gpu("GPU-1"))
+    assert found["GPU-0"].errors == {"xid-31": KEPT_EVENTS + 5}
+    assert named(found["GPU-1"]) == ["xid=79:NoSchedule"]
+
+
+def test_of_too_many_different_events_the_last_ones_are_dropped(bench: Bench):
+    for code in range(1000, 1000 + KEPT_EVENTS + 5):
+        bench.book.note(xid(code))
+    assert len(bench.look()["GPU-0"].errors) == KEPT_EVENTS
 
 
 def test_after_a_restart_the_state_follows_from_what_the_hardware_says():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The linker's cache and the heads of libraries, whole and broken."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -85,6 +86,8 @@ def test_a_library_says_its_name_and_machine(
 def test_a_library_that_cannot_be_opened_is_none(tmp_path: Path) -> None:
     assert read_elf(tmp_path / "missing") is None
     assert read_elf(tmp_path) is None
+    os.mkfifo(tmp_path / "pipe")
+    assert read_elf(tmp_path / "pipe") is None  # and it is not waited for
 
 
 def test_a_damaged_library_never_fails(tmp_path: Path) -> None:
