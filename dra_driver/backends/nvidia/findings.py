@@ -42,12 +42,16 @@ _FABRIC_NOT_COMPLETED = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's."""
+    """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's.
+
+    `lasting` is the severity once it has lasted for LASTING_SECONDS, if that is another one.
+    """
 
     key: str
     value: str
     severity: Severity
     text: str
+    lasting: Severity = Severity.FINE
 
 
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, str]] = {
@@ -147,7 +151,7 @@ def findings(
         )
         yield Finding(TEMPERATURE_TAINT, "over-limit", Severity.DRAIN, text)
     if gpu.fabric is not None:
-        yield from _fabric(gpu.fabric)
+        yield from _fabric(gpu.fabric, whole=gpu.mig is None or not gpu.mig.enabled)
 
 
 def _recovery(gpu: Gpu) -> Iterator[Finding]:
@@ -201,10 +205,12 @@ def _uncorrected(how: str) -> Finding:
     return Finding(MEMORY_TAINT, "ecc-uncorrected", Severity.DRAIN, text)
 
 
-def _fabric(fabric: Fabric) -> Iterator[Finding]:
+def _fabric(fabric: Fabric, *, whole: bool) -> Iterator[Finding]:
     if fabric.state in _FABRIC_NOT_COMPLETED:
-        text = "the GPU has not joined its NVLink fabric: see whether the fabric manager runs"
-        yield Finding(FABRIC_TAINT, "not-ready", Severity.WATCHED, text)
+        # A start of the node takes its time. MIG devices use no NVLink.
+        lasting = Severity.DRAIN if whole else Severity.WATCHED
+        text = "the GPU has not joined its NVLink fabric, and until then CUDA does not start on a whole GPU: see whether the fabric manager runs"
+        yield Finding(FABRIC_TAINT, "not-ready", Severity.WATCHED, text, lasting)
     if fabric.state != _FABRIC_COMPLETED:
         return
     advice = "see the log of the fabric manager, and nvidia-smi -q"

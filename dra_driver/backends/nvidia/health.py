@@ -7,6 +7,8 @@ The last event decides nothing: a harmless event after a bad one heals nobody.
 
 * Each finding that comes back after one was cleared doubles the hold time, up to MAX_HOLD_SECONDS. So a GPU that fails and recovers
   again and again is tainted all the time, and its taint does not flap. A device that was well for FORGIVE_SECONDS begins anew.
+* A finding that is harmless for a moment, such as a fabric that a GPU has not joined yet, is raised once it has lasted for
+  LASTING_SECONDS.
 * An XID that needs a reset is held for MAX_HOLD_SECONDS if the kernel driver is too old to say the recovery action (before 570):
   nothing proves that the GPU was reset.
 * An event of a MIG device concerns the MIG devices of its GPU instance; one whose instance is not found, the whole GPU. A MIG device
@@ -19,7 +21,7 @@ such as an XID of a GPU that asks for no recovery action, is forgotten then.
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigDevice, Node
@@ -39,6 +41,7 @@ from dra_driver.model.names import TEMPERATURE_TAINT, XID_TAINT
 
 MAX_HOLD_SECONDS = 1800.0
 FORGIVE_SECONDS = 2 * MAX_HOLD_SECONDS
+LASTING_SECONDS = 60.0
 KEPT_EVENTS = 1000
 """Different events that wait for the next look; more are dropped. Equal ones are counted: those of one program drop no other's."""
 FORGET_SECONDS = 24 * 3600.0
@@ -64,9 +67,10 @@ class Verdict:
 
 @dataclass(slots=True)
 class _Held:
-    """A finding that counts. `since` is when the GPU began to prove that it is over; None: it is not over."""
+    """A finding that counts, and when it was raised. `since` is when the GPU began to prove that it is over; None: it is not over."""
 
     finding: Finding
+    at: float
     since: float | None = None
 
 
@@ -86,7 +90,8 @@ class _Device:
         seen = {(one.key, one.value): one for one in found if one.severity > Severity.FINE}
         for name, finding in seen.items():
             if name in self.held:
-                self.held[name].finding, self.held[name].since = finding, None
+                self.held[name].finding = self._lasted(finding, now - self.held[name].at)
+                self.held[name].since = None
             else:
                 self._raise(finding, now)
         for name in [name for name in self.held if name not in seen]:
@@ -110,7 +115,11 @@ class _Device:
             soon = now - self._cleared_at < FORGIVE_SECONDS
             self._strikes = self._strikes + 1 if soon else 0
             self._cleared_at = None
-        self.held[finding.key, finding.value] = _Held(finding)
+        self.held[finding.key, finding.value] = _Held(finding, now)
+
+    def _lasted(self, finding: Finding, seconds: float) -> Finding:
+        worse = max(finding.severity, finding.lasting)
+        return replace(finding, severity=worse) if seconds > LASTING_SECONDS else finding
 
     def _hold(self, finding: Finding, proof: Gpu, hold: float) -> float:
         unproven = proof.recovery_action is None and finding.severity >= Severity.RESET

@@ -9,6 +9,7 @@ import pytest
 
 import dra_driver
 from dra_driver.backends.nvidia.facts import (
+    Fabric,
     Gpu,
     HardwareEvent,
     Memory,
@@ -22,6 +23,7 @@ from dra_driver.backends.nvidia.health import (
     FORGET_SECONDS,
     FORGIVE_SECONDS,
     KEPT_EVENTS,
+    LASTING_SECONDS,
     MAX_HOLD_SECONDS,
     HealthBook,
     Verdict,
@@ -117,6 +119,23 @@ def test_the_command_in_a_message_names_the_gpu_also_for_a_mig_device(bench: Ben
     bench.book.note(xid(95, gpu_instance=1))
     message = bench.look(with_mig(1))["MIG-1"].health.message
     assert "nvidia-smi --gpu-reset -i GPU-0" in message
+
+
+@pytest.mark.parametrize("state", [1, 2])
+def test_a_gpu_that_has_not_joined_its_fabric_for_a_minute_gets_no_claims(bench: Bench, state: int):
+    alone = a_gpu(fabric=Fabric(state=state))
+    assert bench.taints(alone) == ["fabric=not-ready:None"]
+    assert bench.after(LASTING_SECONDS, alone) == ["fabric=not-ready:None"]
+    assert bench.after(LOOK, alone) == ["fabric=not-ready:NoSchedule"]
+    assert bench.look(alone)["GPU-0"].health.status is HealthStatus.UNHEALTHY
+    assert bench.after(LOOK, a_gpu(fabric=Fabric(state=3))) == ["fabric=not-ready:NoSchedule"]
+    assert bench.after(HOLD) == []
+
+
+def test_mig_devices_need_no_fabric(bench: Bench):
+    partitioned = with_mig(1, fabric=Fabric(state=1))
+    bench.taints(partitioned)
+    assert bench.after(2 * LASTING_SECONDS, partitioned) == ["fabric=not-ready:None"]
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 94])
