@@ -27,6 +27,8 @@ _UUID = re.compile(
 _SERIAL = "serial"
 _TAKE_AGAIN = "take the snapshot again (`dra-driver snapshot FILE`), or correct this place"
 
+_CUT_SHORT = "Input data was truncated"  # msgspec has no error of its own for it
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A snapshot of one node's hardware. `redacted`: UUIDs and serial numbers stand for others. `facts` are what the backend read."""
@@ -43,6 +45,11 @@ def decode(content: bytes, name: str) -> Snapshot:
     try:
         found = msgspec.json.decode(content, type=Snapshot)
     except (msgspec.MsgspecError, RecursionError) as error:
+        if str(error) == _CUT_SHORT:
+            size = f"has only {len(content)} bytes" if content else "is empty (0 bytes)"
+            raise Permanent(
+                f"cannot read the snapshot {name}: the file is cut short, it {size}; take the snapshot again (`dra-driver snapshot FILE`)"
+            ) from error
         raise Permanent(f"cannot read the snapshot {name}: {error}; {_TAKE_AGAIN}") from error
     if (found.api_version, found.kind) != (DOCUMENT_VERSION, HARDWARE_SNAPSHOT_KIND):
         raise Permanent(

@@ -6,12 +6,14 @@ not say `auto = False`, and leaves out what cannot be made.
 """
 
 import inspect
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
+from msgspec import inspect as types
 
 from dra_driver.backends.base import (
     AUTO,
@@ -23,7 +25,7 @@ from dra_driver.backends.base import (
 )
 from dra_driver.errors import DriverError, Fatal
 from dra_driver.model.config_kind import ConfigKind
-from dra_driver.model.decoding import decode, told
+from dra_driver.model.decoding import Mistake, decode, told
 
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "scan": (),
@@ -179,9 +181,33 @@ def _decoded(
     found, mistakes = decode(options, structure)
     if found is None:
         raise Fatal(
-            f"{where} cannot use its options: {told(mistakes)}; correct them in the config document (backends) or in --backend-option"
+            f"{where} cannot use its options: {told(mistakes)}; {_where_to_correct(mistakes, structure)}"
         )
     return found
+
+
+def _where_to_correct(mistakes: Iterable[Mistake], structure: type[msgspec.Struct]) -> str:
+    """A value of --backend-option is one text, so no list, mapping or field of a field can be set there."""
+    wrong = {re.split(r"[.\[]", one.path, maxsplit=1)[0] for one in mistakes}
+    several = [
+        field.encode_name
+        for field in msgspec.structs.fields(structure)
+        if field.encode_name in wrong and not _is_plain(types.type_info(field.type))
+    ]
+    if not several:
+        return "correct them in the config document (backends) or in --backend-option"
+    them = ", ".join(several)
+    return f"correct them in the config document (backends); --backend-option cannot set {them}: it has room for one text or number"
+
+
+def _is_plain(kind: types.Type) -> bool:
+    if isinstance(kind, types.Metadata):
+        return _is_plain(kind.type)
+    if isinstance(kind, types.UnionType):
+        return all(map(_is_plain, kind.types))
+    return not isinstance(
+        kind, types.CollectionType | types.TupleType | types.DictType | types.StructType
+    )
 
 
 def _text(key: str, value: object, where: str) -> str:

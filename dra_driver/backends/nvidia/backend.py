@@ -17,7 +17,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia.child import link_of
 from dra_driver.backends.nvidia.client import HardwareProcess
 from dra_driver.backends.nvidia.config import KINDS
-from dra_driver.backends.nvidia.devices import inventory
+from dra_driver.backends.nvidia.devices import LEFT_OUT, LEFT_OUT_OF_RECORDING, inventory
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.facts import Node
@@ -33,6 +33,8 @@ from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.names import HARDWARE_NOT_READY
+from dra_driver.model.slices import Problem
 
 NAME = "nvidia"
 """Of the entry point, for snapshots."""
@@ -40,6 +42,8 @@ SYSFS = Path("sys")
 """Below the host's root."""
 ABSENT_SECONDS = 10.0
 """How often a node without GPUs is looked at again: one may be plugged in."""
+_BUSES = Path("bus")
+"""Below sysfs: a kernel always has it, with or without PCI."""
 _MIB = 1024 * 1024
 _ALL_MIB = 2**30
 
@@ -61,6 +65,7 @@ class NvidiaBackend:
         options: NvidiaOptions = context.options
         self._hardware = hardware or HardwareProcess(link_of(options))
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
+        self._left_out = LEFT_OUT
         self._answered = Node()
         self._book = HealthBook(options.health, clock=clock)
         self._leases = Leases(
@@ -75,7 +80,9 @@ class NvidiaBackend:
         # What used the memory at that time is not there now.
         options = NvidiaOptions(idle_memory=_ALL_MIB)
         own = BackendContext(context.node_name, options, context.driver_name)
-        return cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
+        made = cls(own, hardware=PlayedHardware(node_of(facts)), sysfs=None)
+        made._left_out = LEFT_OUT_OF_RECORDING
+        return made
 
     def close(self) -> None:
         """End the hardware process, if this backend has started it. A command that looks once calls this; the driver just ends."""
@@ -86,6 +93,8 @@ class NvidiaBackend:
     def snapshot(self) -> Snapshot:
         """Return what the hardware answers, for a file. Raises Permanent if there is none, and Temporary if it does not answer."""
         if not self._is_there():
+            if wrong := self._no_host():
+                raise Permanent(f"there is nothing to record: {wrong.found}; {wrong.action}")
             raise Permanent(
                 f"there is nothing to record: no PCI device of NVIDIA in {self._sysfs} is a GPU; run this on a node that has one"
             )
@@ -96,11 +105,12 @@ class NvidiaBackend:
     def scan(self) -> Inventory:
         """Look at all GPUs."""
         if not self._is_there():
-            return Inventory()
+            wrong = self._no_host()
+            return Inventory(left_out=() if wrong is None else (wrong,))
         leased = self._leases.leased()
         node = self._hardware.look()
         known = self._with_silent_gpus(node)
-        found = inventory(known, self._book.judge(known))
+        found = inventory(known, self._book.judge(known), left_out=self._left_out)
         return self._leases.judged(node, found, leased)
 
     def _with_silent_gpus(self, node: Node) -> Node:
@@ -152,3 +162,16 @@ class NvidiaBackend:
 
     def _is_there(self) -> bool:
         return self._sysfs is None or bool(gpus(self._sysfs))
+
+    def _no_host(self) -> Problem | None:
+        """What is wrong with `hostRoot`, if nobody can tell there whether the node has GPUs."""
+        if self._sysfs is None or (self._sysfs / _BUSES).is_dir():
+            return None
+        return Problem(
+            DeviceName(NAME),
+            "hostRoot",
+            f"there is no folder {self._sysfs / _BUSES}, so nobody can tell which GPUs the node has",
+            "set the option hostRoot to the folder where the host's / is, with its /sys mounted in it",
+            "backend",
+            HARDWARE_NOT_READY,
+        )

@@ -46,10 +46,12 @@ from dra_driver.model.vocabulary import NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 PROFILE = "profile"
 """The attribute that says what kind of partition a MIG device is."""
 _LATER = "no GPU of it is published; the driver looks again every 10 s, and needs no restart"
-_LEFT_OUT = (
+LEFT_OUT = (
     "it was left out, all other GPUs are published; the driver looks again every 10 s. If this stays, see "
     "`nvidia-smi -q` and the kernel's log on the node"
 )
+LEFT_OUT_OF_RECORDING = "it was left out, all other GPUs are published; correct it in the snapshot, or take the snapshot again on a node where it answers"
+"""What is said in place of `LEFT_OUT`: the node at hand is not that of the recording."""
 _EMPTY = "make MIG devices (`nvidia-smi mig -cgi PROFILE -C`), or switch its MIG mode off: until then nothing of it is offered"
 _DRIVER, _FOR_MACHINES = "nvidia", "vfio"  # vfio-pci, or nvgrace_gpu_vfio_pci on Grace Hopper
 _BIND = (
@@ -95,6 +97,7 @@ class _Found:
     """What was found so far."""
 
     verdicts: Mapping[str, Verdict]
+    left_out: str
     devices: dict[str, AllocatableDevice] = field(default_factory=dict)
     sets: list[CounterSet] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -111,7 +114,7 @@ class _Found:
         """Add a device. `identity` has its UUID, and then that of its GPU, whose verdict counts if it has none of its own."""
         if name in self.devices:
             twice = f"the name is that of {self.devices[name].uuid} too"
-            self.problem(identity[0], "name", twice, _LEFT_OUT)
+            self.problem(identity[0], "name", twice)
             return False
         verdict = next((self.verdicts[one] for one in identity if one in self.verdicts), Verdict())
         api = Device(
@@ -131,16 +134,22 @@ class _Found:
         )
         return True
 
-    def problem(self, gpu: str, subject: str, found: str, action: str) -> None:
+    def problem(self, gpu: str, subject: str, found: str, action: str = "") -> None:
         """Remember what is not published, and why."""
         self.problems.append(
-            Problem(DeviceName(gpu), subject, found, action, "GPU", HARDWARE_NOT_READY)
+            Problem(
+                DeviceName(gpu), subject, found, action or self.left_out, "GPU", HARDWARE_NOT_READY
+            )
         )
 
 
-def inventory(node: Node, verdicts: Mapping[str, Verdict]) -> Inventory:
-    """Return the devices of the node. A GPU in MIG mode is not offered as a whole, its MIG devices are."""
-    found = _Found(verdicts)
+def inventory(
+    node: Node, verdicts: Mapping[str, Verdict], *, left_out: str = LEFT_OUT
+) -> Inventory:
+    """Return the devices of the node. A GPU in MIG mode is not offered as a whole, its MIG devices are. `left_out`: what to do about one
+    that cannot be offered.
+    """
+    found = _Found(verdicts, left_out)
     found.problems += [*_of_node(node), *_unlisted(node)]
     shared, islands = _of_system(node.system), links.islands(node.gpus)
     for gpu in node.gpus:
@@ -149,7 +158,7 @@ def inventory(node: Node, verdicts: Mapping[str, Verdict]) -> Inventory:
         else:
             missing = "its UUID" if not gpu.uuid else "the number of its device file"
             why = gpu.problem or f"the library does not tell {missing}{_codes(gpu)}"
-            found.problem(gpu.uuid or gpu.pci_bus_id or str(gpu.index), "identity", why, _LEFT_OUT)
+            found.problem(gpu.uuid or gpu.pci_bus_id or str(gpu.index), "identity", why)
     return Inventory(
         tuple(found.devices.values()),
         left_out=tuple(found.problems),
@@ -170,12 +179,12 @@ def _of_node(node: Node) -> Iterator[Problem]:
         count = f"the node has {len(node.pci)} GPUs: " if node.pci else ""
         found = f"{count}{node.problem}"
         yield Problem(backend, "library", found, _LATER, "backend", HARDWARE_NOT_READY)
-    for number, one in enumerate(node.installation.problems):
-        if one in node.problem:
-            continue  # it is the reason for that problem, and told with it
+    # What is the reason for that problem is told with it.
+    several = [one for one in node.installation.problems if one not in node.problem]
+    if several:
+        found = "; ".join(several)
         action = "a container may not be able to use its GPU; the driver looks again every 10 s"
-        subject = f"driver installation, {number + 1}"
-        yield Problem(backend, subject, one, action, "backend", HARDWARE_NOT_READY)
+        yield Problem(backend, "driver installation", found, action, "backend", HARDWARE_NOT_READY)
 
 
 def _unlisted(node: Node) -> Iterator[Problem]:
@@ -205,7 +214,7 @@ def _add(found: _Found, gpu: _Gpu) -> None:
     code = gpu.facts.errors.get("nvmlDeviceGetMigMode", NOT_SUPPORTED)
     if gpu.facts.mig is None and code not in {NOT_SUPPORTED, FUNCTION_NOT_FOUND}:
         unknown = f"the library does not tell whether it is in MIG mode (error {code} of NVML)"
-        found.problem(uuid, "MIG", unknown, _LEFT_OUT)
+        found.problem(uuid, "MIG", unknown)
         return
     said = {"type": "gpu", "uuid": uuid, **gpu.said, **_of_whole(gpu.facts)}
     name = f"gpu-{gpu.minor}"
@@ -217,7 +226,7 @@ def _add_partitions(found: _Found, gpu: _Gpu, devices: tuple[MigDevice, ...]) ->
     for one in devices:
         if one not in good:
             beyond = f"it begins at memory slice {one.start} and has {one.size}"
-            found.problem(one.uuid, "placement", beyond, _LEFT_OUT)
+            found.problem(one.uuid, "placement", beyond)
     if not devices:
         found.problem(gpu.facts.uuid, "MIG", "it is in MIG mode and has no MIG devices", _EMPTY)
     several = mig.sharing(good)

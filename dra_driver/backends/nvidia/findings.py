@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, HardwareEvent
 from dra_driver.backends.nvidia.options import HealthOptions
-from dra_driver.backends.nvidia.xids import Severity, xid
+from dra_driver.backends.nvidia.xids import RESET_ADVICE, Severity, xid
 from dra_driver.model.names import (
     FABRIC_TAINT,
     LOST_TAINT,
@@ -47,12 +47,11 @@ class Finding:
     text: str
 
 
-_DRAIN_AND_RESET = "let the running pods end, then reset it: nvidia-smi --gpu-reset -i GPU-UUID"
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, str]] = {
-    1: ("gpu-reset", Severity.RESET, "end its pods and run nvidia-smi --gpu-reset -i GPU-UUID"),
+    1: ("gpu-reset", Severity.RESET, RESET_ADVICE),
     2: ("node-reboot", Severity.REBOOT, "drain the node and reboot it"),
     3: ("drain-p2p", Severity.DRAIN, "end the pods that use it together with other GPUs"),
-    4: ("drain-and-reset", Severity.DRAIN, f"it has less capacity: {_DRAIN_AND_RESET}"),
+    4: ("drain-and-reset", Severity.DRAIN, f"it has less capacity: {RESET_ADVICE}"),
 }
 """Field 230: the taint's value, the severity and the advice. Releases of the library differ about 5 and above."""
 
@@ -167,12 +166,12 @@ def _memory_error(gpu: Gpu) -> int:
 
 def _memory(gpu: Gpu, ecc_before: int | None) -> Iterator[Finding]:
     if code := _memory_error(gpu):
-        text = f"the GPU does not say how much memory it has (NVML error {code}): see the kernel log (dmesg), and reset it"
+        text = f"the GPU does not say how much memory it has (NVML error {code}): see the kernel log (dmesg), then {RESET_ADVICE}"
         yield Finding(MEMORY_TAINT, "query-failed", Severity.RESET, text)
     if ecc_before is not None and (gpu.ecc_uncorrected or 0) > ecc_before:
         yield _uncorrected(f"the counter grew from {ecc_before} to {gpu.ecc_uncorrected}")
     if gpu.retired_pages_pending:
-        text = f"pages of memory wait to be retired: {_DRAIN_AND_RESET}"
+        text = f"pages of memory wait to be retired: {RESET_ADVICE}"
         yield Finding(MEMORY_TAINT, "retired-pages-pending", Severity.DRAIN, text)
     rows = gpu.remapped_rows
     if rows is not None and rows.failed:
@@ -184,7 +183,7 @@ def _memory(gpu: Gpu, ecc_before: int | None) -> Iterator[Finding]:
 
 
 def _uncorrected(how: str) -> Finding:
-    text = f"the GPU had a memory error that ECC could not correct ({how}): {_DRAIN_AND_RESET}"
+    text = f"the GPU had a memory error that ECC could not correct ({how}): {RESET_ADVICE}"
     return Finding(MEMORY_TAINT, "ecc-uncorrected", Severity.DRAIN, text)
 
 

@@ -67,6 +67,8 @@ class Leases:
         self._mutex = Lock()
         self._leased: set[_Key] = set()
         self._seen: _Seen | None = None
+        self._looking = Lock()
+        self._looks_begun = self._look_of_seen = 0  # only looks for a claim are counted
 
     def configure(self, lease: Lease) -> ContainerEdits:
         """Set what the configuration of a lease asks for. Raises Temporary or Permanent."""
@@ -76,10 +78,11 @@ class Leases:
             raise Permanent(
                 f"configuration of device {lease.device} refused (request: {lease.request}): {error}"
             ) from None
+        before = self._looks_begun
         place = self._place(lease.device)
         if place is not None and place.mig is not None:
             # Since the last look somebody may have divided the GPU anew: then its numbers are those of another one's instances.
-            place = self._place_now(lease.device)
+            place = self._place_after(before, lease.device)
         if place is None:
             raise Temporary(
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
@@ -171,11 +174,15 @@ class Leases:
     def _place(self, device: DeviceName) -> Place | None:
         return self._last().places.get(device)
 
-    def _place_now(self, device: DeviceName) -> Place | None:
-        seen = self._look()
-        with self._mutex:
-            self._seen = seen
-        return seen.places.get(device)
+    def _place_after(self, before: int, device: DeviceName) -> Place | None:
+        """Where a device is by a look that began after this number of looks. So the devices of one claim share a look."""
+        with self._looking:
+            if self._look_of_seen <= before:
+                self._looks_begun += 1
+                seen = self._look()
+                with self._mutex:
+                    self._seen, self._look_of_seen = seen, self._looks_begun
+        return self._place(device)
 
     def _last(self) -> _Seen:
         with self._mutex:

@@ -51,12 +51,12 @@ class Xid:
     advice: str
 
 
-_RESET = (
+RESET_ADVICE = (
     "end the pods that use the GPU, let the driver let go of it (dra-driver hardware --let-go, docs/nvidia.md), and reset it: "
     "nvidia-smi --gpu-reset -i GPU-UUID"
 )
 _REBOOT = "drain the node and reboot it; if the error comes back, ask the vendor of the machine"
-_LINK = f"look at the links (nvidia-smi nvlink -s); {_RESET}"
+_LINK = f"look at the links (nvidia-smi nvlink -s); {RESET_ADVICE}"
 
 ACTIONS: Mapping[str, Action] = {
     "": Action(Severity.WATCHED, "the catalogue recommends nothing; watch whether it comes back"),
@@ -66,11 +66,11 @@ ACTIONS: Mapping[str, Action] = {
     "XID_154": Action(
         Severity.FINE, "nothing of its own: the driver reads the recovery action itself"
     ),
-    "RESET_GPU": Action(Severity.RESET, _RESET),
-    "WORKFLOW_XID_48": Action(Severity.RESET, _RESET),
+    "RESET_GPU": Action(Severity.RESET, RESET_ADVICE),
+    "WORKFLOW_XID_48": Action(Severity.RESET, RESET_ADVICE),
     "WORKFLOW_NVLINK_ERR": Action(Severity.RESET, _LINK),
     "WORKFLOW_NVLINK5_ERR": Action(Severity.RESET, _LINK),
-    "CHECK_UVM": Action(Severity.RESET, _RESET),
+    "CHECK_UVM": Action(Severity.RESET, RESET_ADVICE),
     "RESTART_VM": Action(Severity.REBOOT, "restart the virtual machine, or the node"),
     "RESTART_BM": Action(Severity.REBOOT, _REBOOT),
     "UPDATE_SWFW": Action(Severity.WATCHED, "update the driver and the firmware of the GPU"),
@@ -184,7 +184,7 @@ def _of_rows() -> dict[int, Xid]:
     found = {}
     for code, name, meaning, action, *other in _ROWS:
         severity = other[0] if other else ACTIONS[action].severity
-        advice = ACTIONS[action].advice if severity < Severity.RESET or action else _RESET
+        advice = ACTIONS[action].advice if severity < Severity.RESET or action else RESET_ADVICE
         found[code] = Xid(code, name, meaning, action, severity, advice)
     return found
 
@@ -200,5 +200,5 @@ def xid(code: int) -> Xid:
         "an error that this version of the driver does not know",
         "",
         Severity.RESET,
-        f"look it up in NVIDIA's XID catalogue; if it has no advice, {_RESET}",
+        f"look it up in NVIDIA's XID catalogue; if it has no advice, {RESET_ADVICE}",
     )

@@ -15,7 +15,7 @@ import msgspec
 
 from dra_driver.backends import recording
 from dra_driver.backends.nvidia.facts import Node
-from dra_driver.testing.nvml import attach, build, installs, machine
+from dra_driver.testing.nvml import attach, build, faults_by_hand, installs, machine
 from dra_driver.testing.nvml.boards import BOARDS
 from dra_driver.testing.nvml.control import Control
 from dra_driver.testing.nvml.kernel_files import LOCAL_MAJORS
@@ -37,17 +37,17 @@ def main() -> int:
         return 0
     words = [_value(word) for word in arguments.arguments if "=" not in word]
     named = dict(word.split("=", 1) for word in arguments.arguments if "=" in word)
-    control = Control(folder / "control")
-    try:
-        getattr(control, arguments.fault)(
-            *words, **{key: _value(word) for key, word in named.items()}
-        )
-    except TypeError as error:
-        sys.stderr.write(
-            f"{arguments.fault} does not take these arguments: {error}; see Control in "
-            "dra_driver/testing/nvml/control.py\n"
-        )
+    values = {key: _value(word) for key, word in named.items()}
+    gpus = faults_by_hand.gpu_count(folder)
+    wrong = (
+        [f"{folder} has no mock node; make one there: `make {folder} --board h100`"]
+        if gpus is None
+        else list(faults_by_hand.mistakes(arguments.fault, words, values, gpus))
+    )
+    if wrong:
+        sys.stderr.write("".join(f"{one}\n" for one in wrong))
         return 2
+    getattr(Control(folder / "control"), arguments.fault)(*words, **values)
     return 0
 
 

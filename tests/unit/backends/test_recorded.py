@@ -113,6 +113,9 @@ def test_a_gpu_that_was_edited_wrongly_costs_itself(tmp_path: Path, value: Any):
     assert [one.name for one in found.devices] == ["gpu-0"]
     (problem,) = found.left_out
     assert problem.found.startswith("gpus[1] of the snapshot cannot be read: ")
+    assert problem.action == (
+        "it was left out, all other GPUs are published; correct it in the snapshot, or take the snapshot again on a node where it answers"
+    )
 
 
 ODD: list[Json] = [

@@ -43,10 +43,12 @@ WHOLE = encode(Snapshot(backend="nvidia", facts=FACTS))
 
 @pytest.mark.parametrize("length", [0, 1, 40, len(WHOLE) // 2, len(WHOLE) - 3])
 def test_a_snapshot_that_was_cut_short_is_refused_with_its_name(length: int):
-    with pytest.raises(
-        Permanent, match=r"cannot read the snapshot node\.json: .*take the snapshot again"
-    ):
+    with pytest.raises(Permanent) as caught:
         decode(WHOLE[:length], "node.json")
+    size = f"has only {length} bytes" if length else "is empty (0 bytes)"
+    assert str(caught.value) == (
+        f"cannot read the snapshot node.json: the file is cut short, it {size}; take the snapshot again (`dra-driver snapshot FILE`)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from dra_driver.model.decoding import Text
 
 CONTEXT = BackendContext(node_name="node-1")
 MODULE = """
+from typing import Annotated
+
 import msgspec
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.errors import Permanent
@@ -57,6 +59,15 @@ class Options(msgspec.Struct, frozen=True):
 
 class Typed(Empty):
     options = Options
+
+class Health(msgspec.Struct):
+    limit: int = 90
+
+class Deep(Empty):
+    class options(msgspec.Struct):
+        parts: tuple[str, ...] | None = ()
+        health: Annotated[Health, msgspec.Meta(description="x")] = msgspec.field(default_factory=Health)
+        level: int | None = 1
 
 class Needy(Empty):
     class options(msgspec.Struct):
@@ -239,6 +250,18 @@ def test_every_wrong_option_is_told(packages: Path):
         "rot: unknown field; known are root, level; level: '2' must be a whole number; "
         "correct them in the config document (backends) or in --backend-option"
     )
+
+
+def test_what_a_backend_option_cannot_set_is_for_the_config_document(packages: Path):
+    install(packages, "deep", "deep = backends_under_test:Deep")
+    document = "correct them in the config document (backends)"
+    for option, name in (("parts", "parts"), ("health.limit", "health"), ("health", "health")):
+        with pytest.raises(Fatal) as caught:
+            loaded("deep", **{option: Text("61")})
+        end = f"{document}; --backend-option cannot set {name}: it has room for one text or number"
+        assert str(caught.value).endswith(end)
+    with pytest.raises(Fatal, match=r"or in --backend-option$"):
+        loaded("deep", level=Text("x"))
 
 
 def test_a_backend_without_declared_options_gets_texts(packages: Path):

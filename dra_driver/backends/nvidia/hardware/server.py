@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from threading import BoundedSemaphore, Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread, Timer
 from typing import Protocol
 
 import msgspec
@@ -33,6 +33,7 @@ from dra_driver.backends.nvidia.hardware.wire import (
 
 MOST_REQUESTS = 32
 """Requests at the same time. The driver has one look, one stream, and few claims at a time."""
+_WORDS_SECONDS = 0.05  # before the end of the process
 _SECONDS = 5.0  # for the bytes of a request, and of an answer
 
 
@@ -49,28 +50,34 @@ class Answers(Protocol):
 
 
 class Watchdog:
-    """Ends the process when a call is over its deadline, and writes to standard error where each thread was."""
+    """Ends the process when a call is over its deadline, and writes to standard error what hangs, and where each thread was."""
 
     def __init__(
         self,
         start: Callable[[float], None] | None = None,
         stop: Callable[[], None] = faulthandler.cancel_dump_traceback_later,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self._start = start or _end_later
         self._stop = stop
+        self._say = say or _said
         self._mutex = Lock()
         self._deadlines: list[float] = []
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """A call that must return within this time."""
+    def within(self, seconds: float, what: str) -> Iterator[None]:
+        """A call that must return within this time. A hang that keeps Python's lock prevents the words, and not the end."""
         deadline = time.monotonic() + seconds
+        words = Timer(max(seconds - _WORDS_SECONDS, 0), self._say, [_hangs(what, seconds)])
+        words.daemon = True
+        words.start()
         with self._mutex:
             self._deadlines.append(deadline)
             self._set()
         try:
             yield
         finally:
+            words.cancel()
             with self._mutex:
                 self._deadlines.remove(deadline)
                 self._set()
@@ -122,14 +129,14 @@ class Server:
             message = f"the hardware process has no verb {request.verb!a:.40}; run both containers with the same image"
             send(connection, Answer(error=Failure(message)), seconds=_SECONDS)
             return
-        with self._watchdog.within(DEADLINES[request.verb]):
+        with self._watchdog.within(DEADLINES[request.verb], request.verb):
             answer = _answer(lambda: verb(request))
         send(connection, answer, seconds=_SECONDS)
 
     def _stream(self, connection: socket.socket) -> None:
         events = self._answers.events()
         with closing(events):
-            with self._watchdog.within(DEADLINES["events"]):
+            with self._watchdog.within(DEADLINES["events"], "events"):
                 answer = _answer(lambda: next(events, None))
             send(connection, answer, seconds=_SECONDS)
             if answer.error is not None:
@@ -160,6 +167,18 @@ def _answer(ask: Callable[[], object]) -> Answer:
                 retry=True,
             )
         )
+
+
+def _hangs(what: str, seconds: float) -> str:
+    return (
+        f"hardware process: the request `{what}` has not returned within {seconds:.0f} s, because a call of NVIDIA's library hangs; this "
+        "process ends now, and the next request gets another one. The kernel's log of the node (dmesg) may say why. For a report, this is "
+        "where each thread was:"
+    )
+
+
+def _said(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _end_later(seconds: float) -> None:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A process sees the GPUs whose device files it can open, as with the real driver: that is what isolates containers.
  *
+ * A folder, which a container runtime makes where a file was missing, is hidden, too.
  * A file that is there but has no driver behind it (ENXIO, ENODEV) counts as seen: character devices of a test have no driver. */
 #include "mock.h"
 
@@ -21,7 +22,7 @@ static int hidden_by(const char *name) {
         close(file);
         return 0;
     }
-    return errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENOTDIR ? errno : 0;
+    return errno == EISDIR || errno == ENOENT || errno == EPERM || errno == EACCES || errno == ENOTDIR ? errno : 0;
 }
 
 static int checks(void) { return *setting("MOCK_NVML_DEV", mock_dev) != 0; }

@@ -73,6 +73,19 @@ def test_a_backend_for_the_real_node_starts_nothing_when_it_is_made():
     assert made.scan().devices == ()
 
 
+def test_a_wrong_host_root_is_told_and_a_host_without_pci_is_none(tmp_path: Path):
+    backend = backend_of(Scripted(facts_of("t4x2")), tmp_path / "sys")
+    (wrong,) = backend.scan().left_out
+    assert str(wrong).startswith(f"backend nvidia: hostRoot: there is no folder {tmp_path}/sys/bus")
+    assert wrong.action.startswith("set the option hostRoot to the folder where the host's / is")
+    with pytest.raises(
+        Permanent, match=r"nothing to record: there is no folder .*; set the option"
+    ):
+        backend.snapshot()
+    (tmp_path / "sys" / "bus").mkdir(parents=True)
+    assert backend.scan().left_out == ()
+
+
 def test_a_node_whose_kernel_driver_comes_later_catches_up():
     ready = facts_of("t4x2")
     hardware = Scripted(
@@ -150,6 +163,7 @@ def test_a_snapshot_has_the_facts_and_needs_a_gpu(tmp_path: Path):
     assert (found.backend, found.redacted) == ("nvidia", False)
     again = NvidiaBackend.recorded(BackendContext("node-1"), found.facts)
     assert again.scan() == backend_of(Scripted(node)).scan()
+    (tmp_path / "bus").mkdir()
     with pytest.raises(Permanent, match="there is nothing to record: no PCI device of NVIDIA in"):
         backend_of(Scripted(node), tmp_path).snapshot()
 

@@ -388,7 +388,9 @@ def test_a_mig_device_has_its_own_verdict_or_that_of_its_gpu():
 
 
 def test_an_empty_node_says_why_it_has_no_gpus():
-    installation = Installation(problems=("libcuda.so is missing below /; install it",))
+    installation = Installation(
+        problems=("libcuda.so is missing below /; install it", "libnvidia-ml is; too")
+    )
     pci = (PciGpu(address="0000:1a:00.0"), PciGpu(address="0000:1b:00.0"))
     found = scan(
         problem="the kernel module is not loaded; load it", pci=pci, installation=installation
@@ -400,7 +402,7 @@ def test_an_empty_node_says_why_it_has_no_gpus():
             "looks again every 10 s, and needs no restart"
         ),
         (
-            "backend nvidia: driver installation, 1: libcuda.so is missing below /; install it; a container may not be able to use its GPU; "
+            "backend nvidia: driver installation: libcuda.so is missing below /; install it; libnvidia-ml is; too; a container may not be able to use its GPU; "
             "the driver looks again every 10 s"
         ),
     ]

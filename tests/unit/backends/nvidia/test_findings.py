@@ -206,3 +206,20 @@ def test_a_double_bit_error_is_counted_and_a_change_of_mig_is_no_error():
     assert (of_event(other, OPTIONS), error_of(other)) == (None, "")
     gone = HardwareEvent(uuid="GPU-0", type=0x4000)
     assert (of_event(gone, OPTIONS), error_of(gone)) == (None, "gpu-unavailable")
+
+
+@pytest.mark.parametrize(
+    "ill",
+    [
+        a_gpu(recovery_action=1),
+        a_gpu(recovery_action=4),
+        a_gpu(retired_pages_pending=True),
+        a_gpu(ecc_uncorrected=1),
+        a_gpu(memory=None, errors={"nvmlDeviceGetMemoryInfo_v2": 999}),
+    ],
+)
+def test_whoever_is_to_reset_a_gpu_is_told_to_let_the_driver_let_go_of_it_first(ill: Gpu):
+    (one,) = findings(ill, OPTIONS, hot=False, ecc_before=0)
+    hint, _, command = one.text.partition("dra-driver hardware --let-go")
+    assert "end the pods that use the GPU" in hint
+    assert "nvidia-smi --gpu-reset -i GPU-UUID" in command

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU gets the modes that its claim asks for and no other call; both go back; and what a claim leaves behind is seen."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from msgspec import structs
 from dra_driver.backends.nvidia.config import GPU, MIG, GpuConfig, MigDeviceConfig
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, MigProfile, Node, Process
-from dra_driver.backends.nvidia.leases import Leases
+from dra_driver.backends.nvidia.leases import Leases, Place
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.decoding import decode
@@ -398,3 +400,29 @@ def test_a_mig_device_has_drm_files_if_its_profile_has_graphics(
     (name,) = (one.name for one in found if one.name.endswith("-9-0"))
     edits = Leases(hardware).configure(replace(ON_PART, device=name))
     assert (card.path in [node.path for node in edits.device_nodes]) == has
+
+
+def test_the_mig_devices_of_a_claim_share_a_look(hardware: WatchedHardware) -> None:
+    asked = Semaphore(0)
+
+    class Slow(WatchedHardware):
+        """Answers the first look when all four have asked."""
+
+        def look(self) -> Node:
+            for _ in range(0 if self.calls else 4):
+                asked.acquire(timeout=60)
+            return super().look()
+
+    class Watched(Leases):
+        def _place(self, device: DeviceName) -> Place | None:
+            asked.release()
+            return super()._place(device)
+
+    slow = Slow(hardware.folder)
+    leases = Watched(slow)
+    leases.judged(hardware.look(), inventory(hardware.look(), {}), ())
+    with ThreadPoolExecutor(4) as workers:
+        edits = list(workers.map(leases.configure, [ON_PART] * 4))
+    assert len({str(one) for one in edits}) == 1
+    # One that asked after the first look had begun needs a second one, and shares that.
+    assert len(slow.calls) in (1, 2)

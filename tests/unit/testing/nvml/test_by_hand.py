@@ -51,3 +51,16 @@ def test_faults_are_words_of_a_command(tmp_path: Path) -> None:
     wrong = mock("fault", str(tmp_path), "lost")
     assert wrong.returncode == 2
     assert "does not take these arguments" in wrong.stderr
+    beyond = mock("fault", str(tmp_path), "lost", "2")
+    assert (beyond.returncode, beyond.stderr.partition(":")[0]) == (2, "there is no GPU 2")
+    nowhere = mock("fault", str(tmp_path / "nowhere"), "lost", "0")
+    assert nowhere.returncode == 2
+    assert "has no mock node" in nowhere.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_in_the_place_of_a_device_file_hides_the_gpu(tmp_path: Path) -> None:
+    mock("make", str(tmp_path), "--board", "t4", "--count", "2")
+    (tmp_path / "host/dev/nvidia0").unlink()
+    (tmp_path / "host/dev/nvidia0").mkdir()
+    assert len(snapshot(tmp_path).facts["gpus"]) == 1

@@ -3,6 +3,7 @@ import socket
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from queue import Queue
 from threading import Event
 
 import msgspec
@@ -197,8 +198,22 @@ def test_a_stream_that_fails_later_is_closed(
 def test_the_watchdog_runs_to_the_earliest_deadline_and_stops_when_nothing_is_asked() -> None:
     told: list[float] = []
     watchdog = Watchdog(told.append, lambda: told.append(0))
-    with watchdog.within(10):
-        with watchdog.within(5):
+    with watchdog.within(10, "node"):
+        with watchdog.within(5, "gpu"):
             assert 4 < told[-1] <= 5
         assert 9 < told[-1] <= 10
     assert told[-1] == 0
+
+
+def test_a_hang_is_told_in_words_before_the_process_ends() -> None:
+    told = Queue[str]()
+    words: list[str] = []
+    watchdog = Watchdog(lambda _: None, lambda: None, told.put)
+    with watchdog.within(0.01, "gpu"):
+        words.append(told.get(timeout=10))
+    assert words[0].startswith("hardware process: the request `gpu` has not returned within 0 s, ")
+    assert "this process ends now, and the next request gets another one" in words[0]
+    with watchdog.within(0.3, "gpu"):
+        pass
+    time.sleep(0.5)
+    assert told.empty()
