@@ -44,16 +44,9 @@ def gpu_edits(
     groups: bool = False,
 ) -> ContainerEdits:
     """Return the edits for a whole GPU. Raises Temporary if its device file is not known yet."""
-    files = [_gpu_file(installation, gpu)]
-    links: list[str] = []
-    if GRAPHICS & set(capabilities):
-        present = {file.path: file for file in installation.device_files}
-        files += [present[path] for name in gpu.drm if (path := f"/dev/dri/{name}") in present]
-        links = list(_drm_links(installation, gpu))
     common = _common(installation, capabilities)
-    return common.merged(_nodes(installation, files, groups=groups)).merged(
-        _hooks(installation, links)
-    )
+    own = _nodes(installation, [_gpu_file(installation, gpu)], groups=groups)
+    return common.merged(own).merged(_drm(installation, gpu, capabilities, groups=groups))
 
 
 def mig_edits(
@@ -61,29 +54,53 @@ def mig_edits(
     gpu: Gpu,
     mig: MigDevice,
     *,
+    graphics: bool = False,
     capabilities: Collection[str] = CAPABILITIES,
     groups: bool = False,
 ) -> ContainerEdits:
-    """Return the edits for a MIG device of a GPU. Raises Temporary if its device files are not known yet."""
+    """Return the edits for a MIG device of a GPU. With `graphics` it has the DRM files of its GPU. Raises Temporary if its device files are not known yet."""
     instance = f"gpu{gpu.minor}/gi{mig.gpu_instance}"
     names = (f"{instance}/access", f"{instance}/ci{mig.compute_instance}/access")
     files = [
         _gpu_file(installation, gpu),
         *(_capability(installation, mig, name) for name in names),
     ]
-    return _common(installation, capabilities).merged(_nodes(installation, files, groups=groups))
+    common = _common(installation, capabilities)
+    edits = common.merged(_nodes(installation, files, groups=groups))
+    return edits.merged(_drm(installation, gpu, capabilities, groups=groups)) if graphics else edits
+
+
+def _drm(
+    installation: Installation, gpu: Gpu, capabilities: Collection[str], *, groups: bool
+) -> ContainerEdits:
+    """The DRM files of a GPU, with their links, if containers get graphics."""
+    if not GRAPHICS & set(capabilities):
+        return ContainerEdits()
+    present = {file.path: file for file in installation.device_files}
+    files = [present[path] for name in gpu.drm if (path := f"/dev/dri/{name}") in present]
+    links = list(_drm_links(installation, gpu))
+    return _nodes(installation, files, groups=groups).merged(_hooks(installation, links))
 
 
 def edits_for(
     capabilities: Collection[str], *, groups: bool
-) -> Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]:
-    """Return the function that makes the edits of a GPU, or of a MIG device of it, as the admin wants them. No capabilities: all."""
+) -> Callable[[Installation, Gpu, MigDevice | None, bool], ContainerEdits]:
+    """Return the function that makes the edits of a GPU, or of a MIG device of it, as the admin wants them. No capabilities: all. The last
+    argument of this function is whether the MIG device has graphics.
+    """
     wanted_ones = frozenset(capabilities) or CAPABILITIES
 
-    def edits(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
+    def edits(
+        installation: Installation,
+        gpu: Gpu,
+        mig: MigDevice | None,
+        graphics: bool,  # noqa: FBT001  of a callable without names
+    ) -> ContainerEdits:
         if mig is None:
             return gpu_edits(installation, gpu, capabilities=wanted_ones, groups=groups)
-        return mig_edits(installation, gpu, mig, capabilities=wanted_ones, groups=groups)
+        return mig_edits(
+            installation, gpu, mig, graphics=graphics, capabilities=wanted_ones, groups=groups
+        )
 
     return edits
 

@@ -14,8 +14,9 @@ from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.config import time_slice
 from dra_driver.backends.nvidia.devices import inventory
 from dra_driver.backends.nvidia.door import Hardware
-from dra_driver.backends.nvidia.edits import gpu_edits, mig_edits
+from dra_driver.backends.nvidia.edits import edits_for
 from dra_driver.backends.nvidia.facts import Gpu, Installation, MigDevice, Node, Process
+from dra_driver.backends.nvidia.mig import has_graphics
 from dra_driver.backends.nvidia.modes import put_back, take_turns
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
@@ -34,6 +35,8 @@ class Place:
 
     gpu: Gpu
     mig: MigDevice | None = None
+    graphics: bool = True
+    """Whether programs can draw on the device. Most MIG devices compute only."""
 
     @property
     def uuid(self) -> str:
@@ -47,19 +50,16 @@ class _Seen:
     places: Mapping[DeviceName, Place]
 
 
-Edits = Callable[[Installation, Gpu, MigDevice | None], ContainerEdits]
+Edits = Callable[[Installation, Gpu, MigDevice | None, bool], ContainerEdits]
 
-
-def edits_of(installation: Installation, gpu: Gpu, mig: MigDevice | None) -> ContainerEdits:
-    """The container edits for a GPU, or for a MIG device of it. Raises DriverError."""
-    return gpu_edits(installation, gpu) if mig is None else mig_edits(installation, gpu, mig)
+DEFAULT_EDITS: Edits = edits_for((), groups=False)
 
 
 class Leases:
     """Works on leases. `judged` sees every look of a scan; before the first one the hardware is looked at when it is needed."""
 
     def __init__(
-        self, hardware: Hardware, *, idle_bytes: int = IDLE_BYTES, edits: Edits = edits_of
+        self, hardware: Hardware, *, idle_bytes: int = IDLE_BYTES, edits: Edits = DEFAULT_EDITS
     ) -> None:
         self._hardware = hardware
         self._idle_bytes = idle_bytes
@@ -87,7 +87,7 @@ class Leases:
             raise Temporary(
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
             )
-        edits = self._edits(self._last().node.installation, place.gpu, place.mig)
+        edits = self._edits(self._last().node.installation, place.gpu, place.mig, place.graphics)
         if lease.admin_access:
             return edits
         with self._mutex:
@@ -202,7 +202,11 @@ def _places(node: Node, found: Inventory) -> Mapping[DeviceName, Place]:
     """The hardware behind each device."""
     by_uuid = {gpu.uuid: Place(gpu) for gpu in node.gpus}
     for gpu in node.gpus:
-        by_uuid |= {one.uuid: Place(gpu, one) for one in (gpu.mig.devices if gpu.mig else ())}
+        profiles = node.mig_profiles.get(gpu.name, ())
+        by_uuid |= {
+            one.uuid: Place(gpu, one, has_graphics(one, profiles))
+            for one in (gpu.mig.devices if gpu.mig else ())
+        }
     return {one.name: by_uuid[one.uuid] for one in found.devices if one.uuid in by_uuid}
 
 

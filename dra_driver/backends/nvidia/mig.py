@@ -9,7 +9,7 @@ nothing; they show what is left, and a server without them publishes the same de
 from collections.abc import Iterable, Mapping, Sequence
 
 from dra_driver.backends.nvidia.facts import MigDevice, MigProfile
-from dra_driver.backends.nvidia.numbers import MIG_ATTRIBUTES
+from dra_driver.backends.nvidia.numbers import GRAPHICS, MIG_ATTRIBUTES
 from dra_driver.model.api.resource_slice import Counter, CounterSet, DeviceCounterConsumption
 from dra_driver.model.quantity import Quantity
 
@@ -36,6 +36,12 @@ def profile_name(device: MigDevice, total: int, profiles: Sequence[MigProfile]) 
     part = f"{compute}c." if compute and compute != slices else ""
     attribute = MIG_ATTRIBUTES.get(known.profile, "") if known else ""
     return f"{part}{slices}g.{size}gb{attribute}"
+
+
+def has_graphics(device: MigDevice, profiles: Iterable[MigProfile]) -> bool:
+    """Whether programs can draw on a MIG device: its profile is one of those with `+gfx`. All others compute only."""
+    kinds = (one.profile for one in profiles if one.id == device.profile)
+    return any(MIG_ATTRIBUTES.get(kind) == GRAPHICS for kind in kinds)
 
 
 def device_name(minor: int, device: MigDevice, profile: str, *, alone: bool) -> str:

@@ -48,17 +48,18 @@ FABRIC_COMPLETED = 3
 GPU_LINK, SWITCH_LINK = 0, 2
 """nvmlIntNvLinkDeviceType_t: what is at the other end of a link."""
 
+GRAPHICS = "+gfx"
 MIG_ATTRIBUTES: Mapping[int, str] = {
     7: "+me",
     8: "+me",
-    10: "+gfx",
-    11: "+gfx",
-    12: "+gfx",
+    10: GRAPHICS,
+    11: GRAPHICS,
+    12: GRAPHICS,
     13: "-me",
     14: "-me",
     15: "+me.all",
     16: "+me.all",
-    17: "+gfx",
+    17: GRAPHICS,
 }
 """By the number of a GPU instance profile (nvml.h: NVML_GPU_INSTANCE_PROFILE_…): what its name has after the size."""
 

@@ -300,6 +300,16 @@ def test_a_mig_device_has_its_gpu_and_its_two_capabilities() -> None:
     assert mig_edits(WHOLE, WITH_DRM, MIG, capabilities={"utility"}).mounts != edits.mounts
 
 
+def test_a_mig_device_with_graphics_has_the_drm_files_of_its_gpu() -> None:
+    edits = mig_edits(WHOLE, WITH_DRM, MIG, graphics=True)
+    assert nodes(edits)[-2:] == ["/dev/dri/card1", "/dev/dri/renderD129"]
+    assert nodes(edits)[:-2] == nodes(mig_edits(WHOLE, WITH_DRM, MIG))
+    computes = mig_edits(WHOLE, WITH_DRM, MIG, graphics=True, capabilities={"compute"})
+    assert not [path for path in nodes(computes) if path.startswith("/dev/dri")]
+    groups = mig_edits(WHOLE, WITH_DRM, MIG, graphics=True, groups=True)
+    assert groups.additional_gids == (44, 109)
+
+
 def test_a_capability_file_that_exists_says_its_numbers() -> None:
     file = DeviceFile(path="/dev/nvidia-caps/nvidia-cap12", major=240, minor=12, mode=0o444)
     edits = mig_edits(
@@ -392,9 +402,11 @@ def test_all_gpus_of_a_claim_share_what_is_common() -> None:
 def test_the_admin_s_wishes_hold_for_gpus_and_mig_devices() -> None:
     wishes = {"capabilities": frozenset({"graphics"}), "groups": True}
     make = edits_for(**wishes)
-    assert make(WHOLE, WITH_DRM, None) == gpu_edits(WHOLE, WITH_DRM, **wishes)
-    assert make(WHOLE, WITH_DRM, MIG) == mig_edits(WHOLE, WITH_DRM, MIG, **wishes)
-    assert edits_for((), groups=False)(WHOLE, WITH_DRM, None) == gpu_edits(WHOLE, WITH_DRM)
+    assert make(WHOLE, WITH_DRM, None, True) == gpu_edits(WHOLE, WITH_DRM, **wishes)
+    for graphics in (True, False):
+        expected = mig_edits(WHOLE, WITH_DRM, MIG, graphics=graphics, **wishes)
+        assert make(WHOLE, WITH_DRM, MIG, graphics) == expected
+    assert edits_for((), groups=False)(WHOLE, WITH_DRM, None, True) == gpu_edits(WHOLE, WITH_DRM)
 
 
 def test_the_default_is_everything() -> None:

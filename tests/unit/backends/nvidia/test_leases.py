@@ -12,7 +12,7 @@ from msgspec import structs
 
 from dra_driver.backends.nvidia.config import GPU, MIG, GpuConfig, MigDeviceConfig
 from dra_driver.backends.nvidia.devices import inventory
-from dra_driver.backends.nvidia.facts import Gpu, Node, Process
+from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, MigProfile, Node, Process
 from dra_driver.backends.nvidia.leases import Leases, Place
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import DeviceConfig
@@ -382,6 +382,24 @@ def test_a_node_without_gpus_is_asked_nothing(hardware: WatchedHardware, tmp_pat
     assert backend.in_use(WHOLE) is InUse.CANNOT_TELL
     assert backend.scan().devices == ()
     assert hardware.calls == []
+
+
+@pytest.mark.parametrize(("profile", "has"), [(10, True), (2, False)])
+def test_a_mig_device_has_drm_files_if_its_profile_has_graphics(
+    hardware: WatchedHardware, profile: int, has: bool
+) -> None:
+    node = hardware.look()
+    gpus = tuple(structs.replace(gpu, drm=("card7",)) for gpu in node.gpus)
+    kind = MigProfile(profile=profile, id=9, slices=3, instances=2, memory_mib=40448)
+    kinds = {gpu.name: (kind,) for gpu in node.gpus}
+    card = DeviceFile(path="/dev/dri/card7", major=226, minor=7)
+    files = (*node.installation.device_files, card)
+    installation = structs.replace(node.installation, device_files=files)
+    hardware.become(structs.replace(node, gpus=gpus, mig_profiles=kinds, installation=installation))
+    found = inventory(hardware.look(), {}).devices
+    (name,) = (one.name for one in found if one.name.endswith("-9-0"))
+    edits = Leases(hardware).configure(replace(ON_PART, device=name))
+    assert (card.path in [node.path for node in edits.device_nodes]) == has
 
 
 def test_the_mig_devices_of_a_claim_share_a_look(hardware: WatchedHardware) -> None:

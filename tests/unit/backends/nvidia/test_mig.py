@@ -11,6 +11,7 @@ from dra_driver.backends.nvidia.mig import (
     consumed,
     counter_set,
     device_name,
+    has_graphics,
     parts,
     profile_name,
     sharing,
@@ -64,6 +65,8 @@ def test_a_profile_has_the_name_that_nvidia_smi_shows(
         compute_slices=slices,
     )
     assert profile_name(device, total * MIB, [profile]) == name
+    assert has_graphics(device, [profile]) == name.endswith("+gfx")
+    assert not has_graphics(device, [])
     named = device_name(0, device, name, alone=True)
     assert DNS_LABEL.fullmatch(named)
     assert re.fullmatch(r"gpu-(\d+)-mig-(.+)-(\d+)-(\d+)", named)
