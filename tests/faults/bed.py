@@ -67,6 +67,7 @@ class Bed(Stage):
         self._reader: Thread | None = None
         self.beside: tuple[Any, Thread | None] | None = None  # an older process that runs too
         self.troubled = False  # the hardware, in a way that a refusal may name
+        self.hangs = False  # a look at the hardware, now
         self._gone: dict[str, Any] = {}
         self._ill: dict[str, Any] = {}
 

@@ -124,6 +124,7 @@ class NvidiaBed(Bed):
             for name in mine.keys() & gone:
                 self.mock.hide_mig(gpu.index, mine[name].uuid)
         self.troubled = bool(gone) or self.hung
+        self.hangs = False
         self._look()
 
     def hang(self, *devices: str) -> None:
@@ -183,7 +184,7 @@ def hang_hardware(walk: Walk) -> None:
     index = walk.chance.randrange(len(FACTS.gpus))
     walk.note(str(index))
     walk.bed.mock.hang("nvmlDeviceGetMemoryInfo*", index)
-    walk.bed.hung = walk.bed.troubled = True
+    walk.bed.hung = walk.bed.troubled = walk.bed.hangs = True
 
 
 def heal_hardware(walk: Walk) -> None:

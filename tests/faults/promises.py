@@ -184,6 +184,7 @@ class Promises:
     def _applies(self, name: str, text: str, pod: Pod) -> bool:
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
         owner = re.search(EXCUSES["conflict"], text)
+        short = self.bed.kubelet.call_seconds < self.call_seconds
         applies = {
             "crash": "armed" in self.unsettled and not self.bed.control.exists(),
             "sockets": "sockets" in self.unsettled,
@@ -195,11 +196,11 @@ class Promises:
             "gone": pod.claim.uid not in known,
             "vanished": bool(self.vanished & devices_of(pod.devices)),
             # The sweep is at it: a row that was lost and came back. Or a release asks for pods longer than a short call lasts.
-            "releasing": "state" in self.unsettled
-            or self.bed.kubelet.call_seconds < self.call_seconds,
+            "releasing": "state" in self.unsettled or short,
             "held": bool(self.lingers(pod.devices) or self._is_nobodys(owner)),
             "unreserved": "restored" in self.unsettled,
             "hardware": self.bed.troubled or "disk" in self.unsettled,
+            "slow": self.bed.hangs and short,
             "crowded": self._is_crowded(pod),
             "conflict": bool(
                 owner

@@ -11,6 +11,7 @@ import pytest
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.testing.stage import wait_for
+from tests.faults.departures import SHORT_CALL_SECONDS
 from tests.faults.nvidia_machine import FACTS, Nvidia, NvidiaBed, interval
 from tests.faults.walk import Walk, walk
 from tests.support.nvidia_names import uuids
@@ -74,6 +75,30 @@ def test_the_walk_notices_a_setting_that_is_not_put_back(fresh: tuple[Walk, Nvid
         journal.write(f"4711 time-slice {GPU} 3\n")
     with pytest.raises(AssertionError, match="nobody owns gpu-0"):
         walked._settings_are_owned()
+
+
+def test_only_a_short_call_is_over_before_a_look_at_gpus_that_hang(
+    fresh: tuple[Walk, NvidiaBed],
+) -> None:
+    walked, bed = fresh
+    walked.place(_asks_for_long(bed), ("gpu-0",))
+    (pod,) = walked.pods.values()
+    walked.try_to_start(pod)
+    for index in (3, 4):
+        bed.mock.hang("nvmlDeviceGetMemoryInfo*", index)
+    bed.kill()
+    bed.start_registered()
+    bed.kubelet.call_seconds = SHORT_CALL_SECONDS
+    walked.end(pod)
+    with pytest.raises(AssertionError, match=r"was refused for no reason: .* is locked by process"):
+        walked.end(pod)
+    bed.hangs = True
+    walked.end(pod)
+    assert walked.excuses == {"releasing": 1, "slow": 1}
+    bed.kubelet.call_seconds = walked.call_seconds
+    walked.end(pod)
+    assert not walked.pods
+    assert bed.mock.time_slice(GPU) == 0
 
 
 def _asks_for_long(bed: NvidiaBed) -> ClaimRef:

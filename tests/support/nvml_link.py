@@ -3,6 +3,7 @@
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from dra_driver.backends.nvidia.facts import Installation
@@ -27,7 +28,9 @@ class ThreadLink:
         self.replaced = 0
         self.ended = 0
         self.speak: Callable[[socket.socket], None] | None = None  # instead of the server
+        self.held = False  # by the kernel driver: a server that is replaced does not end
         self._server: Server | None = None
+        self._taken: list[socket.socket] = []
 
     def connect(self) -> Connection:
         """A connection to the server; to what the test says, if it says something."""
@@ -38,6 +41,7 @@ class ThreadLink:
             return Connection(ours, self)
         if self._server is None:
             self._server = self.server()
+        self._taken.append(theirs)
         self._server.take(theirs)
         return Connection(ours, self._server)
 
@@ -56,6 +60,15 @@ class ThreadLink:
         if of in {self, self._server}:
             self.replaced += 1
             self._server = None
+            if not self.held:
+                self.finish()
+
+    def finish(self) -> None:
+        """What was replaced ends, and with it each connection."""
+        for connection in self._taken:
+            with suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
+        self._taken = []
 
     def close(self) -> None:
         """The same."""

@@ -29,6 +29,7 @@ from dra_driver.backends.nvidia.hardware.wire import (
     send,
 )
 from dra_driver.backends.nvidia.link import Connection, Link
+from dra_driver.backends.nvidia.unended import Unended
 from dra_driver.errors import DriverError, Permanent, Temporary
 
 AGAIN_SECONDS = (30.0, 60.0, 120.0, 300.0)
@@ -85,6 +86,7 @@ class HardwareProcess:
         self._looking = Lock()
         self._last: dict[int, Gpu] = {}  # by index: the last facts of each GPU
         self._hangs: dict[int, _Hang] = {}
+        self._unended = Unended(clock)
         self._count: int | None = None
         self._profiles: dict[tuple[str, str, bool], tuple[MigProfile, ...]] = {}
 
@@ -154,6 +156,7 @@ class HardwareProcess:
     def close(self) -> None:
         """End the process, if it is a child."""
         self._link.close()
+        self._unended.close()
 
     def _of(self, verb: str, uuid: str, value: int = 0) -> Request:
         """A request about one device, with the index that its GPU had at the last look: a new process has not seen it yet."""
@@ -168,12 +171,15 @@ class HardwareProcess:
         found: dict[int, Gpu] = {}
         hung: list[str] = []
         for index in sorted(range(count), key=lambda index: (self._since(index), index)):
+            request = Request("gpu", index=index)
             hang = self._hangs.get(index)
-            if hang is not None and (hung or self._clock() < hang.until):
+            if hang is not None and (
+                hung or self._clock() < hang.until or self._unended.blocks(request)
+            ):
                 found[index] = self._as_last(index, hang.problem)
                 continue  # one attempt in a look is enough
             try:
-                found[index] = self._once_more(Request("gpu", index=index), Gpu)
+                found[index] = self._once_more(request, Gpu)
                 self._hangs.pop(index, _NOTHING)
             except _Refused as refusal:
                 found[index] = self._as_last(index, str(refusal), refusal.failure.code)
@@ -205,8 +211,10 @@ class HardwareProcess:
     def _hangs_again(self, index: int, problem: str) -> str:
         times = self._hangs[index].times + 1 if index in self._hangs else 1
         seconds = AGAIN_SECONDS[min(times, len(AGAIN_SECONDS)) - 1]
+        again = self._unended.blocks(Request("gpu", index=index))
+        again = again or f"the GPU is asked again after {seconds:.0f} s"
         problem = (
-            f"{problem}; the GPU is asked again after {seconds:.0f} s; see `dmesg` of the node for messages of the kernel driver (NVRM), "
+            f"{problem}; {again}; see `dmesg` of the node for messages of the kernel driver (NVRM), "
             f"and reset the GPU or restart the node if it stays so"
         )
         self._hangs[index] = _Hang(times, self._clock() + seconds, problem)
@@ -267,9 +275,14 @@ class HardwareProcess:
         return self._ask(request, kind)
 
     def _ask(self, request: Request, kind: type[_T]) -> _T:
-        connection = self._link.connect()
+        connection = self._connect(request)
         with closing(connection.socket):
             return self._answer(connection, request, kind)
+
+    def _connect(self, request: Request) -> Connection:
+        if why := self._unended.blocks(request):
+            raise _Silent(why, hung=True)
+        return self._link.connect()
 
     def _answer(self, connection: Connection, request: Request, kind: type[_T]) -> _T:
         deadline = DEADLINES[request.verb]
@@ -277,6 +290,7 @@ class HardwareProcess:
         try:
             send(connection.socket, request, seconds=deadline)
             answer = receive(connection.socket, Answer, seconds=deadline + self._grace)
+            self._unended.forget(request)
             if answer.error is not None:
                 raise _Refused(answer.error)
             return msgspec.json.decode(answer.result, type=kind)
@@ -290,6 +304,7 @@ class HardwareProcess:
                 )
         except TimeoutError:
             hung = True
+            self._unended.keep(request, connection.socket.dup())
             silence = (
                 f"the hardware process did not answer `{_said(request)}` within {deadline:.0f} s"
             )
@@ -297,9 +312,10 @@ class HardwareProcess:
         raise _Silent(silence, hung=hung)
 
     def _stream(self, stop: Event) -> Iterator[Happened]:
-        connection = self._link.connect()
+        request = Request("events")
+        connection = self._connect(request)
         with closing(connection.socket):
-            self._answer(connection, Request("events"), _NOTHING)
+            self._answer(connection, request, _NOTHING)
             yield _CONNECTED
             while not stop.is_set():
                 try:

@@ -13,6 +13,7 @@ from dra_driver.backends.nvidia import client
 from dra_driver.backends.nvidia.client import AGAIN_SECONDS, MOST_HANGS, HardwareProcess
 from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process
 from dra_driver.backends.nvidia.hardware import wire
+from dra_driver.backends.nvidia.unended import UNENDED_SECONDS
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.testing.nvml import boards, machine
 from tests.support.nvml_link import INSTALLED, ThreadLink
@@ -39,6 +40,7 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
     made = Bed(machine.node(boards.A100_40, 4, mig={3: "3g.20gb"}), tmp_path)
     yield made
     made.nvml.go.set()
+    made.hardware.close()
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +179,51 @@ def test_only_looks_ask_a_gpu_that_hangs(bed: Bed, monkeypatch: pytest.MonkeyPat
     bed.nvml.hang.clear()
     assert not bed.problems()
     bed.hardware.set_compute_mode(uuid, 0)
+
+
+def test_a_gpu_whose_process_does_not_end_is_asked_again_after_hours_or_when_it_has_ended(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.hardware.look()
+    impatient(monkeypatch)
+    bed.nvml.hang = {(HANG, 0)}
+    bed.link.held = True
+    for hangs, seconds in enumerate(UNENDED_SECONDS, start=1):
+        assert "a process that hung in `gpu` does not end" in bed.problems()[0]
+        assert bed.link.replaced == hangs
+        bed.now += seconds - 1
+        assert set(bed.problems()) == {0}
+        assert bed.link.replaced == hangs  # not asked
+        bed.now += 2
+    assert set(bed.problems()) == {0}
+    bed.now += AGAIN_SECONDS[-1] + 1
+    bed.nvml.hang.clear()
+    assert set(bed.problems()) == {0}
+    bed.link.finish()
+    assert not bed.problems()
+
+
+def test_a_question_whose_process_does_not_end_is_not_asked_by_another_process(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(wire.DEADLINES, "node", 0.1)
+    bed.nvml.hang = {"nvmlInitWithFlags"}
+    bed.link.held = True
+    with pytest.raises(Temporary, match="did not answer `node`"):
+        bed.hardware.look()
+    with pytest.raises(Temporary, match="a process that hung in `node` does not end"):
+        bed.hardware.look()
+    assert bed.link.replaced == 1
+    bed.now += UNENDED_SECONDS[0] + 1
+    with pytest.raises(Temporary, match="did not answer `node`"):
+        bed.hardware.look()
+    assert bed.link.replaced == 2
+    monkeypatch.setitem(wire.DEADLINES, "node", 2.0)
+    bed.nvml.hang.clear()
+    bed.now += UNENDED_SECONDS[1] + 1
+    assert len(bed.hardware.look().gpus) == 4
+    bed.now -= UNENDED_SECONDS[1]
+    assert len(bed.hardware.look().gpus) == 4  # an answer ends it, too
 
 
 def test_a_request_that_waited_for_another_gpu_is_not_held_against_its_own(
