@@ -199,7 +199,7 @@ class Executor:
             return Result(
                 Temporary(
                     f"claim {plan.claim}: the work on its devices takes longer than a call may take and goes on; "
-                    f"the kubelet tries again and gets the result"
+                    f"the next try gets the result"
                 )
             )
         self._finished(future)

@@ -31,7 +31,7 @@ def undo(
     until: float,
 ) -> Mapping[ClaimUid, DriverError | None]:
     """Release these claims; the caller has their locks. Returns for each claim its error, or None. StillUsed means that the claim's
-    devices stay held.
+    devices stay held; `stays_held` tells it of other errors.
 
     Raises DriverError if the state cannot be read or written.
     """
@@ -56,9 +56,18 @@ def undo(
         parts.mark("released", done, Forget)
     for row in rows:
         error = errors[row.ref.uid]
-        if isinstance(error, StillUsed) and row.held is None:
+        if row.held is None and stays_held(parts, row.ref.uid, error):
             parts.observe(DevicesHeld(row.ref, devices_of(row), str(error)))
     return errors
+
+
+def stays_held(parts: NodeParts, uid: ClaimUid, error: DriverError | None) -> bool:
+    """Whether the rest of an `undo` that ended with this error is left to `dra_driver.services.held`: the row is held, no container
+    can start with its devices any more, and a later try may succeed, for example when a device answers again.
+    """
+    if isinstance(error, StillUsed):
+        return True
+    return isinstance(error, Temporary) and parts.cdi.read(uid) is None
 
 
 def _mark_held(parts: NodeParts, plans: Sequence[Plan]) -> None:

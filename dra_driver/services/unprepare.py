@@ -3,8 +3,9 @@
 
 The call does not mean that the containers have ended: the kubelet calls within a minute after a pod was removed from the API. So
 the driver removes the claim's CDI file, and the call succeeds. The driver releases the devices in the call only if it is proved
-that no process uses them. Otherwise they stay held, and `dra_driver.services.held` tries again. An error instead would stop other
-pods of the claim: the kubelet starts none of them before the call has succeeded.
+that no process uses them, and if they can be reset now. Otherwise they stay held, and `dra_driver.services.held` tries again. An
+error instead would keep the pod Terminating, and would stop other pods of the claim: the kubelet starts none of them before the call
+has succeeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,9 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Refusal
 from dra_driver.planning.prepare import is_safe_uid
 from dra_driver.services.claim_locks import ClaimLocks
-from dra_driver.services.execute import CALL_SECONDS, StillUsed
+from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.parts import NodeParts
-from dra_driver.services.take_back import UNPREPARED, undo
+from dra_driver.services.take_back import UNPREPARED, stays_held, undo
 
 
 class UnprepareClaims:
@@ -87,6 +88,6 @@ class UnprepareClaims:
             failures |= {
                 uid: error
                 for uid, error in errors.items()
-                if error is not None and not isinstance(error, StillUsed)
+                if error is not None and not stays_held(parts, uid, error)
             }
         return failures

@@ -767,7 +767,8 @@ def test_an_admin_frees_a_device_whose_backend_is_gone_for_ever(node: LocalNode)
         reset.append(lease.device)
 
     node.reset = gone
-    assert "its backend is gone" in str(node.unprepare(ref)[ref.uid])
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert DevicesHeld(ref, "node-1/gpu-0, node-1/gpu-1", "its backend is gone") in node.events
     node.look_at_held()
     row = node.parts.row(ref.uid)
     assert row is not None

@@ -532,7 +532,7 @@ def test_work_that_outlives_the_call_says_itself_that_the_claim_is_prepared(
         ref.uid: Refusal(
             "cannot prepare claim default/claim (uid uid-claim): claim default/claim (uid uid-claim): "
             "the work on its devices takes longer than a call may take and goes on; "
-            "the kubelet tries again and gets the result"
+            "the next try gets the result"
         )
     }
     assert node.disk().claims == {ref.uid: ("Started", "boot-1")}

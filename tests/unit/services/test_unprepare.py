@@ -2,11 +2,11 @@
 """What the kubelet is answered when it asks to release claims."""
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import ClaimUnprepared, WorkEnded
+from dra_driver.model.events import ClaimUnprepared, DevicesFreed, DevicesHeld, WorkEnded
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import Refusal
 from dra_driver.testing.builders import a_claim, a_ref, a_result, an_inventory
@@ -234,20 +234,75 @@ def test_a_claim_that_somebody_is_at_work_on_holds_up_no_other(new_node: NewNode
     node.unprepare(busy, good)
 
 
-def test_work_that_ends_after_the_unprepare_call_forgets_the_claim_itself(node: LocalNode) -> None:
-    go_on, said = Event(), Event()
+def test_work_that_ends_after_the_unprepare_call_forgets_the_claim_itself(
+    new_node: NewNode,
+) -> None:
+    marked, begun, go_on, said = Event(), Event(), Event(), Event()
+
+    class Clock(ManualClock):
+        """The call looks at its time again when the reset has begun."""
+
+        def __call__(self) -> float:
+            if marked.is_set() and current_thread() is main_thread():
+                assert begun.wait(DEADLINE)
+            return super().__call__()
 
     def slow(lease) -> None:
+        begun.set()
         assert go_on.wait(DEADLINE)
 
+    node = new_node(
+        clock=Clock(), point=lambda name: marked.set() if name == "commit.releasing.after" else None
+    )
     node.reset = slow
     node.told(WorkEnded, said)
     (ref,) = node.add(a_claim())
     node.prepare(ref)
-    answer = node.unprepare(ref, until=node.parts.clock())[ref.uid]
-    assert isinstance(answer, Refusal)
-    assert node.disk().claims == {ref.uid: ("Started", "boot-1")}
+    assert node.unprepare(ref, until=node.parts.clock()) == {ref.uid: None}
+    assert (node.disk().claims, node.disk().files) == ({ref.uid: ("Started", "boot-1")}, {})
+    (held,) = (event for event in node.events if isinstance(event, DevicesHeld))
+    assert "takes longer than a call may take and goes on" in held.reason
+    # Nobody else touches the claim meanwhile: the work has its lock.
+    node.look_at_held()
+    assert [call[0] for call in node.backend_calls] == ["configure", "reset"]
     go_on.set()
     assert said.wait(DEADLINE)
     assert node.events[-1] == WorkEnded(ref)
     assert node.disk() == Disk()
+
+
+def test_a_device_that_cannot_be_reset_now_is_held_and_keeps_no_pod(new_node: NewNode) -> None:
+    node = new_node(clock=ManualClock())
+    hanging, good = node.add(a_claim("hanging"), a_claim("good", results=[a_result("gpu-1")]))
+    node.prepare(hanging, good)
+
+    def reset(lease) -> None:
+        if lease.device == "gpu-0":
+            raise Temporary("gpu-0 does not answer")
+
+    node.reset = reset
+    for _ in range(2):
+        assert node.unprepare(hanging, good) == {hanging.uid: None, good.uid: None}
+        assert node.disk().claims == {hanging.uid: ("Started", "boot-1")}
+        assert node.disk().files == {}
+    held = DevicesHeld(hanging, "node-1/gpu-0", "gpu-0 does not answer")
+    assert [event for event in node.events if isinstance(event, DevicesHeld)] == [held]
+    node.look_at_held()
+    assert set(node.disk().claims) == {hanging.uid}
+    node.restart()
+    node.recover()
+    node.reset = lambda lease: None
+    node.look_at_held()
+    assert node.disk() == Disk()
+    assert [event.claim for event in node.events if isinstance(event, DevicesFreed)] == [hanging]
+
+
+def test_a_file_that_cannot_be_removed_now_is_an_error_of_the_call(node: LocalNode) -> None:
+    (ref,) = node.add(a_claim())
+    node.prepare(ref)
+    node.restart(point=Failpoints({"step.RemoveCdiSpec.before": raising(Temporary("I/O error"))}))
+    answer = node.unprepare(ref, until=node.parts.clock())[ref.uid]
+    assert isinstance(answer, Refusal)
+    assert not [event for event in node.events if isinstance(event, DevicesHeld)]
+    node.point.disarm()
+    assert node.unprepare(ref) == {ref.uid: None}
