@@ -221,7 +221,8 @@ class Disturbances:
     def _give_up(self) -> None:
         """Row, file and API server are all wrong about a claim: nobody can know it; its pods are ended.
 
-        So are those of which a device has vanished too: it is reserved, but its file cannot be made anew.
+        So are those of which a device has vanished too: it is reserved, but its file cannot be made anew. While the hardware hangs, no
+        file can be; they are made when it answers.
         """
         known = {found["metadata"]["uid"] for found in self.bed.api.objects("resourceclaims")}
         for pod in self.pods.values():
@@ -229,6 +230,8 @@ class Disturbances:
                 continue
             if pod.claim.uid not in known or self.vanished & devices_of(pod.devices):
                 ends_unseen(self, pod)
+        if self.bed.hangs:
+            return
         self.strays |= self.lost  # they stay until the kubelet unprepares them
         self.lost.clear()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.testing.stage import wait_for
+from dra_driver.testing.stage import DRIVER, wait_for
 from tests.faults.departures import SHORT_CALL_SECONDS
-from tests.faults.nvidia_machine import FACTS, Nvidia, NvidiaBed, interval
+from tests.faults.nvidia_machine import FACTS, Nvidia, NvidiaBed, heal_hardware, interval
 from tests.faults.walk import Walk, walk
 from tests.support.nvidia_names import uuids
 
@@ -99,6 +99,33 @@ def test_only_a_short_call_is_over_before_a_look_at_gpus_that_hang(
     walked.end(pod)
     assert not walked.pods
     assert bed.mock.time_slice(GPU) == 0
+
+
+def test_a_row_and_a_file_that_are_both_lost_are_made_anew_when_the_hardware_answers(
+    fresh: tuple[Walk, NvidiaBed],
+) -> None:
+    walked, bed = fresh
+    walked.place(bed.new_claim("c", ["gpu-0"], pod=None), ("gpu-0",))
+    (pod,) = walked.pods.values()
+    bed.kubelet.prepare(DRIVER, [pod.claim], pod=f"default/{pod.name}", uid=pod.uid)
+    bed.kubelet.cgroups.end(pod.uid)  # it has the answer, and has started nothing yet
+    bed.kill()
+    file = bed.cdi_dir / walked._file(pod.claim.uid)
+    file.write_bytes(b"")
+    walked.tampered.add(file.name)
+    for path in bed.state_files():
+        path.unlink()
+    walked.unsettled.add("state")
+    for index in (3, 4):
+        bed.mock.hang("nvmlDeviceGetMemoryInfo*", index)
+    bed.hangs = True
+    walked._start()
+    walked._wait_for_sweep()
+    walked.try_to_start(pod)
+    assert not pod.runs
+    heal_hardware(walked)
+    wait_for(lambda: walked.try_to_start(pod) or pod.runs, "the claim's file")
+    walked._check()
 
 
 def _asks_for_long(bed: NvidiaBed) -> ClaimRef:

@@ -324,7 +324,7 @@ class Walk(Disturbances, Promises):
         if self._file(uid) in self.tampered | self.lost:
             # The kubelet may not have asked again: then it is the file as it is, until the driver looks.
             row = self.bed.claims().get(uid)
-            if row is None or self.bed.cdi_text(uid) != row.cdi_spec:
+            if row is None or self.bed.cdi_text(uid) != row.cdi_spec or not row.cdi_spec:
                 self._not_started(pod, "tampered")
                 return
             self.tampered.discard(self._file(uid))
