@@ -11,6 +11,10 @@ PoolName = NewType("PoolName", str)
 DriverName = NewType("DriverName", str)
 NodeName = NewType("NodeName", str)
 ShareId = NewType("ShareId", str)
+ResourceName = NewType("ResourceName", str)
+"""The name of an extended resource: "nvidia.com/gpu"."""
+UnitId = NewType("UnitId", str)
+"""The ID of a unit in the list of a device plugin."""
 
 NO_SHARE = ShareId("")
 
