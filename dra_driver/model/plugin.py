@@ -16,7 +16,6 @@ from dra_driver.model.cdi import DeviceNode, Mount
 from dra_driver.model.claim import OpaqueConfig
 from dra_driver.model.ids import (
     NO_SHARE,
-    ClaimUid,
     DeviceName,
     PodUid,
     ResourceName,
@@ -26,13 +25,10 @@ from dra_driver.model.ids import (
 
 LONGEST_UNIT_ID = 63
 """Characters; the kubelet does not check it, but the API says so."""
-UID_PREFIX = "plugin-"
-"""Of the UID of a row in the state that belongs to an Allocate call, and not to a ResourceClaim."""
-
-
-def is_plugin_row(uid: ClaimUid) -> bool:
-    """Whether a row of this UID was made for a call of the device plugin API."""
-    return uid.startswith(UID_PREFIX)
+PLUGIN_NAMESPACE = "device-plugin"
+"""In the reference of a row for an Allocate call, in the place of a claim's namespace. The name is that of the resource, and the UID begins
+with PLUGIN_UID_PREFIX.
+"""
 
 
 class Path(Enum):
