@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dra_driver.cli.limits import more_memory
-from dra_driver.cli.yaml_documents import BadDocument, Document, documents
 from dra_driver.errors import Permanent
 from dra_driver.explain.subject.manifest import matters
 from dra_driver.model.cluster import ClusterState, decode
+from dra_driver.model.yaml_documents import BadDocument, Document, documents
 
 STANDARD_INPUT = "-"
 MOST_VALUES = 200_000

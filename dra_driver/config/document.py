@@ -9,7 +9,8 @@
       simulated: {profile: mixed}
 
 Its fields are those of `options.OPTIONS` that are the same on each node, and `backends`: the options of each backend by its name. A
-field that nobody knows, or that has a wrong value, is refused; all mistakes are told at once.
+field that nobody knows, or that has a wrong value, is refused; all mistakes are told at once. `devicePlugin` has the settings of the
+device plugin API that have structure (`device_plugin.py`).
 
 Up to version 0.1 the file was a flat mapping of option names. It is still read, for one version, with a note in the log.
 """
@@ -24,12 +25,14 @@ import yaml
 from msgspec import Meta
 
 from dra_driver.backends.base import AUTO
+from dra_driver.config.device_plugin import DevicePlugin, broken_rules
 from dra_driver.config.options import OPTIONS, Option
 from dra_driver.errors import Fatal
 from dra_driver.model.decoding import Mistake, below, decode, told
 
 API_VERSION = "config.dra-driver.dev/v1alpha1"
 KIND = "DriverConfig"
+SECTION = "devicePlugin"
 PAGE = "docs/reference/config.md"
 OptionsOf = Callable[[str], type[msgspec.Struct] | None]
 """The structure with the options of a backend; None if it declares none, or is not installed."""
@@ -44,6 +47,7 @@ class ConfigFile:
 
     values: Mapping[str, Any] = field(default_factory=dict)
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    device_plugin: DevicePlugin = field(default_factory=DevicePlugin)
     notes: tuple[str, ...] = ()
     path: str = ""
 
@@ -69,6 +73,7 @@ def read_config(path: Path, options_of: OptionsOf) -> ConfigFile:
         return _older_form(content, path)
     found, mistakes = decode(content, document())
     mistakes += tuple(_broken_rules(content, {mistake.path for mistake in mistakes}))
+    mistakes += tuple(broken_rules(content.get(SECTION), SECTION))
     mistakes += tuple(_of_backends(content.get("backends"), options_of))
     if found is None or mistakes:
         count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
@@ -77,7 +82,9 @@ def read_config(path: Path, options_of: OptionsOf) -> ConfigFile:
         )
     values = {option.name: content[option.key] for option in OPTIONS if option.key in content}
     named = content.get("backends") or {}
-    return ConfigFile(values, {name: one or {} for name, one in named.items()}, path=str(path))
+    chosen = {name: one or {} for name, one in named.items()}
+    section = getattr(found, SECTION) or DevicePlugin()
+    return ConfigFile(values, chosen, section, path=str(path))
 
 
 def document() -> type[msgspec.Struct]:
@@ -90,6 +97,7 @@ def document() -> type[msgspec.Struct]:
     about = "The options of each backend, by its name. auto: all installed backends whose hardware exists."
     sections = Annotated[dict[str, dict[str, Any] | None] | None, Meta(description=about)]
     fields.append(("backends", sections, msgspec.field(default_factory=lambda: {AUTO: None})))
+    fields.append((SECTION, DevicePlugin | None, None))
     return msgspec.defstruct(KIND, fields, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
 

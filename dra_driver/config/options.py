@@ -79,6 +79,10 @@ def _optional_path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
+def _optional_absolute(text: str) -> Path | None:
+    return _absolute(text) if text else None
+
+
 def _pod_uid(text: str) -> str:
     if text and not _POD_UID.fullmatch(text):
         raise ValueError("must be a pod's metadata.uid")
@@ -237,6 +241,34 @@ OPTIONS: tuple[Option, ...] = (
         "Whether containers get files with the metadata of their devices (KEP-5304). none: no. files: one file for each request of a "
         "claim, below /var/run/kubernetes.io/dra-device-attributes. A change concerns only claims that are prepared after it.",
         ("none", "files"),
+    ),
+    _choice(
+        "path",
+        "auto",
+        "Through which API pods get the devices of this node. auto: DRA if the cluster and the kubelet of this node have it, else the "
+        "device plugin API. dra: only DRA. device-plugin: only the device plugin API, for a cluster that is not ready for claims.",
+        ("auto", "dra", "device-plugin"),
+    ),
+    Option(
+        "device_plugins_dir",
+        "/var/lib/kubelet/device-plugins",
+        "The directory of the kubelet's device plugin socket. The driver makes the sockets of its resources there.",
+        _absolute,
+    ),
+    Option(
+        "device_classes_dir",
+        "",
+        "A directory with DeviceClasses in YAML files. The device plugin API offers what these classes select. If it has no class, "
+        "or is empty, the classes of the cluster count, if the API server has such objects.",
+        _optional_absolute,
+    ),
+    _choice(
+        "device_list_strategy",
+        "auto",
+        "How a container gets the devices that the kubelet asked the device plugin API for. auto: CDI names from kubelet 1.31 on, else "
+        "edits. cdi: CDI names. edits: variables, device files and mounts, without CDI. cdi-annotations: annotations with CDI "
+        "names, which containerd and CRI-O read.",
+        ("auto", "cdi", "edits", "cdi-annotations"),
     ),
     Option(
         "http_address",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.backends.base import AUTO
+from dra_driver.config.device_plugin import policy_of
 from dra_driver.config.document import (
     ConfigFile,
     OptionsOf,
@@ -22,12 +23,16 @@ from dra_driver.config.options import OPTIONS, Option
 from dra_driver.errors import Fatal
 from dra_driver.model.decoding import Text
 from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.model.plugin import Path as ApiPath
+from dra_driver.model.plugin import Strategy
+from dra_driver.model.plugin_policy import PluginPolicy
 
 SOCKET_PATH_LIMIT = (
     107  # the kernel's limit for the path of a unix socket, in bytes without the final NUL
 )
 SIMULATED = "simulated"
 _DEFAULT = "default"
+_AUTO_WORD = "auto"
 _ONLY_SIMULATED = ("simulated_profile", "simulated_faults")
 
 
@@ -85,6 +90,17 @@ class BackendSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginSettings:
+    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says."""
+
+    path: ApiPath | None = None
+    plugins_dir: Path = Path("/var/lib/kubelet/device-plugins")
+    classes_dir: Path | None = None
+    strategy: Strategy | None = None
+    policy: PluginPolicy = field(default_factory=PluginPolicy)
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """The lowest level that is logged, and the format of the lines ("json" or "console")."""
 
@@ -111,6 +127,7 @@ class Settings:
     http_address: tuple[str, int] | None
     device_status: str = "none"
     device_metadata: str = "none"
+    plugin: PluginSettings = field(default_factory=PluginSettings)
     notes: tuple[str, ...] = ()
 
 
@@ -139,7 +156,7 @@ def load(
         raise Fatal(
             "no node name: give --node-name or set NODE_NAME (in a pod: from spec.nodeName through the downward API)"
         )
-    return _settings(values, _backends(values, sources, file), file.notes)
+    return _settings(values, _backends(values, sources, file), file)
 
 
 def _backends(
@@ -177,7 +194,7 @@ def _only_backend(
 
 
 def _settings(
-    values: Mapping[str, Any], backends: tuple[BackendSettings, ...], notes: tuple[str, ...]
+    values: Mapping[str, Any], backends: tuple[BackendSettings, ...], file: ConfigFile
 ) -> Settings:
     driver = DriverName(values["driver_name"])
     kubelet = KubeletSettings(
@@ -204,7 +221,19 @@ def _settings(
         device_status=values["device_status"],
         device_metadata=values["device_metadata"],
         http_address=values["http_address"],
-        notes=notes,
+        plugin=_plugin(values, policy_of(file.device_plugin)),
+        notes=file.notes,
+    )
+
+
+def _plugin(values: Mapping[str, Any], policy: PluginPolicy) -> PluginSettings:
+    path, strategy = values["path"], values["device_list_strategy"]
+    return PluginSettings(
+        path=None if path == _AUTO_WORD else ApiPath(path),
+        plugins_dir=values["device_plugins_dir"],
+        classes_dir=values["device_classes_dir"],
+        strategy=None if strategy == _AUTO_WORD else Strategy(strategy),
+        policy=policy,
     )
 
 

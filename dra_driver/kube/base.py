@@ -5,13 +5,13 @@
 `dra_driver.testing.fake_api`. The rest of the driver sees no API version, no HTTP status code and no JSON.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol
 
 from dra_driver.errors import Permanent, Temporary
-from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
+from dra_driver.model.api.resource_claim import AllocatedDeviceStatus, DeviceClass
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
@@ -159,6 +159,12 @@ class KubeApi(Protocol):
 
         A claim whose parameters cannot be read is included, without these parameters.
         """
+
+    def device_classes(self) -> tuple[DeviceClass, ...]:
+        """The DeviceClasses of the cluster. One paged list; a class that cannot be read is left out. Raises NotServed, Forbidden."""
+
+    def node_labels(self) -> Mapping[str, str]:
+        """The labels of this node's Node object, at most a minute old. Read together with the kubelet's version. Raises NotFound."""
 
     def kubelet_version(self) -> str:
         """The kubelet's version as the Node object has it, for example "v1.37.1"; "" until it could be read once.

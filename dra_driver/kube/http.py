@@ -6,15 +6,14 @@ It keeps three facts between calls, and reads everything else each time:
 - the served API version, until the server answers that a path of it is not served (the cluster was upgraded);
 - the UID of the Node, for owner references, until the server refuses a slice or somebody deletes one: the garbage collector
   deletes slices whose Node was deleted and created again;
-- the version of the kubelet, for a minute.
+- the version of the kubelet and the labels of the Node, for a minute.
 """
 
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import inf
-from threading import Event, Lock
+from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -41,8 +40,9 @@ from dra_driver.kube.decode import Found, identity
 from dra_driver.kube.device_statuses import apply_of, missing_right
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
-from dra_driver.kube.failures import ApiCall
+from dra_driver.kube.failures import ApiCall, malformed
 from dra_driver.kube.lists import Listing
+from dra_driver.kube.own_node import OwnNode, part
 from dra_driver.kube.served import ServedVersion
 from dra_driver.kube.slices import (
     Author,
@@ -55,7 +55,7 @@ from dra_driver.kube.slices import (
 from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.unreadable import UnreadableReporter
 from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
-from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
+from dra_driver.model.api.resource_claim import AllocatedDeviceStatus, DeviceClass
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer, ignore
@@ -71,7 +71,6 @@ from dra_driver.model.slices import (
 
 WATCH_SECONDS = (300, 600)
 LIST_RETRIES = 2
-KUBELET_VERSION_SECONDS = 60.0
 
 _random_between = random.SystemRandom().randint
 _Answer = TypeVar("_Answer")
@@ -99,10 +98,7 @@ class HttpKubeApi:
         self._unreadable = UnreadableReporter(observe)
         self._served = ServedVersion(self._transport, self._server)
         self._nobody = Author(driver, node, "")
-        self._node_uid = ""
-        self._node_lock = Lock()
-        self._clock = clock
-        self._kubelet = "", -inf  # its version, and until when that counts
+        self._own_node = OwnNode(self._transport, node, clock)
 
     def __repr__(self) -> str:
         return (
@@ -201,18 +197,14 @@ class HttpKubeApi:
     def allocated_claims(self, pool: PoolName) -> tuple[Claim, ...]:
         return self._again_if_expired(lambda wire: tuple(self._allocated(wire, pool)))
 
+    def device_classes(self) -> tuple[DeviceClass, ...]:
+        return self._again_if_expired(lambda wire: tuple(self._classes(wire)))
+
     def kubelet_version(self) -> str:
-        version, until = self._kubelet
-        now = self._clock()
-        if now < until:
-            return version
-        try:
-            info = _part(_part(self._node_object(), "status"), "nodeInfo")
-        except DriverError:
-            return version
-        if found := str(info.get("kubeletVersion") or ""):
-            self._kubelet = found, now + KUBELET_VERSION_SECONDS
-        return found
+        return self._own_node.kubelet_version()
+
+    def node_labels(self) -> Mapping[str, str]:
+        return self._own_node.labels()
 
     def server_version(self) -> str:
         exchange = Exchange(ApiCall("get", "/version"), "GET", "/version")
@@ -222,7 +214,7 @@ class HttpKubeApi:
         if not self._repeats.claim(event):
             return
         try:
-            body = dump_event(event, Reporter(self._driver, self._node, self._uid_of_node()))
+            body = dump_event(event, Reporter(self._driver, self._node, self._own_node.uid()))
             call = ApiCall("create", "events", f"{event.reason} on node {self._node}")
             self._transport.request(
                 Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body)
@@ -280,7 +272,7 @@ class HttpKubeApi:
         return None
 
     def _author(self) -> Author:
-        return Author(self._driver, self._node, self._uid_of_node())
+        return Author(self._driver, self._node, self._own_node.uid())
 
     def _author_if_known(self) -> Author:
         """The author for a comparison. Without a Node its UID is unknown, but slices can still be read and deleted."""
@@ -358,6 +350,22 @@ class HttpKubeApi:
             ):
                 yield claim
 
+    # Classes
+
+    def _classes(self, wire: Wire) -> Iterator[DeviceClass]:
+        call = ApiCall("list", "deviceclasses", "of the cluster", self._server)
+        path = f"{wire.path}/deviceclasses"
+
+        def load(found: Found) -> DeviceClass:
+            # A class without a part of its configuration would give out devices that are set up in another way.
+            for defect in found.defects:
+                raise malformed(call, str(defect))
+            return loaded(call, partial(wire.load, DeviceClass), found.content)
+
+        for found in Listing(self._transport, call, path, self._unreadable).objects():
+            if (one := self._readable(call, found, load)) is not None:
+                yield one
+
     # What is kept between calls
 
     def _again_if_expired(self, read: Callable[[Wire], _Answer]) -> _Answer:
@@ -381,25 +389,9 @@ class HttpKubeApi:
             self._unreadable(call.resource, found.identity, str(error))
             return None
 
-    def _uid_of_node(self) -> str:
-        with self._node_lock:
-            if not self._node_uid:
-                self._node_uid = str(_metadata(self._node_object()).get("uid") or "")
-            return self._node_uid
-
-    def _node_object(self) -> Mapping[str, Any]:
-        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-        return self._transport.request(Exchange(ApiCall("get", "nodes", self._node), "GET", path))
-
     def _forget_node(self) -> None:
-        with self._node_lock:
-            self._node_uid = ""
+        self._own_node.forget_uid()
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _part(obj, "metadata")
-
-
-def _part(obj: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = obj.get(key)
-    return part if isinstance(part, Mapping) else {}
+    return part(obj, "metadata")

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -568,3 +569,32 @@ def test_an_event_is_written_about_the_node(server: ApiServer) -> None:
 
 def test_a_node_without_a_kubelet_has_no_version(server: ApiServer) -> None:
     assert server.kube.kubelet_version() == ""
+
+
+def test_the_labels_of_the_node_are_read(server: ApiServer) -> None:
+    path = f"/api/v1/nodes/{server.node}"
+    _status, node = server.call("GET", path)
+    node["metadata"].setdefault("labels", {})["example.com/contract"] = "yes"
+    server.call("PUT", path, node)
+    assert server.kube.node_labels()["example.com/contract"] == "yes"
+
+
+# Classes
+
+
+def test_the_classes_of_the_cluster_are_read_as_they_were_written(server: ApiServer) -> None:
+    name = f"contract-{server.node}"
+    path = f"{server.group}/deviceclasses"
+    selector = {"cel": {"expression": "device.driver == 'a.example.com'"}}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [selector]},
+    }
+    server.made(path, body)
+    try:
+        (found,) = [one for one in server.kube.device_classes() if one.metadata.name == name]
+    finally:
+        server.call("DELETE", f"{path}/{name}")
+    assert msgspec.to_builtins(found.spec) == {"selectors": [selector]}

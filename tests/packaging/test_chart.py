@@ -40,6 +40,10 @@ NOT_SET = {
     "state_dir": "follows plugins_dir and driver_name",
     "boot_id_file": "the kernel's",
     "simulated_faults": "for tests, by extraEnv",
+    "path": "left to the driver, or by extraEnv",
+    "device_plugins_dir": "the chart does not serve the device plugin API yet",
+    "device_classes_dir": "the chart does not serve the device plugin API yet",
+    "device_list_strategy": "left to the driver, or by extraEnv",
     "backend_option": "given as arguments, since a value may have a comma",
 }
 CDI_DIR = "/var/run/cdi"

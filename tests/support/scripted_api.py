@@ -25,6 +25,7 @@ from dra_driver.kube.base import (
     SliceEvent,
     SliceList,
 )
+from dra_driver.model.api.resource_claim import DeviceClass
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
@@ -121,6 +122,12 @@ class ScriptedApi:
                 yield self.claim_news.pop(0)
             self._raise("watch")
         self._stop.set()
+
+    def device_classes(self) -> tuple[DeviceClass, ...]:
+        return ()
+
+    def node_labels(self) -> Mapping[str, str]:
+        return {}
 
     def kubelet_version(self) -> str:
         return "v1.37.1"

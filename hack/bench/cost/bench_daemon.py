@@ -12,7 +12,7 @@ import argparse
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -28,7 +28,7 @@ from dra_driver.daemon import compose, lifecycle
 from dra_driver.daemon import dependencies as ground
 from dra_driver.kube.base import ClaimEvent, ClaimFound, KubeApi, NodeEvent, SliceEvent, SliceList
 from dra_driver.kubelet.sockets import service, unary
-from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.api.resource_claim import DeviceClass, DeviceRequestAllocationResult
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer
@@ -102,6 +102,12 @@ class InstantApi:
 
     def allocated_claims(self, _pool: PoolName) -> tuple[Claim, ...]:
         return ()
+
+    def device_classes(self) -> tuple[DeviceClass, ...]:
+        return ()
+
+    def node_labels(self) -> Mapping[str, str]:
+        return {}
 
     def kubelet_version(self) -> str:
         return "v1.37.1"

@@ -24,10 +24,12 @@ from dra_driver.kube.base import (
 )
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
+from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceSelector
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.device import Version
-from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, PoolName
+from dra_driver.model.events import DriverEvent, ObjectUnreadable
+from dra_driver.model.ids import ClaimUid, DeviceName, DriverName, NodeName, PoolName
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceHolder, StoredSlice, UpdateSlice
 from dra_driver.testing.fake_api import (
@@ -647,3 +649,81 @@ def test_calls_that_wait_for_the_version_fail_together_and_not_one_after_the_oth
     assert [request.resource for request in api.requests] == ["discovery"]
     api.serve("v1")
     assert served_version(kube) == "v1"
+
+
+# Classes, and labels of the Node
+
+
+def device_class(name: str, **spec: object) -> Object:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_the_classes_of_the_cluster_are_read_in_every_version(
+    kube: HttpKubeApi, api: FakeApi, version: str
+) -> None:
+    api.serve(version)
+    selectors = [{"cel": {"expression": "true"}}]
+    api.put("deviceclasses", device_class("gpu", selectors=selectors, extendedResourceName="a.b/c"))
+    api.put("deviceclasses", device_class("other"))
+    gpu, other = kube.device_classes()
+    assert (gpu.metadata.name, gpu.spec.extended_resource_name) == ("gpu", "a.b/c")
+    assert gpu.spec.selectors == [DeviceSelector(cel=CELDeviceSelector(expression="true"))]
+    assert (other.metadata.name, other.spec.selectors) == ("other", None)
+
+
+def test_a_class_that_cannot_be_read_is_left_out_and_reported(
+    api: FakeApi,
+) -> None:
+    api.put("deviceclasses", device_class("good"))
+    api.put("deviceclasses", device_class("odd", selectors="all"))
+    told: list[DriverEvent] = []
+    kube = HttpKubeApi(
+        Connection(api.url, source="this test"),
+        driver=DriverName("gpu.example.com"),
+        node=NodeName("node-1"),
+        observe=told.append,
+    )
+    assert [one.metadata.name for one in kube.device_classes()] == ["good"]
+    kube.close()
+    (event,) = told
+    assert isinstance(event, ObjectUnreadable)
+    assert (event.resource, event.name.partition(" ")[0]) == ("deviceclasses", "odd")
+    assert "Expected `array | null`, got `str` - at `$.spec.selectors`" in event.found
+
+
+def test_a_cluster_without_the_group_has_no_classes_to_read(
+    kube: HttpKubeApi, api: FakeApi
+) -> None:
+    api.serve()
+    with pytest.raises(NotServed):
+        kube.device_classes()
+
+
+def test_labels_and_the_kubelets_version_are_one_request_in_a_minute(
+    kube: HttpKubeApi, api: FakeApi, time: Time
+) -> None:
+    node = api.object("nodes", "node-1")
+    node["metadata"]["labels"] = {"a": "b"}
+    api.put("nodes", node)
+    assert (kube.node_labels(), kube.kubelet_version()) == ({"a": "b"}, "v1.37.1")
+    node["metadata"]["labels"] = {"a": "c", "odd": 5}
+    api.put("nodes", node)
+    time.now += 59
+    assert kube.node_labels() == {"a": "b"}
+    assert asked(api) == [("get", "nodes")]
+    time.now += 1
+    assert kube.node_labels() == {"a": "c"}
+
+
+def test_labels_that_cannot_be_read_are_an_error_and_asked_for_again(
+    kube: HttpKubeApi, api: FakeApi
+) -> None:
+    api.remove("nodes", "node-1")
+    with pytest.raises(NotFound, match="get nodes node-1"):
+        kube.node_labels()
+    api.put("nodes", {"metadata": {"name": "node-1", "labels": {"a": "b"}}})
+    assert kube.node_labels() == {"a": "b"}
+    # Without a version the Node is new, and is read each time.
+    api.put("nodes", {"metadata": {"name": "node-1", "labels": {"a": "c"}}})
+    assert (kube.node_labels(), kube.kubelet_version()) == ({"a": "c"}, "")

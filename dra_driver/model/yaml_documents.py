@@ -80,15 +80,18 @@ class _LimitedStream:
         return found
 
 
-def documents(stream: IO[bytes]) -> Iterator[Document]:
-    """Yield the documents of a stream, without empty ones. Raises BadDocument."""
+def documents(stream: IO[bytes], *, unique_keys: bool = False) -> Iterator[Document]:
+    """Yield the documents of a stream, without empty ones. Raises BadDocument.
+
+    With `unique_keys` a key that is twice in a mapping is an error; else its last value counts, as for the API server.
+    """
     limited = _LimitedStream(stream)
     try:
-        builder = _Builder()
+        builder = _Builder(unique_keys=unique_keys)
         for event in yaml.parse(limited, Loader=_LOADER):
             limited.since = 0
             if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder()
+                builder = _Builder(unique_keys=unique_keys)
             elif isinstance(event, yaml.DocumentEndEvent):
                 if builder.result is not None:
                     yield builder.result
@@ -108,8 +111,9 @@ def _place(mark: Any) -> str:
 class _Builder:
     """Builds one document from the parser's events."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unique_keys: bool = False) -> None:
         self.result: Document | None = None
+        self._unique_keys = unique_keys
         self._open: list[_OpenNode] = []
         self._anchors: dict[str, _Node] = {}
         self._values = 0
@@ -188,6 +192,10 @@ class _Builder:
         elif not into.has_key:
             into.key, into.has_key = (_MERGE_KEY if node.tag == _MERGE else node.value), True
             _hashable(into.key, event)
+            if self._unique_keys and into.key in into.value:
+                raise _bad(
+                    event, f"the key {str(into.key)[:40]!a} is there twice; remove one of them"
+                )
         else:
             into.has_key = False
             if into.key is _MERGE_KEY:

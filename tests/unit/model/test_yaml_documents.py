@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.cli.yaml_documents import MOST_TEXT, BadDocument, documents
+from dra_driver.model.yaml_documents import MOST_TEXT, BadDocument, documents
 
 
 def read(text: str | bytes) -> list[Any]:
@@ -108,3 +108,13 @@ def test_an_endless_stream_is_left_after_a_few_megabytes() -> None:
     with pytest.raises(BadDocument):
         list(documents(stream))  # type: ignore[arg-type]
     assert stream.given < 4 * MOST_TEXT
+
+
+def test_a_key_that_is_there_twice_counts_once_or_is_refused() -> None:
+    text = b"a: {b: 1, b: 2}\nc: &x {d: 1}\ne: {<<: *x, d: 2}\n"
+    assert read(text) == [{"a": {"b": 2}, "c": {"d": 1}, "e": {"d": 2}}]
+    with pytest.raises(BadDocument) as raised:
+        list(documents(io.BytesIO(text), unique_keys=True))
+    assert str(raised.value) == "line 1, column 11: the key 'b' is there twice; remove one of them"
+    fine = b"a: &x {d: 1}\ne: {<<: *x, d: 2}\n---\na: 1\n"
+    assert len(list(documents(io.BytesIO(fine), unique_keys=True))) == 2

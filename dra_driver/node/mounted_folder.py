@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files are in a folder that an admin fills, and did they change? Usually it is a ConfigMap that is mounted into the pod.
+
+The kubelet replaces all files of such a mount at once: they are symbolic links through `..data`, which it turns to a new folder. Names
+that begin with a dot are therefore no files of the admin. Nothing in the folder can cost more than MOST_FILES files of LARGEST_FILE.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dra_driver.node.files import translated
+
+MOST_FILES = 64
+LARGEST_FILE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContent:
+    """The files by name, in the order of their names, and a sentence for each that was not read. `listed`: the folder itself could be."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    listed: bool = True
+
+
+def mark(folder: Path) -> object:
+    """A value that changes whenever a file of the folder changes. It costs a look at each name, and reads no file."""
+    try:
+        names = _names(folder)
+    except OSError as error:
+        return error.errno
+    return tuple((name, _look(folder / name)) for name in names)
+
+
+def read(folder: Path) -> FolderContent:
+    """Read the folder. What cannot be read is a problem, and the rest is still read."""
+    try:
+        names = _names(folder)
+    except OSError as error:
+        problem = str(translated(error, f"cannot read the folder {folder}"))
+        return FolderContent(problems=(problem,), listed=False)
+    files: dict[str, bytes] = {}
+    problems: list[str] = []
+    if len(names) > MOST_FILES:
+        problems.append(
+            f"{folder} has more than {MOST_FILES} files, and those from {names[MOST_FILES]!a} on are not read: put several documents into one file"
+        )
+    for name in names[:MOST_FILES]:
+        try:
+            found = _content(folder / name)
+        except OSError as error:
+            problems.append(str(translated(error, f"cannot read {folder / name}")))
+        else:
+            if isinstance(found, str):
+                problems.append(f"{folder / name} {found}")
+            else:
+                files[name] = found
+    return FolderContent(files, tuple(problems))
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _look(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_ino, found.st_size, found.st_ctime_ns
+
+
+def _content(path: Path) -> bytes | str:
+    """The content, or why it is not read."""
+    # Without waiting: a named pipe would hang until somebody writes.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return "is no file, and is not read: take it out of this folder"
+    with os.fdopen(handle, "rb") as file:
+        text = file.read(LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        return f"is larger than {LARGEST_FILE // 1024**2} MiB, and is not read: split it into several files"
+    return text
