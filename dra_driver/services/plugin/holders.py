@@ -42,6 +42,7 @@ from dra_driver.services.take_back import end_late, undo
 
 LOOK_SECONDS = 1.0
 LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
+SETTLED_SECONDS = 1.0  # the kubelet notes the answer of Allocate at once
 GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
 # The admission of a container takes as long as the plugins of its other resources. After this time, if pod-resources do not list it, it has failed.
 ADMISSION_SECONDS = 120.0
@@ -84,13 +85,15 @@ class PluginStore(Protocol):
 class _Known:
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint written after `written` will name the pod of the last call. `before` are the pods that had a cgroup when its call
-    began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call. A moment after the answer, each checkpoint that
+    the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
+    when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
     """
 
     since: float
     awaited: bool = True
-    written: object = None
+    begun: object = None
+    settled: object = None
     before: frozenset[PodUid] | None = None
     in_call: bool = False
     unanswered: bool = False
@@ -132,7 +135,8 @@ class Holders:
         """A call begins: what the witnesses say now has nothing to do with it."""
         known = self._of(uid)
         known.in_call = known.awaited = True
-        known.written, _ = self._witnesses.checkpoint()
+        known.begun, _ = self._witnesses.checkpoint()
+        known.settled = None
         pods = self._witnesses.pods()
         known.before = None if isinstance(pods, Unknown) else pods
 
@@ -165,8 +169,8 @@ class Holders:
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
-        known.awaited, known.since = True, self._parts.clock()
-        known.written, _ = self._witnesses.checkpoint()
+        known.awaited, known.since, known.settled = True, self._parts.clock(), None
+        known.begun, _ = self._witnesses.checkpoint()
         return Again(row)
 
     def needed(self, row: PreparedClaim) -> str:
@@ -228,7 +232,7 @@ class Holders:
         if not known.awaited or known.in_call or not row.ref.name or row.held is not None:
             return row
         written, checkpoint = self._witnesses.checkpoint()
-        if isinstance(checkpoint, Unknown) or written == known.written:
+        if isinstance(checkpoint, Unknown) or written == known.begun:
             return row
         found = [one for one in checkpoint.containers if shares_units(one, row)]
         if not found:
@@ -245,7 +249,7 @@ class Holders:
     def _has_failed(self, row: PreparedClaim, known: _Known) -> bool:
         """Whether the admission of the row's container has failed: nothing was written since, for long, and no active pod has it."""
         written, checkpoint = self._witnesses.checkpoint()
-        same = not isinstance(checkpoint, Unknown) and written == known.written
+        same = not isinstance(checkpoint, Unknown) and written == known.begun
         late = self._parts.clock() - known.since >= ADMISSION_SECONDS
         return known.before is not None and same and late and not self._is_listed(row)
 
@@ -254,9 +258,12 @@ class Holders:
         have it, and nobody else.
         """
         written, checkpoint = self._witnesses.checkpoint()
-        if self._parts.clock() - known.since < GRACE_SECONDS or not row.ref.name:
+        age = self._parts.clock() - known.since
+        if isinstance(checkpoint, Unknown) or not row.ref.name or age < SETTLED_SECONDS:
             return
-        if isinstance(checkpoint, Unknown) or written == known.written:
+        if known.settled is None:
+            known.settled = written
+        if age < GRACE_SECONDS or written == known.settled:
             return
         self._name_suspects(row, known)
         self._tried(row, FORGOTTEN)
@@ -269,7 +276,7 @@ class Holders:
 
     def _take_back_unnamed(self, row: PreparedClaim, known: _Known, until: float) -> str:
         written, checkpoint = self._witnesses.checkpoint()
-        unwritten = not isinstance(checkpoint, Unknown) and written == known.written
+        unwritten = not isinstance(checkpoint, Unknown) and written == known.begun
         if known.before is not None and unwritten:
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             self._forgotten(row)

@@ -11,7 +11,7 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.presence import Gone
-from dra_driver.services.plugin.holders import ADMISSION_SECONDS, GRACE_SECONDS, LIST_SECONDS
+from dra_driver.services.plugin.holders import ADMISSION_SECONDS, GRACE_SECONDS, LIST_SECONDS, SETTLED_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode, a_resource
@@ -181,8 +181,13 @@ def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
     node.run("older")
     given(node.allocate(ONE))
     node.run("pod-a")  # its entry was written and replaced before anybody read it
+    pass_time(node, SETTLED_SECONDS)
+    node.look()
+    pass_time(node, GRACE_SECONDS)
+    node.look()
+    (row,) = node.rows()
+    assert (row.users.pods, row.held) == (None, None)
     node.write("pod-b", TWO)
-    pass_time(node, GRACE_SECONDS + 1)
     node.look()
     (row,) = node.rows()
     assert (row.users.pods, row.held is not None) == (("pod-a",), True)
