@@ -23,6 +23,7 @@ from dra_driver.model.presence import Alive
 from dra_driver.model.state import PreparedClaim, Unknown
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.take_up import TakeUp
 from dra_driver.testing.builders import an_inventory
 from tests.support.local_node import LocalNode
 
@@ -61,6 +62,8 @@ class PluginNode(LocalNode):
         witnesses = Witnesses(self._checkpoint, self._pods, self._active_units)
         self.holders = Holders(self.parts, self.store, witnesses, freed=self._freed)
         object.__setattr__(self.parts.releasable, "units_needed", self.holders.needed)
+        resources = lambda: {} if self.resource is None else {GPU: self.resource}  # noqa: E731
+        self.taking_up = TakeUp(self.parts, self.holders, witnesses, resources=resources)
         self.allocate_units = AllocateUnits(
             self.parts,
             self.holders,
@@ -127,6 +130,15 @@ class PluginNode(LocalNode):
         """The devices that have an owner."""
         with self.store.reading() as state:
             return set(state.owned_devices(self.place.pool))
+
+    def reboot(self) -> None:
+        """Nothing runs any more, /var/run is empty, and a new process begins. The kubelet keeps its checkpoint."""
+        self.presences.clear()
+        self.cgroups.clear()
+        for file in (self.directory / "cdi").iterdir():
+            file.unlink()
+        self.restart(boot_id=f"{self.boot_id}+")
+        self.recover()
 
     def look(self) -> None:
         """What the leader does every second."""

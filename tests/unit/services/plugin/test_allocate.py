@@ -11,7 +11,12 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.presence import Gone
-from dra_driver.services.plugin.holders import ADMISSION_SECONDS, GRACE_SECONDS, LIST_SECONDS, SETTLED_SECONDS
+from dra_driver.services.plugin.holders import (
+    ADMISSION_SECONDS,
+    GRACE_SECONDS,
+    LIST_SECONDS,
+    SETTLED_SECONDS,
+)
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode, a_resource
