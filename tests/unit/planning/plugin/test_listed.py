@@ -104,7 +104,8 @@ def test_shares_of_one_device_do_not_disturb_each_other() -> None:
     assert healthy(shares, BOTH, a_row(first, held=True)) == {first.id: False, second.id: True}
     whole = a_row(ONE, resource="nvidia.com/whole")
     assert healthy(shares, BOTH, whole) == {first.id: False, second.id: False}
-    assert healthy(a_resource(ONE), BOTH, a_row(first)) == {"gpu-0": False}
+    of_shares = a_row(first, resource="nvidia.com/shares")
+    assert healthy(a_resource(ONE), BOTH, of_shares) == {"gpu-0": False}
 
 
 def test_a_device_whose_partition_is_owned_is_given_to_nobody() -> None:
