@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import OpaqueConfig
-from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import ResourceName
+from dra_driver.model.device import AllocatableDevice, plain
+from dra_driver.model.ids import DriverName, ResourceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.planning.plugin.problems import ResourceProblem
 from dra_driver.planning.slices import PoolPlan
@@ -26,6 +26,12 @@ class Candidate:
 
     found: AllocatableDevice
     published: Device
+
+    def said(self, name: str, driver: DriverName) -> str:
+        """A string attribute of the driver's own; empty if the device has none."""
+        attributes = self.published.attributes or {}
+        value = plain(attributes.get(name) or attributes.get(f"{driver}/{name}"))
+        return value if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,13 @@ def class_groups(
         yield Group(good.resource, tuple(mine), good.where, good.configs, good.name, tuple(blocked))
 
 
+def resource_of(source: ClassSource, domain: str) -> ResourceName:
+    """The resource that a class names, or that it gets. It need not be a good name."""
+    device_class = source.device_class
+    given = device_class.spec.extended_resource_name
+    return ResourceName(given or f"{domain}/{device_class.metadata.name}")
+
+
 def _good(
     classes: Sequence[ClassSource], driver: DriverName, domain: str, report: Report
 ) -> Iterator[_Good]:
@@ -76,7 +83,7 @@ def _read(source: ClassSource, driver: DriverName, domain: str) -> _Good | Resou
     spec, name = source.device_class.spec, source.device_class.metadata.name
     where = f"DeviceClass {name}, {source.where}"
     given = spec.extended_resource_name
-    resource = given or f"{domain}/{name}"
+    resource = resource_of(source, domain)
     if wrong := wrong_resource(resource):
         field = "spec.extendedResourceName" if given else "metadata.name"
         more = "" if given else " in spec.extendedResourceName"
@@ -87,7 +94,7 @@ def _read(source: ClassSource, driver: DriverName, domain: str) -> _Good | Resou
     configs = _configs(source, where, driver)
     if isinstance(configs, ResourceProblem):
         return configs
-    return _Good(name, where, ResourceName(resource), selectors, configs)
+    return _Good(name, where, resource, selectors, configs)
 
 
 def _configs(

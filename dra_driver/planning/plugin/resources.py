@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which extended resources does this node offer, and which devices are in them?
 
-A resource is what a DeviceClass selects (`classes`). No hardware is in two resources (`exclusion`), so the kubelet never counts a device
-twice.
+A resource is what a DeviceClass selects (`classes`). If there is no class at all, the resources are those of the vendors' own plugins
+(`customary`). No hardware is in two resources (`exclusion`), so the kubelet never counts a device twice. In the end the admin's rules
+divide devices into shares (`sharing`).
 
 A class that is wrong costs only itself: all others are offered, and a ResourceProblem says what to write.
 """
@@ -14,12 +15,14 @@ from types import MappingProxyType
 from dra_driver.model.ids import DriverName, ResourceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ClassSource, PluginResource
+from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.model.slices import Problem
 from dra_driver.planning.plugin.candidates import Group, candidates
-from dra_driver.planning.plugin.classes import class_groups
+from dra_driver.planning.plugin.classes import class_groups, resource_of
+from dra_driver.planning.plugin.customary import customary_groups, is_customary
 from dra_driver.planning.plugin.exclusion import Listed
 from dra_driver.planning.plugin.problems import ResourceProblem, few
-from dra_driver.planning.plugin.units import UnitIds
+from dra_driver.planning.plugin.sharing import shared
 from dra_driver.planning.slices import plan_pool
 
 
@@ -45,32 +48,37 @@ def plan_resources(
     *,
     driver: DriverName,
     domain: str,
+    policy: PluginPolicy,
+    customary: bool,
 ) -> Resources:
     """Return the resources of the devices that the classes select; the classes are in the order in which they count.
 
-    `domain` is that of the resources of classes without an extendedResourceName.
+    `domain` is that of the resources of classes without an extendedResourceName. With `customary` devices are offered without any
+    class too.
     """
     problems: list[ResourceProblem] = []
     plan = plan_pool(inventory, kept=(), driver=driver)
     found = tuple(candidates(inventory, plan, problems.append))
     listed = Listed(plan.counter_sets)
+    report = problems.append
     groups = tuple(
-        class_groups(classes, found, listed, driver=driver, domain=domain, report=problems.append)
+        class_groups(classes, found, listed, driver=driver, domain=domain, report=report)
+        if classes or not customary
+        else customary_groups(found, listed, policy, driver=driver, report=report)
     )
-    ids = UnitIds(inventory)
-    resources = tuple(_whole(group, ids) for group in groups if group.devices)
+    names = {resource_of(source, domain) for source in classes}
+
+    def known(resource: str) -> bool:
+        return resource in names or (not classes and customary and is_customary(resource))
+
+    pairs = tuple(shared(groups, policy, inventory, known=known, report=report))
     return Resources(
-        resources,
+        tuple(resource for _, resource in pairs),
         tuple(problems),
         plan.problems,
-        {group.resource: group.device_class for group in groups if group.devices},
+        {one.name: group.device_class for group, one in pairs if group.device_class},
         {group.device_class: _why_empty(group) for group in groups if not group.devices},
     )
-
-
-def _whole(group: Group, ids: UnitIds) -> PluginResource:
-    units = tuple(ids.whole(one.found) for one in group.devices)
-    return PluginResource(group.resource, units, group.source, configs=group.configs)
 
 
 def _why_empty(group: Group) -> str:

@@ -80,9 +80,8 @@ class UnitIds:
         return next((one for one in self._devices if self._is(one, base)), None)
 
     def _is(self, device: AllocatableDevice, base: str) -> bool:
-        if base == device.uuid:
-            return device.name in self._good
-        return base == device.name or base.endswith(f"-{_digest(device.name)}")
+        by_uuid = base == device.uuid and device.name in self._good
+        return by_uuid or base == device.name or base.endswith(f"-{_digest(device.name)}")
 
     def _base(self, device: AllocatableDevice, suffix: int) -> str:
         room = LONGEST_UNIT_ID - suffix

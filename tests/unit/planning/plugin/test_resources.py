@@ -13,6 +13,7 @@ from dra_driver.model.claim import OpaqueConfig
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin import ClassSource, PluginResource, Unit
+from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.planning.plugin.problems import ResourceProblem, wrong_resource
 from dra_driver.planning.plugin.resources import Resources, plan_resources
 from dra_driver.testing.builders import A_DRIVER
@@ -25,8 +26,15 @@ TWO = gpus(a_gpu("gpu-0", {"index": 0}), a_gpu("gpu-1", {"index": 1}))
 EVERY = a_class("every")
 
 
-def plan(inventory: Inventory, *classes: ClassSource, **more: Any) -> Resources:
-    return plan_resources(inventory, classes, driver=A_DRIVER, domain=DOMAIN, **more)
+def plan(inventory: Inventory, *classes: ClassSource, customary: bool = True) -> Resources:
+    return plan_resources(
+        inventory,
+        classes,
+        driver=A_DRIVER,
+        domain=DOMAIN,
+        policy=PluginPolicy(),
+        customary=customary,
+    )
 
 
 def test_a_class_offers_the_devices_that_all_its_selectors_select() -> None:
@@ -283,3 +291,16 @@ def test_before_the_first_scan_nothing_is_offered() -> None:
 
 def test_a_problem_without_a_field_is_a_sentence_too() -> None:
     assert str(ResourceProblem("MIG", "", "is odd", "write less")) == "MIG: is odd; write less"
+
+
+def test_without_a_class_nothing_is_offered_unless_customary_names_are_wanted() -> None:
+    nvidia = gpus(a_gpu("gpu-0", {"vendor": "nvidia"}))
+    assert plan(nvidia, customary=False) == Resources()
+    assert offered(plan(nvidia).resources) == {"nvidia.com/gpu": ["gpu-0"]}
+    assert plan(nvidia).classes == {}
+
+
+def test_a_class_replaces_all_customary_names_even_a_wrong_one() -> None:
+    nvidia = gpus(a_gpu("gpu-0", {"vendor": "nvidia"}))
+    assert plan(nvidia, a_class("none", "false")).resources == ()
+    assert plan(nvidia, a_class("bad", "wrong")).resources == ()

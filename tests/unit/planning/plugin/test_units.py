@@ -99,5 +99,7 @@ def test_the_device_of_an_id_is_found_however_it_is_shared_now() -> None:
     for unit in (GPU, f"{GPU}::7", "gpu-0"):
         assert ids.device_of(unit) is first
     assert ids.device_of("gpu-2::1") is third
+    other = a_gpu("gpu-3", uuid="gpu-2")
+    assert UnitIds(gpus(other, third)).device_of("gpu-2") is third
     for unit in ("x", "gpu-3", ""):
         assert ids.device_of(unit) is None
