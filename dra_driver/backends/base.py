@@ -70,7 +70,8 @@ class Backend(Protocol):
 
         Must be idempotent. It must also succeed for a device that vanished, and for a lease that was set up partly or not at all. After a
         crash or a reboot it asks the hardware what is there; it never assumes what `configure` did. A lease from a lost state has only
-        the claim's UID, the device and the share ID.
+        the claim's UID, the device and the share ID. Raises Temporary while it cannot be done: then the device stays held, and the driver
+        calls it again. The pod ends all the same.
         """
 
     def in_use(self, device: DeviceName, /) -> InUse:

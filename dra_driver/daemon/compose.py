@@ -28,6 +28,8 @@ from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.path_watch import PathWatch
+from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.dra import Unprepare
@@ -44,6 +46,7 @@ from dra_driver.model.events import (
     Observer,
 )
 from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
 from dra_driver.node.peers import Peers
 from dra_driver.planning.occupied import Occupied
@@ -110,12 +113,20 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
 
     follower = _follower(deps, changed)
     observers.append(follower)
-    parts = _node_parts(deps, fetchers, workers, follower)
-    publisher = _publisher(deps)
+    plugin = PluginStarter(deps, supervisor := Supervisor(log, deps.observe))
+    parts = _node_parts(deps, (fetchers, workers), follower, plugin)
+    path = PathWatch(
+        settings.plugin.path,
+        serves=deps.kube.serves_dra,
+        registered=lambda: kubelet.registrar.registered,
+        kubelet_version=deps.kube.kubelet_version,
+        observe=deps.observe,
+    )
+    publisher = _publisher(deps, path)
+    path.subscribe(publisher.wake)
     _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
-    supervisor = Supervisor(log, deps.observe)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
@@ -130,11 +141,12 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     )
     loops = dict(leader_loops(deps, parts, publisher, membership, (held_devices, follower)))
     loops |= _claim_statuses(deps, parts, observers)
+    loops["path"] = partial(plugin.run, parts, path)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
     # `kubelet` already has a reference to this dict: the checks need parts that did not exist when `kubelet` was made.
-    checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, deps.inventory))
+    checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, deps.inventory, plugin))
 
     return Daemon(
         kubelet=kubelet,
@@ -212,11 +224,12 @@ def _close(deps: Dependencies, leadership: Leadership, membership: Membership) -
 
 def _node_parts(
     deps: Dependencies,
-    fetchers: ThreadPoolExecutor,
-    workers: ThreadPoolExecutor,
+    pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor],
     follower: ClaimFollower,
+    plugin: PluginStarter,
 ) -> NodeParts:
     settings = deps.settings
+    fetchers, workers = pools
 
     def lock(names: Iterable[str], until: float, purpose: str) -> AbstractContextManager[None]:
         return deps.locks.locked(names, until=until, purpose=purpose)
@@ -239,7 +252,7 @@ def _node_parts(
         store=deps.store,
         cdi=deps.cdi,
         executor=Executor(hands, workers),
-        releasable=Releasable(deps.place, pods, deps.kube.get_claim),
+        releasable=Releasable(deps.place, pods, deps.kube.get_claim, plugin.units_needed),
         lock=lock,
         ask=ClaimReader(deps.kube.get_claim, fetchers),
         usage=usage,
@@ -268,10 +281,13 @@ def _presence(deps: Dependencies) -> PresenceOf | None:
     return cgroups.presence
 
 
-def _publisher(deps: Dependencies) -> Publisher:
+def _publisher(deps: Dependencies, path: PathWatch) -> Publisher:
+    def offered() -> Inventory:
+        return path.for_dra(deps.inventory.known(), owned)
+
     def owned() -> frozenset[DeviceName]:
         with deps.store.reading() as state:
-            return state.owned_devices(deps.place.pool)
+            return state.claimed_devices(deps.place.pool)
 
     def occupied() -> Occupied:
         with deps.store.reading() as state:
@@ -279,10 +295,11 @@ def _publisher(deps: Dependencies) -> Publisher:
 
     def held() -> frozenset[DeviceName]:
         with deps.store.reading() as state:
-            return devices_held_by(state.held_claims(), deps.place.pool)
+            held = devices_held_by(state.held_claims(), deps.place.pool)
+            return held | state.plugin_devices(deps.place.pool)
 
     inputs = PublisherInputs(
-        deps.inventory.known,
+        offered,
         owned,
         deps.health.set_kept,
         deps.memory,
@@ -325,17 +342,23 @@ def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
 
 
 def _readiness(
-    kubelet: KubeletServer, publisher: Publisher, leadership: Leadership, inventory: NodeInventory
+    kubelet: KubeletServer,
+    publisher: Publisher,
+    leadership: Leadership,
+    inventory: NodeInventory,
+    plugin: PluginStarter,
 ) -> Check:
     """Return the check for /readyz.
 
-    A process is ready when three things are true: the kubelet has registered the process, the devices have been scanned, and the
+    Where the device plugin API is served, a process is ready when the kubelet knows its resources. With DRA, when three things are true: the kubelet has registered the process, the devices have been scanned, and the
     slices have been written once. A later outage of the API server does not make the process unready. A process that stands by
     writes no slices, and is ready without them: a rolling update ends the old process only when the new one is ready, so it would
     be a deadlock to wait for leadership here.
     """
 
     def ready() -> tuple[str, ...]:
+        if (resources := plugin.problems()) is not None:
+            return resources
         problems = (
             [] if kubelet.registrar.registered else [f"not registered: {kubelet.registrar.reason}"]
         )

@@ -31,15 +31,19 @@ from dra_driver.model.events import (
     NameEvaded,
     ObjectUnreadable,
     Observer,
+    PathChosen,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    ResourceProblem,
     SecondOwnerRefused,
     SliceLost,
     SliceWritten,
     StillHeld,
     ThreadFailed,
+    UnitsAllocated,
+    UnitsIdentified,
     WorkEnded,
 )
 from dra_driver.model.printable import printable
@@ -111,6 +115,14 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO, "held_claims"
         case SecondOwnerRefused():
             return logging.WARNING, "second_owner_refused"
+        case UnitsAllocated(error=error):
+            return _worse(error, "units_not_allocated", "units_allocated")
+        case UnitsIdentified():
+            return logging.INFO, "units_identified"
+        case PathChosen():
+            return logging.INFO, "path_chosen"
+        case ResourceProblem():
+            return logging.WARNING, "resource_refused"
         case CgroupsNotFound():
             return logging.ERROR, "cgroups_not_found"
         case DeviceStatusForbidden():

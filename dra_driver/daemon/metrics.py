@@ -23,15 +23,19 @@ from dra_driver.model.events import (
     Leading,
     NameEvaded,
     ObjectUnreadable,
+    PathChosen,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    ResourceProblem,
     SecondOwnerRefused,
     SliceLost,
     SliceWritten,
     StillHeld,
     ThreadFailed,
+    UnitsAllocated,
+    UnitsIdentified,
     WorkEnded,
 )
 
@@ -47,6 +51,7 @@ class Metrics:
             ClaimPrepared: self._claim_metrics("prepare", "NodePrepareResources"),
             ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources"),
         }
+        self._count_allocations()
         self._count_ownership()
         self._count_health()
         self._writes = self._counter(
@@ -102,6 +107,21 @@ class Metrics:
             registry=self.registry,
         )
 
+    def _count_allocations(self) -> None:
+        self._allocations = self._counter(
+            "allocate_calls", "Allocate calls of the device plugin API, by result", "result"
+        )
+        self._allocation_seconds = Histogram(
+            "dra_driver_allocate_call_duration_seconds",
+            "Duration of an Allocate call of the device plugin API",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._resource_problems = self._counter(
+            "refused_resources",
+            "Parts of the configuration of extended resources that the driver cannot use, each counted once",
+        )
+
     def _count_ownership(self) -> None:
         self._late = self._counter(
             "late_work", "Work on devices that ended after its call, by result", "result"
@@ -154,7 +174,13 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden():
+            case (
+                StillHeld()
+                | CgroupsNotFound()
+                | DeviceStatusForbidden()
+                | UnitsIdentified()
+                | PathChosen()
+            ):
                 pass
             case DevicesFreed():
                 self._freed.inc()
@@ -162,6 +188,11 @@ class Metrics:
                 self._held.set(claims)
             case SecondOwnerRefused():
                 self._refusals.inc()
+            case UnitsAllocated(error=error, seconds=seconds):
+                self._allocations.labels("error" if error else "success").inc()
+                self._allocation_seconds.observe(seconds)
+            case ResourceProblem():
+                self._resource_problems.inc()
             case SliceWritten(action=action):
                 self._writes.labels(action).inc()
             case SliceLost():

@@ -166,6 +166,11 @@ class KubeApi(Protocol):
     def node_labels(self) -> Mapping[str, str]:
         """The labels of this node's Node object, at most a minute old. Read together with the kubelet's version. Raises NotFound."""
 
+    def serves_dra(self) -> None:
+        """Return if the API server serves a version of resource.k8s.io that the driver speaks. Raises NotServed if not; the answer yes is kept
+        until a request finds it wrong.
+        """
+
     def kubelet_version(self) -> str:
         """The kubelet's version as the Node object has it, for example "v1.37.1"; "" until it could be read once.
 

@@ -200,6 +200,9 @@ class HttpKubeApi:
     def device_classes(self) -> tuple[DeviceClass, ...]:
         return self._again_if_expired(lambda wire: tuple(self._classes(wire)))
 
+    def serves_dra(self) -> None:
+        self._served.get()
+
     def kubelet_version(self) -> str:
         return self._own_node.kubelet_version()
 

@@ -20,6 +20,9 @@ from dra_driver.model.ids import (
     ShareId,
 )
 
+PLUGIN_UID_PREFIX = "plugin-"
+"""Of the UID of a row in the state that belongs to an Allocate call of the device plugin API, and not to a ResourceClaim."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimRef:
@@ -35,7 +38,12 @@ class ClaimRef:
     @property
     def word(self) -> str:
         """The argument for commands: `namespace/name`, or the UID if the name is not known any more."""
-        return f"{self.namespace}/{self.name}" if self.name else self.uid
+        return f"{self.namespace}/{self.name}" if self.name and not self.of_plugin else self.uid
+
+    @property
+    def of_plugin(self) -> bool:
+        """Whether this is no claim but a call of the device plugin API (`dra_driver.model.plugin`): no API server knows it."""
+        return self.uid.startswith(PLUGIN_UID_PREFIX)
 
 
 def key_of(result: DeviceRequestAllocationResult) -> DeviceKey:

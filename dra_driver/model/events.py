@@ -81,6 +81,42 @@ class SecondOwnerRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitsAllocated:
+    """The end of an Allocate call of the device plugin API; `error` is empty if it succeeded. `units` are the IDs that the kubelet chose."""
+
+    row: ClaimRef
+    units: tuple[str, ...]
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsIdentified:
+    """The kubelet's checkpoint has told which pod has the units of an Allocate call."""
+
+    row: ClaimRef
+    pod: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathChosen:
+    """Through which API the driver offers its devices from now on ("dra", "device-plugin"), and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceProblem:
+    """A part of the configuration of extended resources that the driver cannot use; everything else goes on."""
+
+    where: str
+    reason: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
 class CgroupsNotFound:
     """The driver cannot find the cgroups of pods. So it can never prove that a pod has ended, and devices stay held."""
 
@@ -233,6 +269,10 @@ DriverEvent = (
     | DevicesFreed
     | HeldCounted
     | SecondOwnerRefused
+    | UnitsAllocated
+    | UnitsIdentified
+    | PathChosen
+    | ResourceProblem
     | CgroupsNotFound
     | DeviceStatusForbidden
     | SliceWritten

@@ -48,10 +48,11 @@ class Lease:
     The state has these fields too, so that a reset works if the device has vanished: `backend`, and the parent, parts and profile of
     the device's `Hardware`.
 
-    Two fields are only for one call and not stored. `is_alone`: no other lease has a part of this parent. `configure` may then set up
+    Three fields are only for one call and not stored. `is_alone`: no other lease has a part of this parent. `configure` may then set up
     what several leases share (a mode, a daemon), and `reset` must undo it. `configure` must also set it up if it is missing and the lease
     is not alone, because the work for the other lease may have failed. `may_run`: containers of the claim may use the device at the
-    moment; `configure` changes nothing then and only returns the edits.
+    moment; `configure` changes nothing then and only returns the edits. Without `hooks` the container can have none, because the
+    kubelet passes on variables, device files and mounts only: the edits must be enough without them.
     """
 
     claim_uid: ClaimUid
@@ -68,6 +69,7 @@ class Lease:
     profile: str = ""
     is_alone: bool = field(default=True, compare=False)
     may_run: bool = field(default=False, compare=False)
+    hooks: bool = field(default=True, compare=False)
 
 
 class InUse(Enum):

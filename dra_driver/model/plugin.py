@@ -17,7 +17,6 @@ from dra_driver.model.cdi import DeviceNode, Mount
 from dra_driver.model.claim import OpaqueConfig
 from dra_driver.model.ids import (
     NO_SHARE,
-    ClaimUid,
     DeviceName,
     PodUid,
     ResourceName,
@@ -27,6 +26,10 @@ from dra_driver.model.ids import (
 
 LONGEST_UNIT_ID = 63
 """Characters; the kubelet does not check it, but the API says so."""
+PLUGIN_NAMESPACE = "device-plugin"
+"""In the reference of a row for an Allocate call, in the place of a claim's namespace. The name is that of the resource, and the UID begins
+with PLUGIN_UID_PREFIX.
+"""
 MOST_REPLICAS = 1000
 """Of one device. With more, the list of a node's units outgrows what the kubelet takes in one message."""
 RESOURCE_PATTERN = (
@@ -34,13 +37,6 @@ RESOURCE_PATTERN = (
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
 """The names that an extended resource can have."""
-UID_PREFIX = "plugin-"
-"""Of the UID of a row in the state that belongs to an Allocate call, and not to a ResourceClaim."""
-
-
-def is_plugin_row(uid: ClaimUid) -> bool:
-    """Whether a row of this UID was made for a call of the device plugin API."""
-    return uid.startswith(UID_PREFIX)
 
 
 class Path(Enum):

@@ -99,6 +99,7 @@ ATTRIBUTES = (
     _later("gfxTarget", "string", "instruction set, `gfx942`", AMD),
     Term("gpuModuleID", "int", "place of the GPU on its board", NVIDIA),
     _later("iommuFDEnabled", "bool", "whether the device can be given to a VM by iommufd"),
+    _later("kernelDriver", "string", "the kernel driver of the device: `i915`, `xe`", INTEL),
     Term(
         "linkIsland",
         "string",

@@ -58,6 +58,20 @@ class _Tree:
             above = f"{self.folder}/{stem}.slice" if quality else self.folder
             yield f"{above}/{stem}-pod{pod.replace('-', '_')}.slice"
 
+    def pods(self) -> Iterator[PodUid]:
+        """Yield the pods that have a folder in this tree."""
+        for quality in QUALITIES:
+            if not self.prefix:
+                above, before, after = f"{self.folder}/{quality}".rstrip("/"), "pod", ""
+            else:
+                stem = f"{self.prefix}-{quality}" if quality else self.prefix
+                above = f"{self.folder}/{stem}.slice" if quality else self.folder
+                before, after = f"{stem}-pod", ".slice"
+            for _, name in _folders(above):
+                if name.startswith(before) and name.endswith(after):
+                    uid = name.removeprefix(before).removesuffix(after)
+                    yield PodUid(uid.replace("_", "-") if self.prefix else uid)
+
     def is_populated(self, folder: str) -> bool | None:
         """Whether this cgroup, or one below it, has a process; None if the cgroup does not exist."""
         if not _is_there(folder):
@@ -96,6 +110,16 @@ class PodCgroups:
                     trees if isinstance(trees, CannotTell) else _look(trees, pod) or Gone()
                 )
         return {pod: answer for pod, answer in answers.items() if answer is not None}
+
+    def pods(self) -> frozenset[PodUid] | CannotTell:
+        """List the pods that have a cgroup now, with or without processes."""
+        trees = self._trees or self._find()
+        if isinstance(trees, CannotTell):
+            return trees
+        try:
+            return frozenset(chain.from_iterable(tree.pods() for tree in trees))
+        except OSError as error:
+            return CannotTell(f"cannot list the cgroups of pods: {error}")
 
     def blind(self) -> str:
         """Return why cgroups cannot prove on this node that a pod has ended; empty if they can."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from dra_driver.errors import Permanent
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import PLUGIN_UID_PREFIX, ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.lease import Hardware, Lease, Piece
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
@@ -173,6 +173,28 @@ class StateTransaction:
         """Return the devices of the pool that a claim owns, as a whole or by a share."""
         rows = self._db.execute("SELECT DISTINCT device FROM owners WHERE pool = ?", (pool,))
         return frozenset(DeviceName(device) for (device,) in rows)
+
+    def claimed_devices(self, pool: PoolName) -> frozenset[DeviceName]:
+        """Return the devices of the pool that claims own, and not containers by the device plugin API."""
+        return self._devices_of(pool, "NOT LIKE")
+
+    def plugin_devices(self, pool: PoolName) -> frozenset[DeviceName]:
+        """Return the devices of the pool that were given out by the device plugin API."""
+        return self._devices_of(pool, "LIKE")
+
+    def _devices_of(self, pool: PoolName, is_like: str) -> frozenset[DeviceName]:
+        rows = self._db.execute(
+            f"SELECT DISTINCT device FROM owners WHERE pool = ? AND claim_uid {is_like} ?",  # noqa: S608  a constant
+            (pool, f"{PLUGIN_UID_PREFIX}%"),
+        )
+        return frozenset(DeviceName(device) for (device,) in rows)
+
+    def has_plugin_rows(self) -> bool:
+        """Whether anything was given out by the device plugin API."""
+        found = self._db.execute(
+            "SELECT 1 FROM claims WHERE uid LIKE ? LIMIT 1", (f"{PLUGIN_UID_PREFIX}%",)
+        )
+        return found.fetchone() is not None
 
     def has_other_lease(self, lease: Lease) -> bool:
         """Whether another lease of the same parent may be set up. A row without leases may have one."""

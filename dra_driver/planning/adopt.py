@@ -48,7 +48,8 @@ from dra_driver.planning.allocation import (
 from dra_driver.planning.finish import ADMIN_VARIABLE, started_row, variables_by_device
 from dra_driver.planning.prepare import NodePlace, users_for, users_of
 
-_SHARE = re.compile(r"(.+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+# A share of a claim, or of the device plugin API.
+_SHARE = re.compile(r"(.+)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:replica|memory)-[0-9]+)")
 
 
 def plan_adoption(

@@ -34,14 +34,15 @@ def unseen(inventory: Inventory, occupied: Occupied, plan: PoolPlan) -> frozense
         for found in inventory.devices
         if found.name in published and found.name not in occupied
         if any(
-            _overlap(found.resource.pieces, pieces)
+            overlap(found.resource.pieces, pieces)
             and not _exclude(published[found.name], published.get(name), sets)
             for name, pieces in owned.get(found.resource.parent, {}).items()
         )
     )
 
 
-def _overlap(one: frozenset[Piece], other: frozenset[Piece]) -> bool:
+def overlap(one: frozenset[Piece], other: frozenset[Piece]) -> bool:
+    """Whether two devices have hardware in common."""
     return bool(one & other) or any(
         (parent, "") in whole for whole, some in ((one, other), (other, one)) for parent, _ in some
     )

@@ -35,7 +35,7 @@ from dra_driver.model.plan import (
 )
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.planning.finish import is_file_of
-from dra_driver.planning.unprepare import resets
+from dra_driver.planning.unprepare import plan_unanswered, resets
 
 
 def plan_recovery(
@@ -70,10 +70,18 @@ def _steps(claim: PreparedClaim, file: str | None, metadata: str, boot_id: str) 
     if claim.phase is Phase.STARTED:
         if file is not None and _vouches(file, claim):
             return (MarkPrepared(uid, file, metadata),)
-        return (RemoveCdiSpec(uid), ShowUnused(claim), *resets(claim))
+        return _steps_of_started(claim)
     # A row that was made from a CDI file does not know its metadata files; they stay as they are.
     agree = file == claim.cdi_spec and claim.metadata in ("", metadata)
     return () if agree else (WriteCdiSpec(uid, claim.cdi_spec, claim.metadata),)
+
+
+def _steps_of_started(claim: PreparedClaim) -> tuple[Step, ...]:
+    if not claim.ref.of_plugin:
+        return (RemoveCdiSpec(claim.ref.uid), ShowUnused(claim), *resets(claim))
+    # An Allocate call that did not end. The kubelet got no answer, so no container can start with its devices. If the pod is known, the
+    # kubelet had its answer before a reboot: `dra_driver.services.plugin` sets its devices up again.
+    return () if claim.users.pods is not None else plan_unanswered(claim).steps
 
 
 def _vouches(file: str, claim: PreparedClaim) -> bool:

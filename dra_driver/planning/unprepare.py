@@ -45,6 +45,14 @@ def plan_unprepare(claim: PreparedClaim, held: Held, users: Users = NOBODY_KNOWN
     )
 
 
+def plan_unanswered(claim: PreparedClaim) -> Plan:
+    """Plan to take back what an Allocate call of the device plugin API began and did not answer. The kubelet starts no container then, so
+    there is nothing to prove.
+    """
+    uid = claim.ref.uid
+    return Plan(claim.ref, (RemoveCdiSpec(uid), *resets(claim), Forget(uid)))
+
+
 def resets(claim: PreparedClaim) -> tuple[ResetDevice, ...]:
     """Return the steps that undo the claim's leases, in the reverse order of their set-up.
 

@@ -122,7 +122,7 @@ class ClaimStatuses:
 
     def _counts(self, row: PreparedClaim) -> bool:
         prepared = row.phase is Phase.PREPARED and row.boot_id == self._store.boot_id
-        return prepared and bool(row.ref.name)
+        return prepared and bool(row.ref.name) and not row.ref.of_plugin
 
     def _write(self, row: PreparedClaim, wanted: Statuses, told: _Told) -> bool:
         """Write the entries of one claim. Returns whether the API server answered."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 
 from dra_driver.errors import DriverError, Temporary
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import SecondOwnerRefused
 from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plan import OwnerConflict, Refusal
@@ -127,10 +128,17 @@ class Conflicts:
         owner = conflict.owner
         self._parts.observe(SecondOwnerRefused(conflict.claim, owner, conflict.device, reason))
         look = f"kubectl get resourceclaim -n {owner.namespace} {owner.name}"
-        tail = f"; `{look}` shows who uses it" if owner.name else ""
+        tail = f"; `{look}` shows who uses it" if owner.name and not owner.of_plugin else ""
         return Refusal(
-            f"device {conflict.device} is prepared for claim {owner} and cannot be given to claim {conflict.claim} as well: {reason}{tail}"
+            f"device {conflict.device} is prepared for {_named(owner)} and cannot be given to {_named(conflict.claim)} as well: {reason}{tail}"
         )
+
+
+def _named(ref: ClaimRef) -> str:
+    """The owner of a device: a claim, or a container that got it as an extended resource."""
+    if not ref.of_plugin:
+        return f"claim {ref}"
+    return f"a container with resource {ref.name or 'of a lost state'} (row {ref.uid})"
 
 
 def _held(row: PreparedClaim, error: DriverError) -> str:

@@ -298,7 +298,7 @@ class ClaimFollower:
         """Whether the row needs a watch. Not for rows of another boot, whose pods are gone, and not for held rows, which
         `dra_driver.services.held` checks, unless their pods are still being asked for.
         """
-        if not row.ref.name or (row.held is not None and not row.held.unasked):
+        if not row.ref.name or row.ref.of_plugin or (row.held is not None and not row.held.unasked):
             return False
         return bool(row.owned) and row.boot_id == self._store.boot_id
 

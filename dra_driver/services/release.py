@@ -34,20 +34,32 @@ class Silence(str):
     __slots__ = ()
 
 
+def nobody_told(_row: PreparedClaim) -> str:
+    """The answer about units of the device plugin API, where nothing serves it."""
+    return Silence(
+        "it was given out by the device plugin API, which this process does not serve (yet)"
+    )
+
+
 AskPodDevices = Callable[[], frozenset[PodDevice] | Unknown]
 
 
 @dataclass(frozen=True, slots=True)
 class Releasable:
-    """Asks the kubelet (`pod_devices`) and the API server (`get_claim`) whether a claim is still needed."""
+    """Asks the kubelet (`pod_devices`) and the API server (`get_claim`) whether a claim is still needed. `units_needed` answers the same
+    of a row that the device plugin API made.
+    """
 
     place: NodePlace
     pod_devices: AskPodDevices
     get_claim: Callable[[ClaimRef], Claim]
+    units_needed: Callable[[PreparedClaim], str] = nobody_told
 
     def why_not(self, row: PreparedClaim) -> str:
         """Return why the claim must stay; empty if this node does not need the claim; Silence if one side does not answer."""
         ref = row.ref
+        if ref.of_plugin:
+            return self.units_needed(row)
         found = self.pod_devices()
         if isinstance(found, Unknown):
             return Silence(

@@ -66,12 +66,13 @@ class Sweep:
             self._parts, self._store, self._documents, lambda: pod_devices
         )
         # List files before rows: a row is committed before its file is written, so a new file is never without a row here.
-        files = self._documents()
+        # What the device plugin API has given out, its own services look after: the API server knows nothing of it.
+        files = {uid for uid in self._documents() if not ClaimRef("", "", uid).of_plugin}
         described = self._parts.cdi.with_metadata()
         with self._store.reading() as state:
-            claims = {claim.ref.uid: claim for claim in state.all_claims()}
-        orphans = files.keys() - claims.keys()
-        left = self._remove_metadata(set(described) - files.keys() - claims.keys())
+            claims = {row.ref.uid: row for row in state.all_claims() if not row.ref.of_plugin}
+        orphans = files - claims.keys()
+        left = self._remove_metadata(set(described) - files - claims.keys())
         unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
         kept, released = self._forgotten_claims(claims.values(), pod_devices)
         if released or removed:

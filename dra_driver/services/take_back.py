@@ -154,7 +154,7 @@ def _ask_who_used_them(
 def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
     held = row.held
     asked = held is not None and (held.by_admin or not held.unasked)
-    if asked or not row.ref.name:
+    if asked or not row.ref.name or row.ref.of_plugin:
         return False
     return parts.usage.must_ask(row) and not parts.followed(row.ref)
 

@@ -32,6 +32,7 @@ class StandIn:
 
     `fail["nvmlDeviceGetName"]` is the number of the error of this function, `fail["nvmlDeviceGetName", 3]` only for the GPU with index 3.
     `hang` has such keys too: these calls wait until `go` is set. `missing` are functions that the library does not have.
+    `down` are links that are not active now: the number of the GPU and of the link.
     """
 
     def __init__(self, node: Node) -> None:
@@ -46,6 +47,7 @@ class StandIn:
         self.modes: dict[str, int] = {}
         self.registered: dict[str, int] = {}
         self.event_types = 0x2 | 0x4 | 0x8 | 0x10 | 0x100
+        self.down: set[tuple[int, int]] = set()
         self.link_field = True
         self.link_count = True
 
@@ -193,18 +195,19 @@ class StandIn:
     def _field(self, gpu: Gpu, asked: Any) -> Any:
         field, scope = asked if isinstance(asked, tuple) else (asked, 0)
         rows = gpu.remapped_rows
-        active = {link.link for link in gpu.nvlinks}
+        links = {link.link for link in gpu.nvlinks}
         value: int | None
         if field in ROWS:
             value = None if rows is None else int(getattr(rows, ROWS[field]))
         elif field == LINK_STATE:
-            value = int(scope in active) if self.link_field else None
+            active = scope in links and (gpu.index, scope) not in self.down
+            value = int(active) if self.link_field else None
         else:
             value = {
                 RECOVERY: gpu.recovery_action,
                 ECC: gpu.ecc_uncorrected,
                 RETIRED: gpu.retired_pages_pending,
-                LINK_COUNT: max(active, default=-1) + 1 if self.link_count else None,
+                LINK_COUNT: max(links, default=-1) + 1 if self.link_count else None,
             }[field]
         return SimpleNamespace(
             nvmlReturn=NOT_SUPPORTED if value is None else 0,
@@ -213,10 +216,10 @@ class StandIn:
         )
 
     def _nvmlDeviceGetNvLinkState(self, handle: "Handle", link: int) -> int:  # noqa: N802
-        active = {one.link for one in self._gpu(handle).nvlinks}
-        if link > max(active, default=-1):
+        links = {one.link for one in self._gpu(handle).nvlinks}
+        if link > max(links, default=-1):
             raise pynvml.NVMLError(2)
-        return int(link in active)
+        return int(link in links and (handle.gpu, link) not in self.down)
 
     def _nvmlDeviceGetNvLinkRemotePciInfo(self, handle: "Handle", link: int) -> Any:  # noqa: N802
         found = next(one for one in self._gpu(handle).nvlinks if one.link == link)

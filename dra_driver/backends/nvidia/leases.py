@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from msgspec import structs
+
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.config import time_slice
 from dra_driver.backends.nvidia.devices import inventory
@@ -87,7 +89,10 @@ class Leases:
             raise Temporary(
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
             )
-        edits = self._edits(self._last().node.installation, place.gpu, place.mig, place.graphics)
+        installation = self._last().node.installation
+        if not lease.hooks:
+            installation = structs.replace(installation, hook="")
+        edits = self._edits(installation, place.gpu, place.mig, place.graphics)
         if lease.admin_access:
             return edits
         with self._mutex:

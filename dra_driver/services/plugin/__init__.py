@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin API: which tasks it needs, in which order."""
+"""The device plugin API: what is offered, given out and taken back where pods do not use DRA. Imported only where it is served."""

@@ -2,8 +2,9 @@
 """What the library says of the node and of each GPU, with as few calls as possible.
 
 What cannot change while a GPU runs is read once, with at most 45 calls, two for each active link, and seven for each MIG device. A
-refresh has at most five: memory, temperature, one for all fields, fabric and MIG mode. Where there is no fabric or no MIG, its call
-reads the compute mode, which only an admin with `nvidia-smi` changes behind the driver's back.
+refresh has at most five: memory, temperature, one for all fields, fabric and MIG mode, and two more for each link that has come up.
+Where there is no fabric or no MIG, its call reads the compute mode, which only an admin with `nvidia-smi` changes behind the driver's
+back.
 """
 
 import ctypes
@@ -22,12 +23,12 @@ from dra_driver.backends.nvidia.facts import (
     Mig,
     MigDevice,
     MigProfile,
-    NvLink,
     RemappedRows,
     System,
 )
 from dra_driver.backends.nvidia.hardware import migs, pci
 from dra_driver.backends.nvidia.hardware.ask import Asker, text
+from dra_driver.backends.nvidia.hardware.nvlinks import Links
 from dra_driver.backends.nvidia.hardware.nvml import (
     FUNCTION_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -37,8 +38,6 @@ from dra_driver.backends.nvidia.hardware.nvml import (
 )
 from dra_driver.backends.nvidia.hardware.values import (
     ECC_UNCORRECTED,
-    LINK_COUNT,
-    LINK_STATE,
     RECOVERY_ACTION,
     REMAPPED,
     RETIRED_PENDING,
@@ -47,7 +46,6 @@ from dra_driver.backends.nvidia.hardware.values import (
 )
 
 FIELDS = (RECOVERY_ACTION, ECC_UNCORRECTED, RETIRED_PENDING, *REMAPPED)
-MOST_LINKS = 36
 NO_MIG = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
 _FINAL = frozenset(
     {INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, OTHER_VERSION}
@@ -56,13 +54,13 @@ NO_FABRIC = 0  # the state of a GPU without a fabric; that does not change
 _MEMORY_TOTAL = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE)
 _GPU_SENSOR = 0
 _MEMORY_V2 = 0x02000028
-_ACTIVE = frozenset({1, 2, 3})  # active, asleep to save power, active without traffic
 
 
 @dataclass(slots=True)
 class _Known:
     """What is kept of a GPU. `mutex`: two requests for one GPU must not read it twice."""
 
+    links: Links
     mutex: Lock = field(default_factory=Lock)
     handle: Any = None
     gpu: Gpu | None = None
@@ -173,7 +171,7 @@ class Scanner:
 
     def _of(self, index: int) -> _Known:
         with self._mutex:
-            return self._known.setdefault(index, _Known())
+            return self._known.setdefault(index, _Known(Links(self._nvml)))
 
     def _first(self, asker: Asker, known: _Known, index: int) -> Gpu:
         """All that a refresh does not read."""
@@ -181,6 +179,7 @@ class Scanner:
         bus = asker.ask("nvmlDeviceGetPciInfo", handle)
         address = "" if bus is None else text(bus.busId)
         before = known.gpu or Gpu(index=index)
+        known.links.first(handle)
         return Gpu(
             index=index,
             uuid=text(asker.must("nvmlDeviceGetUUID", handle)),
@@ -198,52 +197,25 @@ class Scanner:
             module_id=asker.ask("nvmlDeviceGetModuleId", handle, ctypes.c_uint()),
             virtualization_mode=asker.ask("nvmlDeviceGetVirtualizationMode", handle),
             compute_mode=asker.ask("nvmlDeviceGetComputeMode", handle),
-            nvlinks=self._links(handle),
             mig=before.mig,
             numa_node=pci.numa_node(self._sysfs, address),
             pci_path=pci.place(self._sysfs, address),
         )
-
-    def _links(self, handle: Any) -> tuple[NvLink, ...]:
-        found = []
-        for link in self._active_links(handle):
-            # What one link does not answer is no fact about the GPU.
-            link_asker = Asker(self._nvml, f"link {link}")
-            remote = link_asker.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
-            kind = link_asker.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
-            bus = "" if remote is None else text(remote.busId)
-            found.append(NvLink(link=link, remote_pci_bus_id=bus, remote_type=kind))
-        return tuple(found)
-
-    def _active_links(self, handle: Any) -> list[int]:
-        """The states of all links come with one call; a driver without these fields is asked link by link."""
-        asker = Asker(self._nvml, "the links")
-        asked: list[int | tuple[int, int]] = [LINK_COUNT]
-        asked += [(LINK_STATE, link) for link in range(MOST_LINKS)]
-        count, *states = field_values(asker, handle, asked)
-        known = MOST_LINKS if count is None else min(count, MOST_LINKS)
-        if count is not None and None not in states[:known]:
-            return [link for link in range(known) if states[link] in _ACTIVE]
-        active = []
-        for link in range(known):
-            state = asker.ask("nvmlDeviceGetNvLinkState", handle, link)
-            if state is None:
-                break  # there are no more links
-            if state:
-                active.append(link)
-        return active
 
     def _refreshed(self, asker: Asker, known: _Known, first: Gpu) -> Gpu:
         """What can change while the GPU runs."""
         handle = known.handle
         memory = self._memory(asker, known)
         temperature = asker.ask("nvmlDeviceGetTemperature", handle, _GPU_SENSOR)
-        action, ecc, retired, *rows = field_values(asker, handle, FIELDS)
+        values = field_values(asker, handle, (*FIELDS, *known.links.fields))
+        action, ecc, retired, *rows = values[: len(FIELDS)]
+        known.links.told(handle, values[len(FIELDS) :])
         found_fabric = self._fabric(asker, known)
         mig = self._mig(asker, known, first)
         mode = first.compute_mode
         no_fabric = found_fabric is None or found_fabric.state == NO_FABRIC
-        if known.gpu is not None and (no_fabric or mig is None):
+        left = known.gpu is not None and (no_fabric or mig is None)
+        if left and not known.links.ask_in_turn(handle):
             mode = asker.ask("nvmlDeviceGetComputeMode", handle)
         return msgspec.structs.replace(
             first,
@@ -251,6 +223,7 @@ class Scanner:
             mig=mig,
             fabric=found_fabric,
             compute_mode=mode,
+            nvlinks=known.links.active,
             temperature=temperature,
             recovery_action=action,
             ecc_uncorrected=ecc,

@@ -10,6 +10,7 @@ from dra_driver.backends.base import config_kinds_of
 from dra_driver.backends.nvidia.facts import Process
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
+from dra_driver.model.events import DevicesHeld
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse
@@ -111,8 +112,12 @@ def test_a_mode_that_cannot_be_put_back_holds_the_gpu_and_says_why(node: GpuNode
     ref = node.asks()
     node.prepare(ref)
     node.hardware.refuses["set_time_slice"] = Temporary("nvidia-smi did not end within 10 s")
-    assert "nvidia-smi did not end within 10 s" in refused(node.unprepare(ref), ref.uid)
-    assert node.owned()
+    assert node.unprepare(ref) == {ref.uid: None}
+    assert (node.owned(), node.interval()) == (True, 3)
+    held = DevicesHeld(ref, "node-1/gpu-0", "nvidia-smi did not end within 10 s")
+    assert [event for event in node.events if isinstance(event, DevicesHeld)] == [held]
+    node.look_at_held()
+    assert (node.owned(), node.interval()) == (True, 3)
     node.hardware.refuses.clear()
     node.look_at_held()
     assert (node.owned(), node.interval()) == (False, 0)

@@ -82,6 +82,76 @@ def test_a_driver_without_the_fields_of_links_is_asked_link_by_link_within_the_l
     assert library.by_gpu[0] <= MOST_AT_FIRST + 2 * len(gpu.nvlinks)
 
 
+@pytest.mark.parametrize("board", [boards.A100_40, boards.H100], ids=lambda board: board.name)
+def test_links_that_come_up_after_the_first_look_cost_two_calls_each_once(
+    board: Board, tmp_path: Path
+) -> None:
+    library = StandIn(machine.node(board, 2))
+    links = library.node.gpus[0].nvlinks
+    library.down = {(0, one.link) for one in links}
+    found = scanner(library, tmp_path)
+    assert found.gpu(0).nvlinks == ()
+    library.by_gpu.clear()
+    assert found.gpu(0).nvlinks == ()
+    assert library.by_gpu[0] <= MOST_OF_A_REFRESH
+    at_rest = library.by_gpu[0]
+    library.down.clear()
+    library.by_gpu.clear()
+    assert found.gpu(0).nvlinks == links
+    assert library.by_gpu[0] == at_rest + 2 * len(links)
+    library.by_gpu.clear()
+    assert found.gpu(0).nvlinks == links
+    assert library.by_gpu[0] == at_rest
+
+
+def test_a_link_that_goes_down_is_left_out_and_costs_no_call(tmp_path: Path) -> None:
+    library = StandIn(machine.node(boards.H100, 2))
+    links = library.node.gpus[0].nvlinks
+    found = scanner(library, tmp_path)
+    assert found.gpu(0).nvlinks == links
+    library.down = {(0, 3), (1, 5)}
+    library.by_gpu.clear()
+    assert found.gpu(0).nvlinks == (*links[:3], *links[4:])
+    assert library.by_gpu[0] <= MOST_OF_A_REFRESH
+    library.fail["nvmlDeviceGetFieldValues"] = 999
+    library.down.clear()
+    assert found.gpu(0).nvlinks == (*links[:3], *links[4:])  # nothing was told
+    library.fail.clear()
+    assert found.gpu(0).nvlinks == links
+
+
+@pytest.mark.parametrize("board", [boards.V100_16, boards.A100_40], ids=lambda board: board.name)
+def test_links_that_are_asked_one_in_each_second_look_are_followed_within_the_limit(
+    board: Board, tmp_path: Path
+) -> None:
+    library = StandIn(machine.node(board, 2))
+    library.link_field = False
+    changed(library, 0, fabric=None)
+    links = library.node.gpus[0].nvlinks
+    library.down = {(0, one.link) for one in links}
+    found = scanner(library, tmp_path)
+    assert found.gpu(0).nvlinks == ()
+
+    def looks(count: int) -> Gpu:
+        for _ in range(count):
+            library.by_gpu.clear()
+            gpu = found.gpu(0)
+            assert library.by_gpu[0] <= MOST_OF_A_REFRESH
+        return gpu
+
+    assert looks(4 * len(links)).nvlinks == ()
+    library.down.clear()
+    for _ in range(2):
+        found.gpu(0)  # one of them finds a link that is up, and asks all
+    assert looks(2).nvlinks == links
+    library.down = {(0, links[2].link)}
+    library.modes[library.node.gpus[0].uuid] = 3
+    assert looks(2).compute_mode == 3
+    for _ in range(2 * len(links)):
+        found.gpu(0)
+    assert looks(1).nvlinks == (*links[:2], *links[3:])
+
+
 def test_what_changes_is_read_anew(tmp_path: Path) -> None:
     library = StandIn(machine.node(boards.H100))
     found = scanner(library, tmp_path)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the device plugin API, connected. Imported only where this API is served, because it brings CEL with it."""
+
+from collections.abc import Mapping
+from functools import partial
+from threading import Event, Thread
+
+from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
+from dra_driver.daemon.leader_loops import Loop
+from dra_driver.daemon.path_watch import PathWatch
+from dra_driver.errors import DriverError
+from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
+from dra_driver.kubelet.plugin.server import PluginServer
+from dra_driver.kubelet.pod_resources import plugin_devices
+from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plugin import KubeletCheckpoint, Path, Strategy
+from dra_driver.model.presence import CannotTell
+from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.planning.path import minor_version
+from dra_driver.planning.plugin.answer import answer_of
+from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.services.parts import NodeParts
+from dra_driver.services.plugin.allocate import AllocateUnits, Answers
+from dra_driver.services.plugin.class_sources import ClassSources
+from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
+from dra_driver.services.plugin.take_up import TakeUp
+
+CDI_FROM = (1, 31)
+"""The first kubelet whose device manager always passes on CDI names."""
+GRACE_SECONDS = 2.0
+TRY_SECONDS = 1.0
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 60.0
+
+
+class PluginPath:
+    """The device plugin API of this node. Its loops run until the process ends."""
+
+    def __init__(self, deps: Dependencies, parts: NodeParts, path: PathWatch) -> None:
+        settings = deps.settings
+        self._deps = deps
+        self._path = path
+        self._checkpoint = CheckpointFile(settings.plugin.plugins_dir)
+        self._cgroups = pod_cgroups(settings)
+        witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
+        self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
+        self._sources = ClassSources(
+            settings.plugin.classes_dir, deps.kube.device_classes, log=deps.log
+        )
+        inputs = PluginInputs(
+            inventory=deps.inventory.known,
+            planned=self._planned,
+            store=deps.store,
+            pool=deps.place.pool,
+            offered=self._is_offered,
+        )
+        self._resources = PluginResources(
+            inputs, set_resources=self._set_resources, observe=deps.observe, log=deps.log
+        )
+        allocate = AllocateUnits(
+            parts, self._holders, resources=self._resources.find, answers=self._answers
+        )
+        work = PluginWork(self._resources, allocate, self._holders, parts.inventory)
+        self._server = PluginServer(
+            settings.plugin.plugins_dir, driver=deps.place.driver, work=work, log=deps.log
+        )
+        self._listed = Event()
+        self._wishes: dict[ResourceName, Path] = {}
+        self._take_up = TakeUp(
+            parts, self._holders, witnesses, resources=self._resources.current, log=deps.log
+        )
+
+    def needed(self, row: PreparedClaim) -> str:
+        """Return why the units of a row must stay; empty if they are free for all that is known."""
+        return self._holders.needed(row)
+
+    def reasons(self) -> Mapping[ResourceName, str]:
+        """Return for each resource why the kubelet does not know it; empty if it does."""
+        return self._server.reasons()
+
+    def loops(self) -> Mapping[str, Loop]:
+        """Return the loops by the names of their threads."""
+        return {
+            "plugin-resources": self._run_resources,
+            "plugin-classes": lambda stop: self._sources.run(stop, self._wake),
+            "plugin-holders": self._run_holders,
+            "plugin-server": self._run_server,
+        }
+
+    def _run_resources(self, stop: Event) -> None:
+        self._deps.inventory.subscribe(self._wake)
+        self._path.subscribe(self._wake)
+        self._sources.look()
+        # What pods have already is reserved before the kubelet can give out anything.
+        while not stop.is_set() and not self._reserved():
+            stop.wait(TRY_SECONDS)
+        self._listed.set()
+        ender = Thread(target=self._wake_at, args=(stop,), name="plugin-end", daemon=True)
+        ender.start()
+        self._resources.run(stop)
+
+    def _reserved(self) -> bool:
+        """Plan the resources once, and take up what pods have. Returns whether both succeeded."""
+        try:
+            self._resources.once()
+            return self._take_up.once()
+        except DriverError as error:
+            self._deps.log.warning(
+                "units_not_taken_up", error=str(error), next_step="it is tried again"
+            )
+            return False
+
+    def _run_holders(self, stop: Event) -> None:
+        """Look after each change of the kubelet's checkpoint, and every second while anything is given out."""
+        while not stop.is_set():
+            try:
+                self._holders.once()
+                busy = bool(self._holders.rows())
+            except DriverError as error:
+                self._deps.log.warning("units_not_looked_at", error=str(error))
+                busy = True
+            self._checkpoint.wait_changed(stop, BUSY_SECONDS if busy else IDLE_SECONDS)
+
+    def _run_server(self, stop: Event) -> None:
+        while not (self._listed.wait(TRY_SECONDS) or stop.is_set()):
+            pass
+        if not stop.is_set():
+            self._server.start()
+            self._server.run(stop)
+        self._server.stop(GRACE_SECONDS)
+
+    def _wake_at(self, stop: Event) -> None:
+        """Let the threads that wait for something else see `stop`."""
+        stop.wait()
+        self._checkpoint.wake()
+        self._resources.wake()
+        self._server.set_resources({})
+
+    def _wake(self) -> None:
+        self._resources.wake()
+
+    def _set_resources(self, feeds: Feeds) -> None:
+        self._server.set_resources(feeds)
+
+    # What the services ask.
+
+    def _planned(self, inventory: Inventory) -> Resources:
+        found, settings = self._sources.current(), self._deps.settings
+        planned = plan_resources(
+            inventory,
+            found.sources,
+            driver=self._deps.place.driver,
+            domain=self._deps.place.driver,
+            policy=settings.plugin.policy,
+            customary=not found.meant,
+        )
+        paths = settings.plugin.policy.paths
+        self._wishes = {
+            one.name: wish
+            for one in planned.resources
+            if (wish := paths.get(one.name) or paths.get(planned.classes.get(one.name, "")))
+        }
+        # These devices are offered here, whatever the path of the node is.
+        self._path.give(
+            {
+                unit.device
+                for one in planned.resources
+                if self._wishes.get(one.name) is Path.DEVICE_PLUGIN
+                for unit in one.units
+            }
+        )
+        return planned
+
+    def _is_offered(self, name: ResourceName, _device: DeviceName) -> bool:
+        wish = self._wishes.get(name)
+        return (wish or self._path.choice.path) is Path.DEVICE_PLUGIN
+
+    def _answers(self) -> Answers:
+        strategy = self._strategy()
+        make = partial(answer_of, strategy=strategy, annotation_key=self._deps.place.driver)
+        return Answers(make, hooks=strategy is not Strategy.EDITS)
+
+    def _strategy(self) -> Strategy:
+        chosen = self._deps.settings.plugin.strategy
+        if chosen is not None:
+            return chosen
+        if strategies := self._deps.settings.plugin.policy.strategies:
+            return strategies[0]
+        try:
+            version = minor_version(self._deps.kube.kubelet_version())
+        except DriverError:
+            version = None
+        return Strategy.CDI if version is not None and version >= CDI_FROM else Strategy.EDITS
+
+    def _read_checkpoint(self) -> tuple[object, KubeletCheckpoint | Unknown]:
+        return self._checkpoint.versioned()
+
+    def _pods(self) -> frozenset[PodUid] | Unknown:
+        found = self._cgroups.pods()
+        return Unknown(found.reason) if isinstance(found, CannotTell) else found
+
+    def _active_units(self, name: ResourceName) -> frozenset[UnitId] | Unknown:
+        found = plugin_devices(self._deps.settings.kubelet.pod_resources_socket)
+        if isinstance(found, Unknown):
+            return found
+        return frozenset(unit for one in found if one.resource == name for unit in one.units)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the device plugin API when the node needs it, and never imports it before: most nodes have DRA."""
+
+from collections.abc import Mapping
+from threading import Event
+from typing import TYPE_CHECKING
+
+from dra_driver.daemon.dependencies import Dependencies
+from dra_driver.daemon.path_watch import LOOK_SECONDS, PathWatch
+from dra_driver.daemon.supervisor import Supervisor
+from dra_driver.errors import DriverError
+from dra_driver.model.plugin import Path
+from dra_driver.model.state import PreparedClaim
+from dra_driver.services.parts import NodeParts
+from dra_driver.services.release import nobody_told
+
+if TYPE_CHECKING:
+    from dra_driver.daemon.plugin_path import PluginPath
+
+
+class PluginStarter:
+    """The device plugin API of this process: there, or not needed so far. Its loops begin once and run until the process ends."""
+
+    def __init__(self, deps: Dependencies, supervisor: Supervisor) -> None:
+        self._deps = deps
+        self._supervisor = supervisor
+        self._path: PathWatch | None = None
+        self._served: PluginPath | None = None
+
+    def units_needed(self, row: PreparedClaim) -> str:
+        """Return why the units of a row must stay (`Releasable.units_needed`)."""
+        served = self._served
+        return nobody_told(row) if served is None else served.needed(row)
+
+    def problems(self) -> tuple[str, ...] | None:
+        """Return what the kubelet does not know yet; None if the node offers its devices by claims."""
+        path, served = self._path, self._served
+        if path is None or path.choice.path is not Path.DEVICE_PLUGIN:
+            return None
+        reasons: Mapping[str, str] = {} if served is None else served.reasons()
+        if served is None or not reasons:
+            return ("no resource has been offered to the kubelet yet",)
+        return tuple(f"resource {name}: {why}" for name, why in reasons.items() if why)
+
+    def run(self, parts: NodeParts, path: PathWatch, stop: Event) -> None:
+        """Look at the path until `stop`, and start the API when it is needed."""
+        self._path = path
+        while not stop.is_set():
+            path.look()
+            if self._served is None and self._is_needed(path):
+                self._start(parts, path)
+            stop.wait(LOOK_SECONDS)
+
+    def _is_needed(self, path: PathWatch) -> bool:
+        settings = self._deps.settings.plugin
+        if path.choice.path is Path.DEVICE_PLUGIN or Path.DEVICE_PLUGIN in settings.policy.paths.values():
+            return True
+        try:
+            # What the device plugin API has given out, it has to take back.
+            with self._deps.store.reading() as state:
+                return state.has_plugin_rows()
+        except DriverError:
+            return False
+
+    def _start(self, parts: NodeParts, path: PathWatch) -> None:
+        from dra_driver.daemon.plugin_path import PluginPath  # noqa: PLC0415  see the head of this file
+
+        served = PluginPath(self._deps, parts, path)
+        self._served = served
+        for name, loop in served.loops().items():
+            self._supervisor.start(name, loop)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows for units that pods have already: after a reboot, after the state was lost, or from another plugin."""
+
+from dataclasses import replace
+
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid
+from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan, Step
+from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource, Unit, UnitsOfContainer
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.planning.finish import variables_by_device
+from dra_driver.planning.prepare import NodePlace
+
+
+def plan_again(row: PreparedClaim, boot_id: str) -> Plan:
+    """Plan to set the devices of a row up again in another boot, for the same pods and under the same CDI names.
+
+    Without leases nothing is known that could be set up: the devices stay reserved.
+    """
+    started = replace(row, phase=Phase.STARTED, boot_id=boot_id, cdi_spec="")
+    steps: tuple[Step, ...] = (
+        MarkStarted(started),
+        *(ConfigureDevice(lease) for lease in row.leases or ()),
+    )
+    return Plan(row.ref, steps, row.devices)
+
+
+def plan_taken_up(
+    container: UnitsOfContainer,
+    resource: PluginResource,
+    uid: ClaimUid,
+    text: str,
+    *,
+    place: NodePlace,
+    boot_id: str,
+) -> Plan | None:
+    """Plan a row for units that a running container has. `text` is that of its CDI file, if there is one. None: no unit is known."""
+    names = tuple(variables_by_device(text))
+    devices = tuple(
+        PreparedDevice(
+            request_names=(unit.id,),
+            pool=place.pool,
+            device=unit.device,
+            cdi_ids=tuple(name for name in names if _is_of(name, unit)),
+            uuid="",
+            share_id=unit.share,
+        )
+        for unit in _units(container, resource)
+    )
+    if not devices:
+        return None
+    ref = ClaimRef(PLUGIN_NAMESPACE, resource.name, uid)
+    row = PreparedClaim(
+        ref, Phase.STARTED, boot_id, devices, text, Users((container.pod,), sole=True)
+    )
+    return Plan(ref, (MarkStarted(row), MarkPrepared(uid)), devices)
+
+
+def is_nameless(row: PreparedClaim) -> bool:
+    """Whether the row was reserved at a start because of a CDI file of the device plugin API, and is of no known resource."""
+    return row.ref.of_plugin and not row.ref.name and row.held is None
+
+
+def has_devices_of(
+    row: PreparedClaim, container: UnitsOfContainer, resource: PluginResource
+) -> bool:
+    """Whether a row has the devices and shares of a container. A CDI name can be read in two ways, and the row has both."""
+    mine = {(device.device, device.share_id) for device in row.devices}
+    wanted = {(unit.device, unit.share) for unit in _units(container, resource)}
+    return bool(wanted) and wanted <= mine
+
+
+def _units(container: UnitsOfContainer, resource: PluginResource) -> list[Unit]:
+    return [unit for unit in resource.units if unit.id in container.units]
+
+
+def _is_of(name: str, unit: Unit) -> bool:
+    """Whether a CDI name is that of the unit: it ends with the device and the share."""
+    return name.endswith(f"-{unit.device}-{unit.share}" if unit.share else f"-{unit.device}")

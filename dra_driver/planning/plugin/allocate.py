@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does an Allocate call of the kubelet get, and in which steps?
+
+The units of the call become the results of a claim that no API server has. So the plan is that of a claim: the same checks, the same
+leases, the same steps, and the same table of owners refuses a second owner. What differs: nobody says which pod it is for. The kubelet's
+checkpoint tells that afterwards (`dra_driver.services.plugin.holders`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceName, UnitId
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import ConfigureDevice, Decision, MarkStarted, Plan, Refusal, Step
+from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource
+from dra_driver.model.state import NOBODY_KNOWN, NodeState
+from dra_driver.planning.prepare import NodePlace, plan_prepare
+
+
+def claim_of(
+    resource: PluginResource, ids: Sequence[UnitId], uid: ClaimUid, place: NodePlace
+) -> Claim | Refusal:
+    """Return the claim for these units of a resource, or why a container cannot have them."""
+    known = {unit.id: unit for unit in resource.units}
+    if unknown := [unit for unit in ids if unit not in known]:
+        return Refusal(
+            f"{_asked(resource)}: the driver has no unit {_named(unknown)} (any more): the device vanished, or the resource was configured "
+            f"anew; delete the pod if nothing creates it again, the kubelet has the new list already"
+        )
+    if not ids or len(set(ids)) < len(ids):
+        return Refusal(
+            f"{_asked(resource)}: the kubelet sent {_named(ids) or 'no unit'}; restart it"
+        )
+    if len(ids) > 1 and resource.refuses_several:
+        return Refusal(
+            f"{_asked(resource)}: a container asks for {len(ids)}, and may have 1: more units are not more of a GPU "
+            f"(failRequestsGreaterThanOne); write 1 in its limits"
+        )
+    results = tuple(
+        DeviceRequestAllocationResult(
+            request=one,
+            driver=place.driver,
+            pool=place.pool,
+            device=known[one].device,
+            share_id=known[one].share or None,
+            consumed_capacity=dict(known[one].amounts) or None,
+        )
+        for one in ids
+    )
+    # `unnamed_users`: the claim is for a pod that nobody names.
+    ref = ClaimRef(PLUGIN_NAMESPACE, resource.name, uid)
+    return Claim(ref, results, resource.configs, unnamed_users=True)
+
+
+def plan_allocate(
+    resource: PluginResource,
+    claim: Claim,
+    *,
+    place: NodePlace,
+    inventory: Inventory,
+    state: NodeState,
+    hooks: bool,
+) -> Decision:
+    """Return a plan for the units of a container, a refusal, or a conflict with the owner of a device.
+
+    `claim` is that of `claim_of`, `state` has the owners of its devices. Without `hooks` the containers cannot have any.
+    """
+    shared = {
+        DeviceName(result.device) for result in claim.results or () if result.share_id is not None
+    }
+    found = plan_prepare(
+        claim.ref, claim, place=place, inventory=_sharable(inventory, shared), state=state
+    )
+    match found:
+        case Refusal(reason):
+            claimed = f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}"
+            return Refusal(reason.replace(claimed, _asked(resource)))
+        case Plan(ref, steps, devices):
+            return Plan(ref, tuple(_step(step, hooks=hooks) for step in steps), devices)
+        case _:
+            return found
+
+
+def _step(step: Step, *, hooks: bool) -> Step:
+    match step:
+        case MarkStarted(row):
+            return MarkStarted(replace(row, users=NOBODY_KNOWN))
+        case ConfigureDevice(lease):
+            return ConfigureDevice(replace(lease, hooks=hooks))
+        case _:
+            return step
+
+
+def _sharable(inventory: Inventory, shared: Collection[DeviceName]) -> Inventory:
+    """The inventory as the admin wants it: these devices can be given out in shares, although in DRA they cannot."""
+    if not shared:
+        return inventory
+    devices = tuple(
+        replace(device, api=structs.replace(device.api, allow_multiple_allocations=True))
+        if device.name in shared
+        else device
+        for device in inventory.devices
+    )
+    return replace(inventory, devices=devices)
+
+
+def _asked(resource: PluginResource) -> str:
+    return f"resource {resource.name}"
+
+
+def _named(ids: Sequence[UnitId]) -> str:
+    return ", ".join(ids)

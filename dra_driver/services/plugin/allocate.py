@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answer Allocate: the kubelet has chosen units of a resource for a container.
+
+The call names no pod. It makes a row of its own in the state, with the devices as owners and their leases, before anything is set up. If a
+device has an owner already, `dra_driver.services.plugin.holders` finds out what that means. The kubelet admits one pod at a time, so a call
+waits only shortly for a device that a container is about to leave.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import uuid4
+
+from dra_driver.errors import DriverError, Temporary
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.claim import PLUGIN_UID_PREFIX, Claim, ClaimRef
+from dra_driver.model.events import UnitsAllocated
+from dra_driver.model.ids import ClaimUid, ResourceName, UnitId
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
+from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource
+from dra_driver.model.state import PreparedClaim, PreparedDevice
+from dra_driver.planning.finish import started_row
+from dra_driver.planning.plugin.allocate import claim_of, plan_allocate
+from dra_driver.planning.plugin.rows import edits_of, units_of
+from dra_driver.planning.prepare import own_keys
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.conflicts import Conflicts
+from dra_driver.services.execute import patiently
+from dra_driver.services.finish import finish, finish_late
+from dra_driver.services.parts import NodeParts
+from dra_driver.services.plugin.holders import Again, Holders
+
+CALL_SECONDS = 20.0  # the kubelet admits no other pod meanwhile
+WAIT_SECONDS = 3.0  # for a device whose last container ends
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How a container gets its devices: `make` turns container edits and CDI names into the kubelet's answer. Without `hooks` it can pass
+    on none.
+    """
+
+    make: Callable[[Sequence[ContainerEdits], Sequence[str]], ContainerAnswer]
+    hooks: bool = True
+
+
+@dataclass(slots=True)
+class _Call:
+    """An Allocate call: what it asks for, what it has found, and its times. `left` are the units that it does not have yet."""
+
+    ref: ClaimRef
+    resource: PluginResource
+    left: list[UnitId]
+    hooks: bool
+    patience: float
+    until: float
+    edits: list[ContainerEdits] = field(default_factory=list)
+    cdi_ids: list[str] = field(default_factory=list)
+
+    def take(self, devices: Sequence[PreparedDevice], edits: Sequence[object]) -> None:
+        """Add what containers with these devices get."""
+        self.edits += [one for one in edits if isinstance(one, ContainerEdits)]
+        self.cdi_ids += [cdi_id for device in devices for cdi_id in device.cdi_ids]
+        units = {name for device in devices for name in device.request_names}
+        self.left = [one for one in self.left if one not in units]
+
+
+class AllocateUnits:
+    """Allocates units when called. Safe to call from several threads. `resources` returns a resource as it is offered now, or None."""
+
+    def __init__(
+        self,
+        parts: NodeParts,
+        holders: Holders,
+        *,
+        resources: Callable[[ResourceName], PluginResource | None],
+        answers: Callable[[], Answers],
+    ) -> None:
+        self._parts = parts
+        self._holders = holders
+        self._resources = resources
+        self._answers = answers
+        self._conflicts = Conflicts(parts)
+
+    def __call__(self, name: ResourceName, ids: Sequence[UnitId]) -> ContainerAnswer | Refusal:
+        """Return what the container needs, or why it cannot have the units: a sentence for the pod's status."""
+        parts = self._parts
+        begun = parts.clock()
+        ref = ClaimRef(PLUGIN_NAMESPACE, name, ClaimUid(f"{PLUGIN_UID_PREFIX}{uuid4()}"))
+        try:
+            found = self._allocate(ref, ids, begun)
+        except DriverError as error:
+            found = Refusal(f"resource {name}: {error}")
+        reason = found.reason if isinstance(found, Refusal) else ""
+        parts.observe(UnitsAllocated(ref, tuple(ids), parts.clock() - begun, reason))
+        return found
+
+    def _allocate(
+        self, ref: ClaimRef, ids: Sequence[UnitId], begun: float
+    ) -> ContainerAnswer | Refusal:
+        resource = self._resources(ResourceName(ref.name))
+        if resource is None:
+            return Refusal(
+                f"resource {ref.name} is not offered (any more) by {self._parts.place.driver} on this node; its log says why, and which "
+                f"resources are"
+            )
+        answers = self._answers()
+        times = begun + WAIT_SECONDS, begun + CALL_SECONDS
+        call = _Call(ref, resource, list(ids), answers.hooks, *times)
+        with ClaimLocks(self._parts.lock) as locks:
+            if missed := locks.take([ref.uid], until=call.until, purpose="allocating"):
+                raise missed[ref.uid]
+            refused = self._fill(call, locks)
+        return refused or answers.make(call.edits, call.cdi_ids)
+
+    def _fill(self, call: _Call, locks: ClaimLocks) -> Refusal | None:
+        """Get all units of the call. Returns why that is not possible."""
+        parts, uid = self._parts, call.ref.uid
+        plan = self._planned(call, locks)
+        if not isinstance(plan, Plan):
+            return plan
+        late = finish_late(parts, locks, call.until)
+        result = parts.executor.work([plan], until=call.until, late=late)[uid]
+        error = result.error
+        if locks.holds(uid):
+            error = finish(parts, [(plan, result)], call.until)[uid]
+        if error is not None:
+            self._holders.give_up(started_row(plan), locks)
+            return Refusal(f"resource {call.resource.name}: {error}")
+        self._holders.answered(uid)
+        call.take(plan.devices, result.edits)
+        return None
+
+    def _planned(self, call: _Call, locks: ClaimLocks) -> Plan | Refusal | None:
+        """Plan and reserve. None if no unit is left that this call has to set up."""
+        parts = self._parts
+        inventory = patiently(
+            partial(_scanned, parts), until=call.patience, clock=parts.clock, sleep=parts.sleep
+        )
+        while True:
+            claim = claim_of(call.resource, call.left, call.ref.uid, parts.place)
+            if isinstance(claim, Refusal):
+                return claim
+            decision = self._decide(call, claim, inventory)
+            if not isinstance(decision, OwnerConflict):
+                return decision
+            if refused := self._resolve(call, decision, locks):
+                return refused
+            if not call.left:
+                return None
+
+    def _resolve(self, call: _Call, conflict: OwnerConflict, locks: ClaimLocks) -> Refusal | None:
+        """Find out what the owner of a device means. Returns a refusal, or None if the call is to be planned again."""
+        parts = self._parts
+        if not conflict.owner.of_plugin:
+            uid = call.ref.uid
+            return self._conflicts.resolve({uid: conflict}, locks, call.patience).get(uid)
+        while True:
+            found = self._holders.for_another(
+                conflict.owner, frozenset(call.left), until=call.until
+            )
+            if isinstance(found, Again):
+                self._take_again(call, found.row)
+                return None
+            if not found:
+                return None
+            if parts.clock() + LOOK_SECONDS >= call.patience:
+                return Refusal(
+                    f"resource {call.resource.name}: device {conflict.device} may still be used by the container that had it before: "
+                    f"{found}; it is listed as unhealthy until that has ended, so the next pod gets another one"
+                )
+            parts.sleep(LOOK_SECONDS)
+
+    @staticmethod
+    def _take_again(call: _Call, row: PreparedClaim) -> None:
+        shared = units_of(row) & set(call.left)
+        devices = [device for device in row.devices if shared & set(device.request_names)]
+        call.take(devices, edits_of(row.cdi_spec, devices))
+
+    def _decide(self, call: _Call, claim: Claim, inventory: Inventory) -> Decision:
+        parts = self._parts
+        parts.learn(inventory)
+        self._holders.expect(claim.ref.uid)
+        with parts.store.transaction("started") as transaction:
+            state = transaction.read(keys=own_keys(claim, parts.place))
+            decision = plan_allocate(
+                call.resource,
+                claim,
+                place=parts.place,
+                inventory=inventory,
+                state=state,
+                hooks=call.hooks,
+            )
+            if isinstance(decision, Plan):
+                parts.executor.mark(transaction, decision.steps[:1])
+        return decision
+
+
+def _scanned(parts: NodeParts) -> Inventory:
+    inventory = parts.inventory()
+    if not inventory.scanned:
+        raise Temporary(
+            "the hardware of this node has not been read yet; the driver's log says what it waits for"
+        )
+    return inventory

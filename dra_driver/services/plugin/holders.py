@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has the units that were given out, and when are they free?
+
+Three witnesses know a part each:
+
+* The kubelet's checkpoint names the pod of each set of units, by its UID. The kubelet writes it at the end of a container's admission,
+  before the container starts, and keeps the names of ended pods until it gives their units away. So an entry counts for a row only if the
+  file was written after the row's call began.
+* The pods' cgroups show whether anything runs. A pod's cgroup is made after its admission.
+* The kubelet's pod-resources list the units of active pods, without the UIDs of the pods and without init containers.
+
+The kubelet admits one pod at a time. So a new call that names the units of a row says that the admission of the row's pod has ended, or that
+the same pod gets them again, for a container after an init container.
+
+A row is over when its pod had processes and has none any more. If pod-resources stop listing a pod whose processes run on (it was deleted by
+force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Protocol
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.errors import DriverError
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.events import UnitsIdentified
+from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
+from dra_driver.model.plan import Forget
+from dra_driver.model.plugin import KubeletCheckpoint
+from dra_driver.model.presence import Gone
+from dra_driver.model.state import PreparedClaim, Unknown, Users
+from dra_driver.planning.plugin.rows import shares_units, units_of
+from dra_driver.planning.unprepare import plan_unanswered
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.parts import AllClaims, NodeParts
+from dra_driver.services.release import Silence
+from dra_driver.services.take_back import end_late, undo
+
+LOOK_SECONDS = 1.0
+LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
+SETTLED_SECONDS = 1.0  # the kubelet notes the answer of Allocate at once
+GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
+# The admission of a container takes as long as the plugins of its other resources. After this time, if pod-resources do not list it, it has failed.
+ADMISSION_SECONDS = 120.0
+FREE_SECONDS = 5.0
+ENDED = "its pod has ended"
+FORGOTTEN = "the kubelet does not list its pod any more"
+REUSED = "the kubelet gives its units to another container"
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file, which differs after each write; `pods` are
+    the pods with a cgroup; `active_units` are the units of a resource that active pods have.
+    """
+
+    checkpoint: Callable[[], tuple[object, KubeletCheckpoint | Unknown]]
+    pods: Callable[[], frozenset[PodUid] | Unknown]
+    active_units: Callable[[ResourceName], frozenset[UnitId] | Unknown]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The pod of this row gets its units a second time; another container of it answers for them."""
+
+    row: PreparedClaim
+
+
+class PluginStore(Protocol):
+    """The methods of the state store that this service calls."""
+
+    @property
+    def boot_id(self) -> str:
+        """The ID of this boot."""
+
+    def reading(self) -> AbstractContextManager[AllClaims]:
+        """Read without a transaction."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
+
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call. A moment after the answer, each checkpoint that
+    the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
+    when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
+    """
+
+    since: float
+    awaited: bool = True
+    begun: object = None
+    settled: object = None
+    before: frozenset[PodUid] | None = None
+    in_call: bool = False
+    unanswered: bool = False
+    was_seen: bool = False
+    was_listed: bool = False
+
+
+class Holders:
+    """Looks after the rows of the device plugin API. `once` may be called at any time. It calls `freed` after a change of what can be
+    given out.
+    """
+
+    def __init__(
+        self,
+        parts: NodeParts,
+        store: PluginStore,
+        witnesses: Witnesses,
+        *,
+        freed: Callable[[], None],
+        log: FilteringBoundLogger | None = None,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._witnesses = witnesses
+        self._freed = freed
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
+        self._mutex = Lock()
+        self._known: dict[ClaimUid, _Known] = {}
+        self._list_at = 0.0
+
+    def rows(self) -> tuple[PreparedClaim, ...]:
+        """Return the rows of the device plugin API. Raises DriverError."""
+        with self._store.reading() as state:
+            return tuple(row for row in state.all_claims() if row.ref.of_plugin)
+
+    # What AllocateUnits tells and asks.
+
+    def expect(self, uid: ClaimUid) -> None:
+        """A call begins: what the witnesses say now has nothing to do with it."""
+        known = self._of(uid)
+        known.in_call = known.awaited = True
+        known.begun, _ = self._witnesses.checkpoint()
+        known.settled = None
+        pods = self._witnesses.pods()
+        known.before = None if isinstance(pods, Unknown) else pods
+
+    def answered(self, uid: ClaimUid) -> None:
+        """The kubelet gets the units."""
+        known = self._of(uid)
+        known.since, known.in_call = self._parts.clock(), False
+
+    def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
+        """The kubelet gets an error, so no container can start with the row: take it back. If work on it goes on, that is done later."""
+        known = self._of(row.ref.uid)
+        known.unanswered, known.in_call = True, False
+        if locks.holds(row.ref.uid):
+            self._forget(row, locks)
+
+    def for_another(self, ref: ClaimRef, units: frozenset[UnitId], *, until: float) -> Again | str:
+        """A call names `units` of this row. Returns Again, or why the row must stay for now; empty if it is gone."""
+        row = self._parts.row(ref.uid)
+        if row is None:
+            return ""
+        row = self._identified(row)
+        known = self._of(ref.uid)
+        if row.held is not None or row.boot_id != self._store.boot_id:
+            return self._take_back(ref, REUSED, until)
+        if known.in_call:
+            return "another call sets it up"
+        if row.users.pods is None:
+            return self._take_back_unnamed(row, known, until)
+        if known.was_seen or self._runs(row) or not units_of(row) & units:
+            return self._take_back(ref, REUSED, until)
+        # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
+        # another pod, because the first one was not admitted in the end.
+        known.awaited, known.since, known.settled = True, self._parts.clock(), None
+        known.begun, _ = self._witnesses.checkpoint()
+        return Again(row)
+
+    def needed(self, row: PreparedClaim) -> str:
+        """Return why a row must stay, although a claim asks for its device; empty if it is free for all that is known."""
+        if row.boot_id != self._store.boot_id:
+            return self._needed_after_boot(row)
+        if row.users.pods is None or self._of(row.ref.uid).awaited:
+            return "the kubelet's checkpoint has not named its pod yet"
+        return "" if self._is_over(row) else "its pod runs, or is about to start"
+
+    # What it does on its own.
+
+    def run(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
+        """Look every LOOK_SECONDS until `stop`."""
+        while not wait(stop, LOOK_SECONDS):
+            try:
+                self.once()
+            except DriverError as error:
+                self._log.warning("units_not_looked_at", error=str(error))
+
+    def once(self) -> None:
+        """Learn the pods of rows, and take back what is free. Raises DriverError if the state cannot be read."""
+        rows = self.rows()
+        self._remember(rows)
+        current = [
+            self._identified(row)
+            for row in rows
+            if row.held is None and row.boot_id == self._store.boot_id
+        ]
+        unlisted = self._unlisted(current)
+        for row in current:
+            known = self._of(row.ref.uid)
+            if known.in_call:
+                continue
+            if known.unanswered or (row.users.pods is None and self._has_failed(row, known)):
+                self._forgotten(row)
+            elif row.users.pods is None:
+                self._suspect(row, known)
+            elif self._is_over(row):
+                self._tried(row, ENDED)
+            elif row.ref.uid in unlisted:
+                self._tried(row, FORGOTTEN)
+
+    def _remember(self, rows: Iterable[PreparedClaim]) -> None:
+        uids = {row.ref.uid for row in rows}
+        with self._mutex:
+            # A call that has just begun has no row yet.
+            self._known = {
+                uid: known for uid, known in self._known.items() if uid in uids or known.in_call
+            }
+
+    def _of(self, uid: ClaimUid) -> _Known:
+        with self._mutex:
+            return self._known.setdefault(uid, _Known(self._parts.clock()))
+
+    def _identified(self, row: PreparedClaim) -> PreparedClaim:
+        """Write the pod of the row into the state, if the checkpoint names it."""
+        known = self._of(row.ref.uid)
+        if not known.awaited or known.in_call or not row.ref.name or row.held is not None:
+            return row
+        written, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown) or written == known.begun:
+            return row
+        found = [one for one in checkpoint.containers if shares_units(one, row)]
+        if not found:
+            return row
+        known.awaited = False
+        users = Users(tuple(dict.fromkeys(one.pod for one in found)), sole=True)
+        if row.users.joined(users) == row.users:
+            return row
+        with self._parts.store.transaction("joined") as transaction:
+            transaction.add_users(row.ref.uid, users)
+        self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
+        return self._parts.row(row.ref.uid) or row
+
+    def _has_failed(self, row: PreparedClaim, known: _Known) -> bool:
+        """Whether the admission of the row's container has failed: nothing was written since, for long, and no active pod has it."""
+        written, checkpoint = self._witnesses.checkpoint()
+        same = not isinstance(checkpoint, Unknown) and written == known.begun
+        late = self._parts.clock() - known.since >= ADMISSION_SECONDS
+        return known.before is not None and same and late and not self._is_listed(row)
+
+    def _suspect(self, row: PreparedClaim, known: _Known) -> None:
+        """Checkpoints were written since the call, and the one that is there does not name the row. So every pod that has come since may
+        have it, and nobody else.
+        """
+        written, checkpoint = self._witnesses.checkpoint()
+        age = self._parts.clock() - known.since
+        if isinstance(checkpoint, Unknown) or not row.ref.name or age < SETTLED_SECONDS:
+            return
+        if known.settled is None:
+            known.settled = written
+        if age < GRACE_SECONDS or written == known.settled:
+            return
+        self._name_suspects(row, known)
+        self._tried(row, FORGOTTEN)
+
+    def _name_suspects(self, row: PreparedClaim, known: _Known) -> None:
+        pods = self._witnesses.pods()
+        if known.before is not None and not isinstance(pods, Unknown):
+            with self._parts.store.transaction("joined") as transaction:
+                transaction.add_users(row.ref.uid, Users(tuple(sorted(pods - known.before))))
+
+    def _take_back_unnamed(self, row: PreparedClaim, known: _Known, until: float) -> str:
+        written, checkpoint = self._witnesses.checkpoint()
+        unwritten = not isinstance(checkpoint, Unknown) and written == known.begun
+        if known.before is not None and unwritten:
+            # The kubelet has ended that admission without a note: its pod was refused, and has no container.
+            self._forgotten(row)
+            return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
+        self._name_suspects(row, known)
+        return self._take_back(row.ref, REUSED, until)
+
+    def _runs(self, row: PreparedClaim) -> bool:
+        presence = self._parts.usage.presence
+        if presence is None:
+            return self._is_listed(row)
+        found = presence(row.users.pods or ())
+        if any(not isinstance(one, Gone) for one in found.values()):
+            self._of(row.ref.uid).was_seen = True
+            return True
+        return False
+
+    def _is_listed(self, row: PreparedClaim) -> bool:
+        active = self._witnesses.active_units(ResourceName(row.ref.name))
+        return isinstance(active, Unknown) or bool(units_of(row) & active)
+
+    def _is_over(self, row: PreparedClaim) -> bool:
+        """Whether the row's pod has ended, or will not start."""
+        if self._runs(row):
+            return False
+        known = self._of(row.ref.uid)
+        age = self._parts.clock() - known.since
+        if known.awaited:
+            return age >= ADMISSION_SECONDS and not self._is_listed(row)
+        return known.was_seen or (age >= GRACE_SECONDS and not self._is_listed(row))
+
+    def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
+        """Return the rows that pod-resources listed once and do not list any more."""
+        now = self._parts.clock()
+        if now < self._list_at or not rows:
+            return frozenset()
+        self._list_at = now + LIST_SECONDS
+        gone: set[ClaimUid] = set()
+        for name in sorted({row.ref.name for row in rows}):
+            active = self._witnesses.active_units(ResourceName(name))
+            for row in rows:
+                if isinstance(active, Unknown) or row.ref.name != name:
+                    continue
+                known, listed = self._of(row.ref.uid), bool(units_of(row) & active)
+                if known.was_listed and not listed:
+                    gone.add(row.ref.uid)
+                known.was_listed = known.was_listed or listed
+        return frozenset(gone)
+
+    def _needed_after_boot(self, row: PreparedClaim) -> str:
+        _, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            return Silence(
+                f"whether a pod gets it again after the reboot is not known: {checkpoint.reason}"
+            )
+        if any(shares_units(one, row) for one in checkpoint.containers):
+            return "its pod may start again after the reboot"
+        return ""
+
+    # Taking back.
+
+    def _tried(self, row: PreparedClaim, because: str) -> None:
+        try:
+            self._take_back(row.ref, because, self._parts.clock() + FREE_SECONDS)
+        except DriverError as error:
+            self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
+
+    def _take_back(self, ref: ClaimRef, because: str, until: float) -> str:
+        """Release a row, or hold it. Returns why it is held; empty if it is free."""
+        parts = self._parts
+        with ClaimLocks(parts.lock) as locks:
+            if missed := locks.take([ref.uid], until=parts.clock(), purpose="releasing"):
+                return str(missed[ref.uid])
+            row = parts.row(ref.uid)
+            if row is None:
+                return ""
+            error = undo(parts, locks, [row], because=because, until=until)[ref.uid]
+        if error is None or row.held is None:
+            self._freed()
+        return "" if error is None else str(error)
+
+    def _forgotten(self, row: PreparedClaim) -> None:
+        with ClaimLocks(self._parts.lock) as locks:
+            missed = locks.take([row.ref.uid], until=self._parts.clock(), purpose="releasing")
+            if not missed:
+                self._forget(row, locks)
+
+    def _forget(self, row: PreparedClaim, locks: ClaimLocks) -> None:
+        """Take back what no container can have. The caller has the row's lock."""
+        parts, uid = self._parts, row.ref.uid
+        plan = plan_unanswered(row)
+        late = end_late(parts, locks, "released", Forget)
+        until = parts.clock() + FREE_SECONDS
+        if parts.executor.work([plan], until=until, late=late)[uid].error is None:
+            parts.mark("released", [plan], Forget)
+            self._freed()

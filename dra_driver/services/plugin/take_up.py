@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At the start: units that pods have already, from before a reboot, from before the state was lost, or from another plugin.
+
+The kubelet calls Allocate once for a container and keeps the answer, also over a reboot. So after a reboot the driver sets the devices of a row
+up again under the same CDI names, if the kubelet's checkpoint still has them for a pod. And if the checkpoint has units of ours for a running pod,
+and no row knows them, the driver reserves them: the state was lost, or a vendor's plugin gave them out under the same resource.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from uuid import uuid4
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.errors import DriverError
+from dra_driver.model.claim import PLUGIN_UID_PREFIX
+from dra_driver.model.ids import ClaimUid, ResourceName
+from dra_driver.model.plan import Plan
+from dra_driver.model.plugin import KubeletCheckpoint, PluginResource, UnitsOfContainer
+from dra_driver.model.presence import Gone
+from dra_driver.model.state import Phase, PreparedClaim, Unknown, Users
+from dra_driver.planning.plugin.again import has_devices_of, is_nameless, plan_again, plan_taken_up
+from dra_driver.planning.plugin.rows import shares_units
+from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.execute import CALL_SECONDS
+from dra_driver.services.finish import finish, finish_late
+from dra_driver.services.parts import NodeParts
+from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.take_back import undo
+
+NOT_AGAIN = "its pod has not come back after the reboot"
+NOBODYS = "its row was lost with an earlier state file, and the kubelet lists no pod with it"
+
+Resources = Mapping[ResourceName, PluginResource]
+
+
+class TakeUp:
+    """Takes up what pods have. `once` returns whether everything is taken up; if not, it is called again later."""
+
+    def __init__(
+        self,
+        parts: NodeParts,
+        holders: Holders,
+        witnesses: Witnesses,
+        *,
+        resources: Callable[[], Resources],
+        log: FilteringBoundLogger | None = None,
+    ) -> None:
+        self._parts = parts
+        self._holders = holders
+        self._witnesses = witnesses
+        self._resources = resources
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
+
+    def once(self) -> bool:
+        """Set up again and reserve. Raises DriverError if the state cannot be read."""
+        _, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            return (
+                not self._holders.rows()
+            )  # a node on which no plugin has ever been has no checkpoint
+        done = True
+        boot_id = self._parts.store.boot_id
+        for row in self._holders.rows():
+            # Started with a pod: it was begun after the reboot, and has not succeeded yet.
+            begun = row.phase is Phase.STARTED and row.users.pods is not None
+            if row.held is None and (begun or row.boot_id != boot_id):
+                done &= self._tried(partial(self._again, row, checkpoint), row.ref.word)
+        for container in checkpoint.containers:
+            done &= self._tried(partial(self._take_up, container), f"pod {container.pod}")
+        for row in self._holders.rows():
+            if is_nameless(row) and row.boot_id == boot_id:
+                done &= self._tried(partial(self._suspect, row), row.ref.word)
+        return done
+
+    def _tried(self, act: Callable[[], None], what: str) -> bool:
+        try:
+            act()
+        except DriverError as error:
+            self._log.warning("units_not_taken_up", what=what, error=str(error))
+            return False
+        return True
+
+    def _again(self, row: PreparedClaim, checkpoint: KubeletCheckpoint) -> None:
+        """Set a row of another boot up again, or release it."""
+        parts, uid = self._parts, row.ref.uid
+        until = parts.clock() + CALL_SECONDS
+        needed = any(shares_units(one, row) for one in checkpoint.containers)
+        with ClaimLocks(parts.lock) as locks:
+            if missed := locks.take([uid], until=until, purpose="setting up again"):
+                raise missed[uid]
+            if not needed:
+                error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]
+                if error is not None:
+                    raise error
+                return
+            plan = plan_again(row, parts.store.boot_id)
+            self._reserve(plan)
+            late = finish_late(parts, locks, until, "recovered")
+            result = parts.executor.work([plan], until=until, late=late)[uid]
+            error = result.error
+            if locks.holds(uid):
+                error = finish(parts, [(plan, result)], until, "recovered")[uid]
+            if error is not None:
+                raise error
+
+    def _reserve(self, plan: Plan) -> None:
+        with self._parts.store.transaction("recovered") as transaction:
+            self._parts.executor.mark(transaction, plan.steps)
+
+    def _take_up(self, container: UnitsOfContainer) -> None:
+        """Reserve the units of a running pod that no row knows."""
+        parts = self._parts
+        resource = self._resources().get(container.resource)
+        rows = self._holders.rows()
+        if resource is None or any(shares_units(container, row) for row in rows):
+            return
+        presence = parts.usage.presence
+        if presence is not None and isinstance(presence([container.pod])[container.pod], Gone):
+            return  # the kubelet keeps the entries of ended pods
+        described = self._described(container, resource, rows)
+        uid = described or ClaimUid(f"{PLUGIN_UID_PREFIX}{uuid4()}")
+        text = (parts.cdi.read(uid) or "") if described else ""
+        plan = plan_taken_up(
+            container, resource, uid, text, place=parts.place, boot_id=parts.store.boot_id
+        )
+        if plan is not None:
+            with parts.lock([f"claim-{uid}"], parts.clock() + CALL_SECONDS, "taking it up"):
+                self._reserve(plan)
+
+    def _described(
+        self, container: UnitsOfContainer, resource: PluginResource, rows: Iterable[PreparedClaim]
+    ) -> ClaimUid | None:
+        """The row that was reserved at the start because a CDI file described exactly these devices."""
+        found = (
+            row for row in rows if is_nameless(row) and has_devices_of(row, container, resource)
+        )
+        return next((row.ref.uid for row in found), None)
+
+    def _suspect(self, row: PreparedClaim) -> None:
+        """A CDI file described the row, and the kubelet lists no pod with it: any pod of now may have been deleted by force."""
+        pods = self._witnesses.pods()
+        if isinstance(pods, Unknown):
+            return
+        parts = self._parts
+        with parts.store.transaction("joined") as transaction:
+            transaction.add_users(row.ref.uid, Users(tuple(sorted(pods))))
+        with ClaimLocks(parts.lock) as locks:
+            until = parts.clock() + CALL_SECONDS
+            if not locks.take([row.ref.uid], until=until, purpose="holding"):
+                undo(parts, locks, [row], because=NOBODYS, until=until)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocate calls on a real state file: who gets a device, who does not, and when it is free again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.model.ids import PodUid
+from dra_driver.model.plan import Refusal
+from dra_driver.model.plugin import ContainerAnswer
+from dra_driver.model.presence import Gone
+from dra_driver.services.plugin.holders import (
+    ADMISSION_SECONDS,
+    GRACE_SECONDS,
+    LIST_SECONDS,
+    SETTLED_SECONDS,
+)
+from dra_driver.testing.builders import a_claim, a_result
+from tests.support.local_node import ManualClock
+from tests.support.plugin_node import PluginNode, a_resource
+
+ONE, TWO = "uuid-gpu-0", "uuid-gpu-1"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[PluginNode]:
+    found = PluginNode(tmp_path, clock=ManualClock())
+    yield found
+    assert found.violations() == []
+    found.close()
+
+
+def given(found: ContainerAnswer | Refusal) -> ContainerAnswer:
+    assert isinstance(found, ContainerAnswer), found
+    return found
+
+
+def refused(found: ContainerAnswer | Refusal) -> str:
+    assert isinstance(found, Refusal), found
+    return found.reason
+
+
+def pass_time(node: PluginNode, seconds: float) -> None:
+    assert isinstance(node.clock, ManualClock)
+    node.clock.now += seconds
+
+
+def test_a_container_gets_its_units_and_the_row_learns_the_pod(node: PluginNode) -> None:
+    answer = given(node.admit("pod-a", ONE, TWO))
+    assert [one.path for one in answer.device_nodes] == [
+        "/dev/dra-simulated/gpu-0",
+        "/dev/dra-simulated/gpu-1",
+    ]
+    assert len(answer.cdi_ids) == 2
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    (row,) = node.rows()
+    assert row.users.pods is None
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-a",)
+
+
+def test_a_pod_that_ends_leaves_its_device_free(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.end("pod-a")
+    node.look()
+    assert (node.owned(), node.rows()) == (set(), ())
+
+
+def test_a_pod_that_starts_slowly_keeps_its_device(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.look()
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.end("pod-a")  # it was deleted before anything ran
+    node.look()
+    assert node.owned() == set()
+
+
+def test_the_next_pod_gets_a_device_at_once_after_the_last_process(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.end("pod-a")
+    given(node.admit("pod-b", ONE))
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-b",)
+
+
+def test_a_pod_deleted_by_force_keeps_its_device_from_the_next_one(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.force_delete("pod-a")
+    reason = refused(node.admit("pod-b", ONE))
+    assert "may still be used by the container that had it before" in reason
+    assert "pod pod-a still runs" in reason
+    (row,) = node.rows()
+    assert row.held is not None
+    node.end("pod-a")
+    node.look()
+    given(node.admit("pod-b", ONE))
+
+
+def test_a_pod_that_the_kubelet_forgets_while_it_runs_is_held_before_anybody_asks(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.force_delete("pod-a")
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    (row,) = node.rows()
+    assert row.held is not None
+    assert row.held.reason == "the kubelet does not list its pod any more"
+
+
+def test_an_init_container_and_the_container_after_it_share_their_units(node: PluginNode) -> None:
+    first = given(node.allocate(ONE))
+    node.write("pod-a", ONE, container="init")
+    again = given(node.allocate(ONE, TWO))
+    node.write("pod-a", ONE, TWO)
+    assert first.cdi_ids[0] in again.cdi_ids
+    assert {one.path for one in again.device_nodes} == {
+        "/dev/dra-simulated/gpu-0",
+        "/dev/dra-simulated/gpu-1",
+    }
+    node.run("pod-a")
+    node.look()
+    assert {row.users.pods for row in node.rows()} == {("pod-a",)}
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_unit_given_again_to_another_pod_belongs_to_both(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.look()
+    node.force_delete("pod-a")  # before its cgroup was made
+    given(node.admit("pod-b", ONE))
+    node.run("pod-b")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-a", "pod-b")
+    pass_time(node, ADMISSION_SECONDS)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.end("pod-b")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_pod_that_was_refused_in_the_end_leaves_its_unit_to_the_next(node: PluginNode) -> None:
+    given(node.allocate(ONE))  # and another plugin refuses: the kubelet writes nothing
+    node.look()
+    given(node.admit("pod-b", ONE))
+    node.run("pod-b")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-b",)
+
+
+def test_a_pod_that_was_refused_and_that_nobody_follows_is_free_after_a_while(
+    node: PluginNode,
+) -> None:
+    given(node.allocate(ONE))
+    pass_time(node, ADMISSION_SECONDS - 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    pass_time(node, 2)
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
+    node: PluginNode,
+) -> None:
+    node.run("older")
+    given(node.allocate(ONE))
+    node.run("pod-a")  # its entry was written and replaced before anybody read it
+    pass_time(node, SETTLED_SECONDS)
+    node.look()
+    pass_time(node, GRACE_SECONDS)
+    node.look()
+    (row,) = node.rows()
+    assert (row.users.pods, row.held) == (None, None)
+    node.write("pod-b", TWO)
+    node.look()
+    (row,) = node.rows()
+    assert (row.users.pods, row.held is not None) == (("pod-a",), True)
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_an_entry_that_is_older_than_the_call_names_nobody(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.end("pod-a")
+    node.look()
+    given(node.allocate(ONE))  # the file still names pod-a
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods is None
+
+
+def test_a_claim_and_a_container_never_have_one_device(node: PluginNode) -> None:
+    (ref,) = node.add(a_claim(results=[a_result("gpu-0")]))
+    assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
+    node.presences[PodUid("pod-claim")] = Gone()
+    reason = refused(node.admit("pod-a", ONE))
+    assert "it still exists" in reason
+    given(node.admit("pod-a", TWO))
+    node.run("pod-a")
+    node.look()
+    (other,) = node.add(a_claim("other", results=[a_result("gpu-1")]))
+    answer = node.prepare(other)[other.uid]
+    assert isinstance(answer, Refusal)
+    assert "container with resource nvidia.com/gpu" in answer.reason
+    assert "its pod runs" in answer.reason
+
+
+def test_a_failing_device_costs_its_call_and_leaves_nothing(node: PluginNode) -> None:
+    def fails(_lease: object) -> object:
+        raise Permanent("the device is broken")
+
+    node.configure = fails
+    assert "the device is broken" in refused(node.admit("pod-a", ONE))
+    assert (node.owned(), node.rows(), node.disk().files) == (set(), (), {})
+
+
+@pytest.mark.parametrize(
+    ("units", "reason"),
+    [
+        (["uuid-gpu-9"], "the driver has no unit uuid-gpu-9 (any more)"),
+        ([], "the kubelet sent no unit"),
+        ([ONE, ONE], "the kubelet sent uuid-gpu-0, uuid-gpu-0"),
+    ],
+)
+def test_units_that_nobody_has_are_refused(node: PluginNode, units: list[str], reason: str) -> None:
+    assert reason in refused(node.allocate(*units))
+    assert node.rows() == ()
+
+
+def test_several_units_are_refused_where_they_mean_nothing(node: PluginNode) -> None:
+    node.resource = a_resource(4, refuses_several=True)
+    assert "write 1 in its limits" in refused(node.allocate(ONE, TWO))
+    given(node.allocate(ONE))
+
+
+def test_a_resource_that_is_not_offered_is_refused(node: PluginNode) -> None:
+    node.resource = None
+    assert "resource nvidia.com/gpu is not offered" in refused(node.allocate(ONE))
+
+
+def test_a_restarted_driver_knows_who_has_what(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.restart()
+    node.recover()
+    node.look()
+    assert "still runs" in refused(node.admit("pod-b", ONE))
+    node.end("pod-a")
+    node.look()
+    given(node.admit("pod-b", ONE))

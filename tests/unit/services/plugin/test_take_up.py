@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units that pods have already when the driver starts: after a reboot, with a lost state, or from another plugin."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_driver.errors import Temporary
+from dra_driver.model.plan import Refusal
+from dra_driver.model.plugin import ContainerAnswer
+from dra_driver.model.state import Phase
+from dra_driver.services.plugin.holders import GRACE_SECONDS
+from dra_driver.testing.builders import a_claim, a_result
+from tests.support.local_node import ManualClock
+from tests.support.plugin_node import PluginNode
+
+ONE, TWO = "uuid-gpu-0", "uuid-gpu-1"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[PluginNode]:
+    found = PluginNode(tmp_path, clock=ManualClock())
+    yield found
+    assert found.violations() == []
+    found.close()
+
+
+def start(node: PluginNode, pod: str, *units: str) -> ContainerAnswer:
+    answer = node.admit(pod, *units)
+    assert isinstance(answer, ContainerAnswer), answer
+    node.run(pod)
+    node.look()
+    return answer
+
+
+def pass_time(node: PluginNode, seconds: float) -> None:
+    assert isinstance(node.clock, ManualClock)
+    node.clock.now += seconds
+
+
+def test_after_a_reboot_a_device_is_set_up_again_under_the_same_name(node: PluginNode) -> None:
+    answer = start(node, "pod-a", ONE)
+    node.reboot()
+    assert node.disk().files == {}
+    node.backend_calls.clear()
+    assert node.taking_up.once()
+    assert [call[:2] for call in node.backend_calls] == [("configure", "gpu-0")]
+    (row,) = node.rows()
+    assert (row.phase, row.boot_id, row.users.pods) == (Phase.PREPARED, "boot-1+", ("pod-a",))
+    (text,) = node.disk().files.values()
+    assert answer.cdi_ids[0].partition("=")[2] in text
+    node.look()
+    assert node.owned() == {"gpu-0"}  # its pod starts at any moment
+    node.run("pod-a")
+    node.look()
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_pod_that_does_not_come_back_after_a_reboot_leaves_its_device(node: PluginNode) -> None:
+    start(node, "pod-a", ONE)
+    node.containers = ()
+    node.reboot()
+    assert node.taking_up.once()
+    assert (node.rows(), node.owned()) == ((), set())
+
+
+def test_a_pod_that_was_deleted_during_a_reboot_leaves_its_device_later(node: PluginNode) -> None:
+    start(node, "pod-a", ONE)  # its entry is still in the checkpoint
+    node.reboot()
+    node.active.clear()
+    node.taking_up.once()
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == set()
+
+
+def test_while_the_kubelet_says_nothing_a_row_of_another_boot_stays(node: PluginNode) -> None:
+    start(node, "pod-a", ONE)
+    node.reboot()
+    node.silent = "no checkpoint"
+    assert not node.taking_up.once()
+    (ref,) = node.add(a_claim(results=[a_result("gpu-0")]))
+    assert isinstance(node.prepare(ref)[ref.uid], Refusal)
+    node.silent = ""
+    assert node.taking_up.once()
+
+
+def test_a_device_that_cannot_be_set_up_again_is_tried_again(node: PluginNode) -> None:
+    start(node, "pod-a", ONE)
+    node.reboot()
+
+    def fails(_lease: object) -> object:
+        raise Temporary("not yet")
+
+    node.configure = fails
+    assert not node.taking_up.once()
+    assert node.owned() == {"gpu-0"}
+    node.configure = lambda _lease: None
+    node.restart(boot_id=node.boot_id)
+    node.recover()
+    assert node.owned() == {"gpu-0"}
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert row.phase is Phase.PREPARED
+
+
+def test_with_a_lost_state_a_running_pod_keeps_its_device(node: PluginNode) -> None:
+    start(node, "pod-a", ONE)
+    node.lose_state()
+    from dra_driver.services.adopt import take_up_pod_claims  # noqa: PLC0415
+
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
+    assert node.owned() == {"gpu-0"}
+    assert node.sweep() == ()
+    assert len(node.disk().files) == 1
+    node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.ref.name, row.users.pods, row.held) == ("nvidia.com/gpu", ("pod-a",), None)
+    assert row.cdi_spec
+    assert isinstance(node.admit("pod-b", ONE), Refusal)
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_with_a_lost_state_and_no_entry_a_device_waits_for_the_pods_of_now(
+    node: PluginNode,
+) -> None:
+    start(node, "pod-a", ONE)
+    node.force_delete("pod-a")
+    node.containers = ()
+    node.lose_state()
+    from dra_driver.services.adopt import take_up_pod_claims  # noqa: PLC0415
+
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
+    node.taking_up.once()
+    (row,) = node.rows()
+    assert row.held is not None
+    assert row.users.pods == ("pod-a",)
+    assert node.disk().files == {}
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_what_another_plugin_gave_out_under_the_same_name_is_reserved(node: PluginNode) -> None:
+    node.write("pod-x", TWO)
+    node.run("pod-x")
+    node.taking_up.once()
+    assert node.owned() == {"gpu-1"}
+    assert isinstance(node.admit("pod-a", TWO), Refusal)
+    node.end("pod-x")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_entries_of_ended_pods_and_of_other_resources_are_passed_over(node: PluginNode) -> None:
+    node.write("pod-x", TWO)
+    assert node.taking_up.once()
+    node.run("pod-x")
+    node.resource = None
+    assert node.taking_up.once()
+    assert node.owned() == set()
