@@ -42,6 +42,33 @@ class HealthOptions(
     ] = 60
 
 
+class DevicePluginOptions(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """The configuration of NVIDIA's device plugin, for nodes on which this driver takes its place."""
+
+    config: Annotated[
+        str,
+        Meta(
+            description="A file of NVIDIA's device plugin, or the folder of a ConfigMap with a file for each key; empty: none. "
+            "docs/reference/nvidia-plugin-config.md says what becomes of each key."
+        ),
+    ] = ""
+    default: Annotated[
+        str,
+        Meta(
+            description="The file that counts on nodes without the label nvidia.com/device-plugin.config."
+        ),
+    ] = ""
+    fallback_strategies: Annotated[
+        tuple[Literal["named", "single", "empty"], ...],
+        Meta(
+            description="What counts without label and default, the first that exists: named: the file `default`. single: the only file. "
+            "empty: no configuration."
+        ),
+    ] = ("named", "single")
+
+
 class NvidiaOptions(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):
@@ -88,3 +115,7 @@ class NvidiaOptions(
             "knows CDI 0.7; runc and crun let the container's user open them anyway."
         ),
     ] = False
+    device_plugin: Annotated[
+        DevicePluginOptions,
+        Meta(description="The configuration of NVIDIA's device plugin, if there is one."),
+    ] = DevicePluginOptions()

@@ -118,3 +118,7 @@ def test_a_key_that_is_there_twice_counts_once_or_is_refused() -> None:
     assert str(raised.value) == "line 1, column 11: the key 'b' is there twice; remove one of them"
     fine = b"a: &x {d: 1}\ne: {<<: *x, d: 2}\n---\na: 1\n"
     assert len(list(documents(io.BytesIO(fine), unique_keys=True))) == 2
+
+
+def test_a_text_that_is_said_to_be_a_long_number_is_refused() -> None:
+    assert refused(f"a: !!int '{'1' * 401}'").startswith("line 1, column 4: '1111")

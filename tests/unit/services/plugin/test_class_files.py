@@ -149,11 +149,11 @@ def test_a_wrong_class_is_refused_with_its_place_and_its_field(text: str, said: 
 
 
 def test_all_mistakes_of_a_class_are_told_and_the_others_are_read() -> None:
-    bad = FINE.replace("name: gpu", "name: '?'").replace("expression", "expresion")
+    bad = FINE.replace("name: gpu", "name: '?'").replace("expression", "express")
     classes = found(f"{bad}---\n{FINE}")
     assert names(classes) == [("gpu", "classes.yaml document 2")]
     assert classes.problems == (
-        "classes.yaml document 1: metadata.name: '?' must be a lower-case DNS name; spec.selectors[0].cel.expresion: unknown field; known are expression; correct it",
+        "classes.yaml document 1: metadata.name: '?' must be a lower-case DNS name; spec.selectors[0].cel.express: unknown field; known are expression; correct it",
     )
 
 
