@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from dra_driver.backends.base import DEVICE_VARIABLE
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.config import time_slice
 from dra_driver.backends.nvidia.devices import inventory
@@ -88,6 +89,7 @@ class Leases:
                 f"device {lease.device} is not found any more; `dra-driver devices` on its node shows what is there"
             )
         edits = self._edits(self._last().node.installation, place.gpu, place.mig, place.graphics)
+        edits = edits.merged(ContainerEdits({f"{DEVICE_VARIABLE}{lease.index}": place.uuid}))
         if lease.admin_access:
             return edits
         with self._mutex:
