@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dra_driver.model.device import AllocatableDevice
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import DeviceName, ResourceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Piece
-from dra_driver.model.plugin import Path
+from dra_driver.model.plugin import Path, PluginResource
+from dra_driver.planning.path import PathFacts, Wishes, choose_path
 from dra_driver.planning.plugin.problems import few
 
 _NOTHING: Mapping[DeviceName, frozenset[Piece]] = MappingProxyType({})
@@ -30,6 +31,23 @@ class Offer:
 
     paths: Mapping[DeviceName, Path] = field(default_factory=dict)
     reasons: Mapping[DeviceName, str] = field(default_factory=dict)
+
+
+def wanted_paths(
+    inventory: Inventory,
+    resources: Iterable[PluginResource],
+    classes: Mapping[ResourceName, str],
+    facts: PathFacts,
+    wishes: Wishes,
+) -> Mapping[DeviceName, Path | None]:
+    """Return for each device the API through which it shall be offered. `classes` names the DeviceClass of each resource that has one."""
+    node = choose_path(facts, wishes.node).path
+    paths = dict.fromkeys((device.name for device in inventory.devices), node)
+    for resource in resources:
+        wish = wishes.of(resource.name, classes.get(resource.name, ""))
+        path = choose_path(facts, wish).path
+        paths |= {unit.device: path for unit in resource.units}
+    return paths
 
 
 def sides(
