@@ -130,6 +130,7 @@ class Stage:
         api: FakeApi,
         *flags: str,
         node: str = NODE,
+        kubernetes: str = KUBERNETES,
         start_child: StartChild = start_program,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
@@ -140,7 +141,7 @@ class Stage:
         self.deadline_seconds = deadline_seconds
         self.client = PlainClient(api.url)
         self.scheduler = FakeScheduler(self.client)
-        self.kubelet = FakeKubelet(root, version=KUBERNETES, reserve=self.reserve)
+        self.kubelet = FakeKubelet(root, version=kubernetes, reserve=self.reserve)
         self.boot_id_file = root / "boot_id"
         self.boot_id_file.write_text("boot-1\n")
         self.cdi_dir = root / "cdi"
@@ -151,7 +152,7 @@ class Stage:
         self._flags = flags
         api.kubeconfig(self.kubeconfig)
         status = {
-            "nodeInfo": {"kubeletVersion": f"v{KUBERNETES}.1"},
+            "nodeInfo": {"kubeletVersion": f"v{kubernetes}.1"},
             "allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"},
         }
         api.put("nodes", {"metadata": {"name": node}, "status": status})
@@ -173,6 +174,7 @@ class Stage:
             "kubeconfig": self.kubeconfig,
             "backend": "simulated",
             "plugins-dir": self.kubelet.plugins_dir,
+            "device-plugins-dir": self.kubelet.device_manager.folder,
             "registry-dir": self.kubelet.registry_dir,
             "pod-resources-socket": self.kubelet.pod_resources_socket,
             "cgroup-root": self.kubelet.cgroup_root,

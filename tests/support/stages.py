@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from dra_driver.testing.fake_api import FakeApi
-from dra_driver.testing.stage import Stage
+from dra_driver.testing.stage import KUBERNETES, Stage
 from tests.support import starting
 
 
@@ -29,6 +29,9 @@ class Starter:
         )
 
 
-def a_stage(root: Path, api: FakeApi, *flags: str, program: bool = False) -> Stage:
+def a_stage(
+    root: Path, api: FakeApi, *flags: str, program: bool = False, kubernetes: str = KUBERNETES
+) -> Stage:
     """A stage below `root`, without a running driver."""
-    return Stage(root, api, "--log-level", "debug", *flags, start_child=Starter(program))
+    told = ("--log-level", "debug", *flags)
+    return Stage(root, api, *told, start_child=Starter(program), kubernetes=kubernetes)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real driver process on a cluster without DRA: its devices are extended resources of the device plugin API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_driver.model.ids import PodUid
+from dra_driver.testing.fake_api import FakeApi
+from dra_driver.testing.kubelet_calls import KubeletError
+from dra_driver.testing.stage import Stage
+from tests.support.stages import a_stage
+
+GPU = "nvidia.com/gpu"
+ONE = {"main": {GPU: 1}}
+
+
+@pytest.fixture(params=["1.30", "1.31"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """A node of an old cluster."""
+    with FakeApi(versions=()) as api:
+        stage = a_stage(tmp_path, api, kubernetes=request.param)
+        yield stage
+        stage.close()
+
+
+def allocatable(node: Stage) -> int:
+    return node.kubelet.device_manager.capacity()[1].get(GPU, 0)
+
+
+def offered(node: Stage, count: int) -> None:
+    node.wait_for(lambda: allocatable(node) == count, f"{count} units are allocatable")
+
+
+def devices(node: Stage, pod: PodUid, container: str = "main") -> int:
+    return len(node.kubelet.device_manager.units(pod, container).get(GPU, ()))
+
+
+def test_pods_of_an_old_cluster_get_gpus(old: Stage) -> None:
+    old.start()
+    offered(old, 8)
+    pod = old.kubelet.admit("default/a", {"main": {GPU: 2}})
+    options = old.kubelet.start("default/a")
+    assert devices(old, pod) == 2
+    assert old.slices() == []
+    paths = {node.path for node in options.devices} if options.devices else set()
+    if old.kubelet.version.name == "1.30":
+        assert len(paths) >= 2
+        assert not options.cdi
+    else:
+        assert len(options.cdi) == 2
+    assert len(old.owners()) == 2
+    old.wait_for(lambda: "units_identified" in old.log(), "the pod is known")
+    old.kubelet.end("default/a")
+    old.wait_for(lambda: old.owners() == {}, "the devices are free")
+
+
+def test_a_pod_deleted_by_force_keeps_its_gpu_from_others(old: Stage) -> None:
+    old.start()
+    offered(old, 8)
+    old.kubelet.admit("default/a", {"main": {GPU: 8}})
+    old.kubelet.start("default/a")
+    old.wait_for(lambda: "units_identified" in old.log(), "the pod is known")
+    running = old.kubelet.force_delete("default/a")
+    with pytest.raises(KubeletError, match="may still be used by the container that had it before"):
+        old.kubelet.admit("default/b", ONE)
+    offered(old, 0)
+    old.kubelet.end_containers(running)
+    offered(old, 8)
+    old.kubelet.admit("default/c", ONE)
+
+
+def test_after_a_kill_and_a_kubelet_restart_everybody_has_what_they_had(old: Stage) -> None:
+    old.start()
+    offered(old, 8)
+    pod = old.kubelet.admit("default/a", {"main": {GPU: 3}})
+    old.kubelet.start("default/a")
+    before = old.owners()
+    old.kill()
+    old.start()
+    offered(old, 8)
+    old.kubelet.restart()
+    offered(old, 8)
+    assert (devices(old, pod), old.owners()) == (3, before)
+    old.kubelet.end("default/a")
+    old.wait_for(lambda: old.owners() == {}, "the devices are free")
+
+
+def test_a_device_that_falls_ill_is_taken_out_and_comes_back(tmp_path: Path) -> None:
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("{}")
+    with FakeApi(versions=()) as api:
+        node = a_stage(tmp_path, api, "--simulated-faults", str(faults), kubernetes="1.31")
+        try:
+            node.start()
+            offered(node, 8)
+            faults.write_text("unhealthy:\n  gpu-3: XID 79\n")
+            offered(node, 7)
+            faults.write_text("{}")
+            offered(node, 8)
+        finally:
+            node.close()
+
+
+def test_on_a_cluster_with_dra_nothing_of_it_runs(node: Stage) -> None:
+    node.start_registered()
+    node.wait_for(node.published, "the slices are published")
+    node.wait_for(lambda: "path_chosen" in node.log(), "the path is chosen")
+    assert list(node.kubelet.device_manager.folder.glob("*gpu*")) == []
+    assert "plugin-resources" not in node.log()
