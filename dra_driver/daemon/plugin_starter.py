@@ -53,7 +53,10 @@ class PluginStarter:
 
     def _is_needed(self, path: PathWatch) -> bool:
         settings = self._deps.settings.plugin
-        if path.choice.path is Path.DEVICE_PLUGIN or Path.DEVICE_PLUGIN in settings.policy.paths.values():
+        if (
+            path.choice.path is Path.DEVICE_PLUGIN
+            or Path.DEVICE_PLUGIN in settings.policy.paths.values()
+        ):
             return True
         try:
             # What the device plugin API has given out, it has to take back.
