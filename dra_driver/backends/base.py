@@ -27,6 +27,8 @@ from dra_driver.model.lease import InUse, Lease
 ENTRY_POINT_GROUP = "dra_driver.backends"
 AUTO = "auto"
 """In the place of a backend's name: all installed backends whose hardware exists."""
+DEVICE_VARIABLE = "GPU_DEVICE_"
+"""The variable of a container with the UUID of a device, before the device's number in the claim (`Lease.index`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ device. If a container uses two claims, the runtime keeps the variables of one o
 claim's author wrote is used only in values. The variables of the profile `example` are in `example_edits`.
 """
 
+from dra_driver.backends.base import DEVICE_VARIABLE
 from dra_driver.backends.simulated_config import LabelConfig
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
 from dra_driver.model.lease import Lease
 
-DEVICE_VARIABLE = "GPU_DEVICE_"
 LABEL_VARIABLE = "GPU_LABEL_"
 
 

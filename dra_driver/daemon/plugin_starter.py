@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the device plugin API when the node needs it, and never imports it before: most nodes have DRA."""
 
-from collections.abc import Mapping
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,8 @@ class PluginStarter:
         path, served = self._path, self._served
         if path is None or path.choice.path is not Path.DEVICE_PLUGIN:
             return None
-        reasons: Mapping[str, str] = {} if served is None else served.reasons()
-        if served is None or not reasons:
+        reasons = {} if served is None else served.reasons()
+        if not reasons:
             return ("no resource has been offered to the kubelet yet",)
         return tuple(f"resource {name}: {why}" for name, why in reasons.items() if why)
 

@@ -41,7 +41,7 @@ class Hardware:
 class Lease:
     """One allocation result of a claim, for the backend that sets up its device.
 
-    `index` counts the claim's devices of this driver, from 0. `request` is the result's request ("main" or "main/sub").
+    `index` counts the claim's devices of this driver, from 0: request by request, and in a request by the PCI address. `request` is the result's request ("main" or "main/sub").
     `consumed_capacity` has quantities by name, for a share. With `admin_access` the claim does not own the device: the backend returns
     edits and changes nothing, and there is no `reset`. `config` is decoded.
 

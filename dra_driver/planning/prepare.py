@@ -11,6 +11,7 @@ prepared for that allocation, and then plans the claim again.
 """
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ from dra_driver.model.plan import (
     Step,
 )
 from dra_driver.model.state import NodeState, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.model.vocabulary import PCI_BUS_ID
 from dra_driver.planning.allocation import (
     allocation_digest,
     cdi_name,
@@ -107,7 +109,7 @@ def plan_prepare(
         return found
     if claim.unusable:
         return Refusal(f"cannot read claim {requested}: {claim.unusable}")
-    results = own_results(claim, place.driver)
+    results = _in_order(own_results(claim, place.driver), inventory)
     configured = _configure(results, claim, place, inventory)
     if isinstance(configured, Refusal):
         return configured
@@ -121,7 +123,33 @@ def plan_prepare(
     refusal = _same_hardware(results, claim, inventory) or too_much(
         claim, results, inventory=inventory, state=state
     )
-    return refusal or _steps(claim, configured, place=place, inventory=inventory, state=state)
+    return refusal or _steps(
+        claim, results, configured, place=place, inventory=inventory, state=state
+    )
+
+
+def _in_order(
+    results: Sequence[DeviceRequestAllocationResult], inventory: Inventory
+) -> Sequence[DeviceRequestAllocationResult]:
+    """Return the results in the order in which a container gets the devices: those of each request by their PCI addresses.
+
+    The scheduler may have chosen them in another order. The requests keep their order, because their configurations are counted with
+    them, and equal claims give equal containers.
+    """
+
+    def key(result: DeviceRequestAllocationResult) -> tuple[int, str]:
+        address = _pci_address(inventory.by_name[DeviceName(result.device)])
+        return len(address), address
+
+    waiting: dict[str, deque[DeviceRequestAllocationResult]] = {}
+    for result in sorted(results, key=key):
+        waiting.setdefault(result.request, deque()).append(result)
+    return [waiting[result.request].popleft() for result in results]
+
+
+def _pci_address(device: AllocatableDevice) -> str:
+    found = (device.api.attributes or {}).get(PCI_BUS_ID)
+    return (found.string_value or "").lower() if found is not None else ""
 
 
 def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal | None:
@@ -240,6 +268,7 @@ def _configure(
 
 def _steps(
     claim: Claim,
+    results: Sequence[DeviceRequestAllocationResult],
     configs: Sequence[DeviceConfig],
     *,
     place: NodePlace,
@@ -248,10 +277,7 @@ def _steps(
 ) -> Plan:
     ref = claim.ref
     allocation = allocation_digest(claim, place.driver)
-    chosen = [
-        (result, inventory.by_name[DeviceName(result.device)])
-        for result in own_results(claim, place.driver)
-    ]
+    chosen = [(result, inventory.by_name[DeviceName(result.device)]) for result in results]
     leases = tuple(
         _lease(ref, index, result, device, config)
         for index, ((result, device), config) in enumerate(zip(chosen, configs, strict=True))

@@ -2,7 +2,7 @@
 """A fake kubelet that calls the driver over the same unix sockets as the real one.
 
 The fake follows the rules of the real kubelet (k8s.io/kubernetes, pkg/kubelet/cm/dra and pkg/kubelet/pluginmanager), with feature
-gates at their defaults. `VERSIONS` has the differences between 1.32 and 1.37:
+gates at their defaults. `VERSIONS` has the differences between 1.30 and 1.37:
 
 * The kubelet finds a driver by its socket in the registry directory (not by names that begin with a dot). It calls GetInfo, and
   reports the result. If the driver answers this report with an error, or removes the socket, it is not registered any more.
@@ -24,6 +24,8 @@ gates at their defaults. `VERSIONS` has the differences between 1.32 and 1.37:
   claims of the pod although its containers may still run (cm/dra/manager.go:187). `end_containers` ends these containers.
 * pod-resources lists only claims of active pods: by name and without UID, with the devices of the driver's answer. It does not list
   a claim that only normal init containers use (`init_pods`).
+* Kubelets 1.30 and 1.31 have DRA behind a gate that is off: they refuse every DRA driver.
+* Device plugins have a manager of their own: `device_manager`, in `root/device-plugins`.
 * `lose_checkpoint` forgets every claim (the file `dra_manager_state`) while pods run on.
 
 The scheduler adds a pod to `status.reservedFor` of its claims before the kubelet sees the pod: the fake calls `reserve(claim, pod)`
@@ -34,7 +36,7 @@ slices at a start, and retries (the caller calls again).
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -47,7 +49,9 @@ from dra_driver.kubelet.pb import pluginregistration_v1_pb2, podresources_v1_pb2
 from dra_driver.kubelet.sockets import SocketServer, service, text_of, unary
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid
+from dra_driver.testing.device_checkpoint import ContainerOptions
 from dra_driver.testing.fake_cgroups import FakeCgroups
+from dra_driver.testing.fake_device_manager import FakeDeviceManager, Limits
 from dra_driver.testing.kubelet_calls import (
     CALL_SECONDS,
     NOTIFY_SECONDS,
@@ -69,10 +73,11 @@ __all__ = ["VERSIONS", "FakeKubelet", "KubeletError", "Plugin"]
 
 
 class FakeKubelet:
-    """The kubelet of one node, below `root`: `root/plugins`, `root/plugins_registry` and `root/pod-resources/kubelet.sock`.
+    """The kubelet of one node, below `root`: `root/plugins`, `root/plugins_registry`, `root/device-plugins` and
+    `root/pod-resources/kubelet.sock`.
 
     `version` is one of `VERSIONS`. While `refuses` is set, the kubelet refuses registrations with this text. `device_plugins` are the
-    extended resources of device plugins, with their devices. `init_pods` are names of pods whose claims only normal init
+    extended resources of device plugins that only pod-resources knows, with their devices; `device_manager` serves real plugins. `init_pods` are names of pods whose claims only normal init
     containers use. `call_seconds` is the deadline of a call. `cgroups` makes and removes the cgroup folders of pods, below `cgroup_root`.
     """
 
@@ -102,15 +107,24 @@ class FakeKubelet:
         self._plugins: list[Plugin] = []  # in the order of registration
         for folder in (self.plugins_dir, self.registry_dir):
             folder.mkdir(parents=True, exist_ok=True)
+        self.device_manager = FakeDeviceManager(
+            root / "device-plugins", self.version, self._active_pods
+        )
         self._pods = self._pod_resources_server()
         self._pods.start()
 
     def close(self) -> None:
-        """End the pod-resources server."""
+        """End the servers of pod-resources and of device plugins."""
         self._pods.stop(0)
+        self.device_manager.stop()
 
     def restart(self) -> None:
-        """Restart the kubelet: it forgets which claims are prepared and which drivers are registered. Its checkpoint keeps the claims."""
+        """Restart the kubelet: it forgets which claims are prepared and which drivers are registered. Its checkpoints keep the
+        claims and the units of device plugins."""
+        self._restart()
+        self.device_manager.restart()
+
+    def _restart(self) -> None:
         with self._mutex:
             self._plugins.clear()
             for info in self.claims.values():
@@ -121,7 +135,8 @@ class FakeKubelet:
         for pod in self.cgroups.pods():
             self.cgroups.end(pod)
             self.cgroups.remove(pod)
-        self.restart()
+        self._restart()
+        self.device_manager.reboot()
 
     # Pods.
 
@@ -138,6 +153,7 @@ class FakeKubelet:
     def end_containers(self, pod: PodUid) -> None:
         """End the last process of a pod. If the kubelet has forgotten the pod, its cgroup is removed too."""
         self.cgroups.end(pod)
+        self.device_manager.containers_ended(pod)
         with self._mutex:
             forgotten = pod not in self._active.values()
         if forgotten:
@@ -161,6 +177,44 @@ class FakeKubelet:
         self.restart()
         with self._mutex:
             self.claims.clear()
+
+    # Device plugins.
+
+    def admit(
+        self,
+        pod: str,
+        containers: Mapping[str, Limits],
+        *,
+        init: Mapping[str, Limits] | None = None,
+    ) -> PodUid:
+        """Admit a pod whose containers have these limits. Raises KubeletError if it is refused: then it has failed and is not active."""
+        uid = self.pod_uid(pod)
+        try:
+            self.device_manager.admit(uid, containers, init=init)
+        except KubeletError:
+            with self._mutex:
+                del self._active[pod]
+            raise
+        return uid
+
+    def start(self, pod: str, container: str = "main") -> ContainerOptions:
+        """Start a container of an admitted pod, for the first time or again. Returns what it gets."""
+        uid = self.pod_uid(pod)
+        self.cgroups.make(uid)
+        options = self.device_manager.options(uid, container)
+        self.cgroups.run(uid)
+        return options
+
+    def end(self, pod: str) -> PodUid:
+        """End a pod normally: its containers end, and it is not active any more. Its claims are not unprepared."""
+        with self._mutex:
+            uid = self._active.pop(pod)
+        self.end_containers(uid)
+        return uid
+
+    def _active_pods(self) -> set[PodUid]:
+        with self._mutex:
+            return set(self._active.values())
 
     # Registration.
 
@@ -369,21 +423,34 @@ class FakeKubelet:
         for resource, devices in self.device_plugins.items():
             for device in devices:  # one entry for each, as a kubelet that knows their NUMA nodes
                 response.devices.add(resource_name=resource, device_ids=[device])
+        response.devices.extend(self.device_manager.allocatable())
         return response
 
     def _list(
         self, _request: object, _context: object
     ) -> podresources_v1_pb2.ListPodResourcesResponse:
         response = podresources_v1_pb2.ListPodResourcesResponse()
+        self.device_manager.take_back()
         with self._mutex:
             for pod, uid in sorted(self._active.items()):
                 namespace, _, name = pod.partition("/")
                 held = [info for info in self.claims.values() if uid in info.pods]
-                if not held:
-                    continue
-                named = self.version.lists_claims and pod not in self.init_pods
-                container = podresources_v1_pb2.ContainerResources(
-                    name="main", dynamic_resources=map(dynamic_resource, held if named else ())
-                )
-                response.pod_resources.add(name=name, namespace=namespace, containers=[container])
+                containers = self.device_manager.containers(uid)
+                if held:
+                    named = self.version.lists_claims and pod not in self.init_pods
+                    main = _container(containers, "main")
+                    main.dynamic_resources.extend(map(dynamic_resource, held if named else ()))
+                if containers:
+                    response.pod_resources.add(
+                        name=name, namespace=namespace, containers=containers
+                    )
         return response
+
+
+def _container(containers: list[Any], name: str) -> Any:
+    """Return the container of this name, which is added to the list if it is not there."""
+    found = next((one for one in containers if one.name == name), None)
+    if found is None:
+        found = podresources_v1_pb2.ContainerResources(name=name)
+        containers.append(found)
+    return found

@@ -50,10 +50,15 @@ class Version:
     replaces_devices: bool = False
     # Only a pod that is stored with the claim releases the claim, and no pod gets a claim whose release has begun.
     guards_release: bool = False
+    # Several device plugins may offer one resource at the same time.
+    keeps_device_plugins: bool = False
 
 
 VERSIONS: Mapping[str, Version] = {
-    # These two versions search for v1beta1 and would fall back to v1alpha3, which this fake does not call.
+    # 1.30 and 1.31 have DRA behind a gate that is off: no handler takes a DRA driver's registration.
+    "1.30": Version(()),
+    "1.31": Version(()),
+    # 1.32 and 1.33 search for v1beta1 and would fall back to v1alpha3, which this fake does not call.
     "1.32": Version((V1BETA1,), keeps_instances=False),
     "1.33": Version((V1BETA1,)),
     "1.34": Version((V1, V1BETA1), lists_claims=True),
@@ -67,6 +72,7 @@ VERSIONS: Mapping[str, Version] = {
         lists_claims=True,
         replaces_devices=True,
         guards_release=True,
+        keeps_device_plugins=True,
     ),
 }
 
@@ -128,7 +134,7 @@ def get_info(socket: Path) -> pluginregistration_v1_pb2.PluginInfo | None:
 
 
 def why_not(info: pluginregistration_v1_pb2.PluginInfo, chosen: str, known: Sequence[str]) -> str:
-    if info.type != "DRAPlugin":
+    if info.type != "DRAPlugin" or not known:
         return f"RegisterPlugin error -- no handler registered for plugin type: {info.type}"
     if chosen:
         return ""

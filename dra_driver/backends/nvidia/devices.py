@@ -152,7 +152,8 @@ def inventory(
     found = _Found(verdicts, left_out)
     found.problems += [*_of_node(node), *_unlisted(node)]
     shared, islands = _of_system(node.system), links.islands(node.gpus)
-    for gpu in node.gpus:
+    # The scheduler takes devices in this order. The library numbers GPUs in it too, but does not promise it.
+    for gpu in sorted(node.gpus, key=lambda gpu: pci_address(gpu.pci_bus_id)):
         if gpu.uuid and gpu.minor is not None and gpu.minor >= 0:
             _add(found, _known(gpu, gpu.minor, node, {**shared, **_linked(gpu, islands)}))
         else:

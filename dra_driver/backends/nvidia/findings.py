@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, HardwareEvent
 from dra_driver.backends.nvidia.options import HealthOptions
-from dra_driver.backends.nvidia.xids import RESET_ADVICE, Severity, xid
+from dra_driver.backends.nvidia.xids import RESET_ADVICE, XIDS, Severity, xid
 from dra_driver.model.names import (
     FABRIC_TAINT,
     LOST_TAINT,
@@ -44,7 +44,8 @@ _FABRIC_NOT_COMPLETED = (1, 2)
 class Finding:
     """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's.
 
-    `lasting` is the severity once it has lasted for LASTING_SECONDS, if that is another one.
+    `lasting` is the severity once it has lasted for LASTING_SECONDS, if that is another one. `is_unknown`: nobody knows what the fault
+    needs, so time alone never ends it.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Finding:
     severity: Severity
     text: str
     lasting: Severity = Severity.FINE
+    is_unknown: bool = False
 
 
 RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, str]] = {
@@ -92,7 +94,8 @@ def of_event(event: HardwareEvent, options: HealthOptions) -> Finding | None:
         known = xid(event.data)
         name = f" ({known.name})" if known.name else ""
         text = f"the kernel driver reported XID {event.data}{name}, {known.meaning}: {known.advice}"
-        return Finding(XID_TAINT, str(event.data), known.severity, text)
+        unknown = event.data not in XIDS
+        return Finding(XID_TAINT, str(event.data), known.severity, text, is_unknown=unknown)
     if event.type & DOUBLE_BIT_ERROR:
         return _uncorrected("an event")
     return None

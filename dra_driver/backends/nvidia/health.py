@@ -10,7 +10,8 @@ The last event decides nothing: a harmless event after a bad one heals nobody.
 * A finding that is harmless for a moment, such as a fabric that a GPU has not joined yet, is raised once it has lasted for
   LASTING_SECONDS.
 * An XID that needs a reset is held for MAX_HOLD_SECONDS if the kernel driver is too old to say the recovery action (before 570):
-  nothing proves that the GPU was reset.
+  nothing proves that the GPU was reset. An XID that nobody knows is held there until the driver is restarted: only a recovery action
+  says whether such a GPU needs something.
 * An event of a MIG device concerns the MIG devices of its GPU instance; one whose instance is not found, the whole GPU. A MIG device
   has the findings of its GPU too.
 
@@ -18,6 +19,7 @@ A new book knows nothing: after a restart of the driver the state follows from t
 such as an XID of a GPU that asks for no recovery action, is forgotten then.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -124,7 +126,7 @@ class _Device:
     def _hold(self, finding: Finding, proof: Gpu, hold: float) -> float:
         unproven = proof.recovery_action is None and finding.severity >= Severity.RESET
         if unproven and finding.key == XID_TAINT:
-            return MAX_HOLD_SECONDS
+            return math.inf if finding.is_unknown else MAX_HOLD_SECONDS
         doublings = min(self._strikes, 20)  # more make no difference, only huge numbers
         return float(min(hold * 2**doublings, MAX_HOLD_SECONDS))
 

@@ -12,6 +12,7 @@ from threading import Lock
 
 from msgspec import structs
 
+from dra_driver.backends.base import DEVICE_VARIABLE
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
 from dra_driver.backends.nvidia.config import time_slice
 from dra_driver.backends.nvidia.devices import inventory
@@ -93,6 +94,7 @@ class Leases:
         if not lease.hooks:
             installation = structs.replace(installation, hook="")
         edits = self._edits(installation, place.gpu, place.mig, place.graphics)
+        edits = edits.merged(ContainerEdits({f"{DEVICE_VARIABLE}{lease.index}": place.uuid}))
         if lease.admin_access:
             return edits
         with self._mutex:

@@ -79,10 +79,14 @@ class CheckpointFile:
 
     def read(self) -> KubeletCheckpoint | Unknown:
         """The content, or why it is not known. A file that has not changed is not read again."""
+        return self.versioned()[1]
+
+    def versioned(self) -> tuple[object, KubeletCheckpoint | Unknown]:
+        """The content, with a value that differs after each write of the kubelet."""
         with self._mutex:
             if self._read is None or self._read[0] != self._version() or self._read[0] is None:
                 self._read = _read(self.path)
-            return self._read[1]
+            return self._read
 
     def wait_changed(self, stop: Event, timeout: float) -> bool:
         """Wait until the file has changed since the last wait returned True, or since this object was made.

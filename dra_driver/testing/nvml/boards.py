@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's boards as data: what NVML answers on each product.
 
-Names, PCI IDs and total memory are those of real boards. `reserved_mib` is typical: it depends on the driver. MIG tables are in
+Names, PCI IDs and total memory are those of real boards; of those at the end only the ID and the model are known. `reserved_mib` is typical: it depends on the driver. MIG tables are in
 `mig_tables.py`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dra_driver.backends.nvidia.facts import MigProfile
 from dra_driver.testing.nvml import mig_tables
@@ -344,6 +345,36 @@ GB10 = Board(
     pci_class=DISPLAY,
 )
 
+
+def _known_by_its_id(board: Board, device: int, **fields: Any) -> Board:
+    """Return a board of which only the PCI ID and the model are known, as one of the same class of memory.
+
+    Nothing is made up: it has no subsystem, no NVLink and no number on a base board.
+    """
+    unknown: dict[str, Any] = {
+        "subsystem": 0x000010DE,
+        "link_count": 0,
+        "links": "",
+        "switches": 0,
+        "fabric": False,
+        "modules": False,
+    }
+    return replace(board, device=device, **unknown, **fields)
+
+
+# Source of the IDs: mig-parted, config-default.yaml. It has one table of MIG devices for all boards of a class. Thor is missing here: it is
+# known that it reports no memory, as GB10, and neither its ID nor its compute capability.
+A100_40_20B1 = _known_by_its_id(A100_40, 0x20B110DE)
+A100_40_20F6 = _known_by_its_id(A100_40, 0x20F610DE)
+A100_80_20F3 = _known_by_its_id(A100_80, 0x20F310DE)
+A100_80_20F5 = _known_by_its_id(A100_80, 0x20F510DE)
+H800_2322 = _known_by_its_id(H100, 0x232210DE, name="NVIDIA H800")
+H800_2324 = _known_by_its_id(H100, 0x232410DE, name="NVIDIA H800")
+H800_NVL = _known_by_its_id(H100_NVL, 0x233A10DE, name="NVIDIA H800 NVL")
+H100_96 = _known_by_its_id(GH200_96, 0x233D10DE, name="NVIDIA H100 96GB", addressing=0)
+# How its MIG devices share its multiprocessors is not known.
+H20 = _known_by_its_id(GH200_96, 0x232910DE, name="NVIDIA H20", addressing=0, profiles=())
+
 BOARDS: Mapping[str, Board] = {
     "v100": V100_16,
     "v100-32": V100_32,
@@ -370,4 +401,13 @@ BOARDS: Mapping[str, Board] = {
     "gb300": GB300,
     "rtx-pro-6000": RTX_PRO_6000,
     "gb10": GB10,
+    "a100-40-20b1": A100_40_20B1,
+    "a100-40-20f6": A100_40_20F6,
+    "a100-80-20f3": A100_80_20F3,
+    "a100-80-20f5": A100_80_20F5,
+    "h800-2322": H800_2322,
+    "h800-2324": H800_2324,
+    "h800-nvl": H800_NVL,
+    "h100-96": H100_96,
+    "h20": H20,
 }

@@ -25,21 +25,26 @@ from dra_driver.model.events import (
     Leading,
     NameEvaded,
     ObjectUnreadable,
+    PathChosen,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
+    ResourceProblem,
     SecondOwnerRefused,
     SliceLost,
     SliceWritten,
     StillHeld,
     ThreadFailed,
+    UnitsAllocated,
+    UnitsIdentified,
     WorkEnded,
 )
 from dra_driver.model.slices import Problem
 from dra_driver.testing.builders import a_ref
 
 CLAIM = {"claim_namespace": "default", "claim_name": "claim", "claim_uid": "uid-claim"}
+ROW = {"row_namespace": "default", "row_name": "claim", "row_uid": "uid-claim"}
 LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
     (ClaimPrepared(a_ref(), 0.123456), "info", "claim_prepared", CLAIM | {"seconds": 0.1235}),
     (
@@ -184,6 +189,31 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         {"device": "gpu-0", "error": "xid-31", "count": 2},
     ),
     (Recovered(0, 1, 2), "info", "recovered", {"rewritten": 0, "released": 1, "removed_files": 2}),
+    (
+        UnitsAllocated(a_ref(), ("gpu-0", "gpu-1"), 0.5),
+        "info",
+        "units_allocated",
+        ROW | {"units": "gpu-0, gpu-1", "seconds": 0.5},
+    ),
+    (
+        UnitsAllocated(a_ref(), ("gpu-0",), 0.5, "no"),
+        "warning",
+        "units_not_allocated",
+        ROW | {"units": "gpu-0", "seconds": 0.5, "error": "no"},
+    ),
+    (
+        UnitsIdentified(a_ref(), "pod-a", "main"),
+        "info",
+        "units_identified",
+        ROW | {"pod": "pod-a", "container": "main"},
+    ),
+    (PathChosen("dra", "x"), "info", "path_chosen", {"path": "dra", "reason": "x"}),
+    (
+        ResourceProblem("classes.yaml", "x", "write y"),
+        "warning",
+        "resource_refused",
+        {"where": "classes.yaml", "reason": "x", "next_step": "write y"},
+    ),
     (Leading(leads=True), "info", "leading", {"leads": True}),
     (
         Leading(leads=False, leader="process 7"),

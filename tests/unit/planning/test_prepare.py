@@ -161,6 +161,34 @@ def test_two_shares_of_one_device_stand_beside_each_other_in_one_claim() -> None
     assert [device.key for device in plan.devices] == [key(share="s1"), key(share="s2")]
 
 
+def test_the_devices_of_a_request_are_in_the_order_of_their_pci_addresses() -> None:
+    """Those without an address first, as the scheduler chose them, and each with its request's configuration."""
+    addresses = {"gpu-0": "10000:01:00.0", "gpu-1": "0000:C1:00.0", "gpu-2": "0000:8b:00.0"}
+    devices = [
+        a_device(name, attributes={"resource.kubernetes.io/pciBusID": address})
+        for name, address in addresses.items()
+    ]
+    devices += [a_device("gpu-4"), a_device("gpu-3", attributes={"model": "A"})]
+    label = {"apiVersion": "gpu.dra-driver.dev/v1alpha1", "kind": "DeviceConfig", "label": "red"}
+    claim = a_claim(
+        results=[
+            *(a_result(name, request="more") for name in ("gpu-4", "gpu-0", "gpu-3", "gpu-1")),
+            a_result("gpu-2", request="one"),
+        ],
+        configs=[a_config(label, requests=["one"])],
+    )
+    plan = decide(claim, inventory=Inventory(tuple(devices)))
+    assert isinstance(plan, Plan)
+    assert [device.device for device in plan.devices] == [
+        "gpu-4", "gpu-3", "gpu-1", "gpu-0", "gpu-2",
+    ]  # fmt: skip
+    leases = [step.lease for step in plan.steps if isinstance(step, ConfigureDevice)]
+    assert [(lease.device, lease.index) for lease in leases] == [
+        (device.device, index) for index, device in enumerate(plan.devices)
+    ]
+    assert [lease.config.value for lease in leases] == [*[None] * 4, LabelConfig(label="red")]
+
+
 def test_admin_access_owns_nothing_and_is_in_the_lease() -> None:
     plan = decide(a_claim(results=[a_result(admin=True)]), owners={key(): a_ref("user")})
     assert isinstance(plan, Plan)

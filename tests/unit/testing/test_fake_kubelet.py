@@ -149,6 +149,20 @@ def test_each_version_chooses_from_the_list_of_this_driver(
         kubelet.close()
 
 
+@pytest.mark.parametrize("version", ["1.30", "1.31"])
+def test_a_kubelet_whose_gate_is_off_refuses_every_driver(
+    root: Path, driver: ScriptedDriver, version: str
+) -> None:
+    kubelet = FakeKubelet(root, version=version)
+    error = "RegisterPlugin error -- no handler registered for plugin type: DRAPlugin"
+    try:
+        with pytest.raises(KubeletError, match=error):
+            kubelet.register(DRIVER)
+        assert driver.told == [(False, error)]
+    finally:
+        kubelet.close()
+
+
 @pytest.mark.parametrize(
     ("version", "offered", "chosen"),
     [

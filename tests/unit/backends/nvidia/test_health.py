@@ -210,6 +210,33 @@ def test_an_xid_of_a_driver_without_recovery_actions_is_held_longer(bench: Bench
     assert bench.after(LOOK, old) == []
 
 
+def test_an_unknown_xid_of_such_a_driver_is_held_until_a_recovery_action_is_none(bench: Bench):
+    old = a_gpu(recovery_action=None)
+    bench.book.note(xid(4711))
+    assert bench.taints(old) == ["xid=4711:NoSchedule"]
+    bench.book.note(xid(48))
+    bench.book.note(xid(43))  # a harmless event heals nothing
+    bench.look(old)
+    assert bench.after(10 * MAX_HOLD_SECONDS, old) == ["xid=4711:NoSchedule"]
+    assert bench.after(LOOK, a_gpu(recovery_action=1)) == [
+        "xid=4711:NoSchedule",
+        "recovery-action=gpu-reset:NoSchedule",
+    ]
+    assert "xid=4711:NoSchedule" in bench.after(LOOK)  # the action is none, and has to stay so
+    assert bench.after(HOLD + LOOK) == []
+
+
+def test_an_unknown_xid_ends_when_the_recovery_action_was_none_for_the_hold_time(bench: Bench):
+    bench.book.note(xid(4711))
+    bench.look()
+    assert bench.after(LOOK, a_gpu(recovery_action=2)) == [
+        "recovery-action=node-reboot:NoSchedule",
+        "xid=4711:NoSchedule",
+    ]
+    assert bench.after(LOOK) == bench.after(HOLD - LOOK) != []
+    assert bench.after(2 * LOOK) == []
+
+
 def test_a_watched_xid_of_such_a_driver_is_not(bench: Bench):
     bench.book.note(xid(92))
     assert bench.taints(a_gpu(recovery_action=None)) == ["xid=92:None"]

@@ -12,6 +12,7 @@ from dra_driver.backends.base import BackendContext
 from dra_driver.backends.nvidia.backend import NvidiaBackend
 from dra_driver.backends.nvidia.edits import gpu_edits
 from dra_driver.backends.nvidia.options import HealthOptions, NvidiaOptions
+from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.lease import Lease
 from tests.support.watched_nvidia import NODE, a_node
@@ -60,9 +61,8 @@ def test_containers_get_what_the_admin_chose(tmp_path: Path):
     backend = NvidiaBackend(BackendContext("node-1", chosen), hardware=a_node(tmp_path), sysfs=None)
     backend.scan()
     edits = backend.configure(Lease(ClaimUid("uid"), "main", DeviceName("gpu-0"), parent="GPU-0"))
-    assert edits == gpu_edits(
-        NODE.installation, NODE.gpus[0], capabilities={"utility"}, groups=True
-    )
+    chosen_ones = gpu_edits(NODE.installation, NODE.gpus[0], capabilities={"utility"}, groups=True)
+    assert edits == chosen_ones.merged(ContainerEdits({"GPU_DEVICE_0": "GPU-0"}))
     assert not any("libcuda" in mount.host_path for mount in edits.mounts)
 
 

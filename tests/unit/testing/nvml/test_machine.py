@@ -24,11 +24,44 @@ NAMES = {
 }
 
 
+NAMES |= {
+    "a100-40-20b1": NAMES["a100-40"],
+    "a100-40-20f6": NAMES["a100-40"],
+    "a100-80-20f3": NAMES["a100-80"],
+    "a100-80-20f5": NAMES["a100-80"],
+    "h800-2322": NAMES["h100"],
+    "h800-2324": NAMES["h100"],
+    "h800-nvl": NAMES["h100-nvl"],
+    "h100-96": NAMES["gh200-96"],
+}
+
+
 @pytest.mark.parametrize("board", NAMES)
 def test_profiles_have_the_names_that_nvidia_smi_prints(board: str) -> None:
     product = boards.BOARDS[board]
     names = [profile_name(profile, product.memory_mib or 0) for profile in product.profiles]
     assert names == NAMES[board].split()
+
+
+def test_a_board_of_which_only_the_id_is_known_claims_nothing_else() -> None:
+    found = {name: boards.BOARDS[name] for name in (*list(NAMES)[-8:], "h20")}
+    assert {name: board.device >> 16 for name, board in found.items()} == {
+        "a100-40-20b1": 0x20B1,
+        "a100-40-20f6": 0x20F6,
+        "a100-80-20f3": 0x20F3,
+        "a100-80-20f5": 0x20F5,
+        "h800-2322": 0x2322,
+        "h800-2324": 0x2324,
+        "h800-nvl": 0x233A,
+        "h100-96": 0x233D,
+        "h20": 0x2329,
+    }
+    for board in found.values():
+        (gpu,) = machine.node(board).gpus
+        assert (gpu.pci_subsystem_id, gpu.nvlinks, gpu.fabric, gpu.module_id) == (
+            *(0x10DE, (), None, None),
+        )
+    assert machine.node(boards.H20).gpus[0].mig is None
 
 
 @pytest.mark.parametrize("board", boards.BOARDS.values(), ids=boards.BOARDS)
