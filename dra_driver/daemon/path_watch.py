@@ -50,8 +50,9 @@ class PathWatch:
         self._mutex = Lock()
         self._choice = PathChoice(None, "nothing is known yet")
         self._subscribers: list[Callable[[], None]] = []
-        # Devices that the admin gave to the other path than the node's.
-        self._elsewhere: frozenset[DeviceName] = frozenset()
+        self._facts = PathFacts()
+        # What the device plugin API has found about each device; None as long as it is not served.
+        self._not_for_dra: frozenset[DeviceName] | None = None
 
     @property
     def choice(self) -> PathChoice:
@@ -71,8 +72,10 @@ class PathWatch:
 
     def look(self) -> PathChoice:
         """Look at the facts once. Returns the choice."""
-        found = choose_path(self._facts(), self._wish)
+        facts = self._found_facts()
+        found = choose_path(facts, self._wish)
         with self._mutex:
+            self._facts = facts
             before, self._choice = self._choice, found
         if found.path is not before.path:
             if found.path is not None:
@@ -81,11 +84,22 @@ class PathWatch:
                 tell()
         return found
 
-    def give(self, devices: Collection[DeviceName]) -> None:
-        """These devices are offered through the device plugin API, whatever the path of the node is."""
+    @property
+    def facts(self) -> PathFacts:
+        """The facts of the last look."""
         with self._mutex:
-            changed = self._elsewhere != frozenset(devices)
-            self._elsewhere = frozenset(devices)
+            return self._facts
+
+    @property
+    def wish(self) -> Path | None:
+        """What the admin said for the node."""
+        return self._wish
+
+    def keep_from_dra(self, devices: Collection[DeviceName]) -> None:
+        """Claims do not get these devices: the device plugin API offers them, or they are about to change sides."""
+        with self._mutex:
+            changed = self._not_for_dra != frozenset(devices)
+            self._not_for_dra = frozenset(devices)
         if changed:
             for tell in self._subscribers:
                 tell()
@@ -95,19 +109,20 @@ class PathWatch:
     ) -> Inventory:
         """Return the devices that are offered by claims. Those that a claim owns stay, whatever the path is."""
         with self._mutex:
-            none = self._choice.path is Path.DEVICE_PLUGIN
-            elsewhere = self._elsewhere
-        if not none and not elsewhere:
+            others = self._not_for_dra
+            if others is None and self._choice.path is Path.DEVICE_PLUGIN:
+                others = frozenset(inventory.by_name)
+        if not others:
             return inventory
         owned = claimed()
         kept = tuple(
             device
             for device in inventory.devices
-            if device.name in owned or not (none or device.name in elsewhere)
+            if device.name in owned or device.name not in others
         )
         return replace(inventory, devices=kept)
 
-    def _facts(self) -> PathFacts:
+    def _found_facts(self) -> PathFacts:
         now = self._clock()
         registered = self._registered()
         if now >= self._ask_at:
@@ -115,7 +130,7 @@ class PathWatch:
             self._served = self._is_served()
         return PathFacts(
             served=self._served,
-            registered=registered,
+            registered=True if registered else None,
             kubelet_version=self._version(),
             registration_waited_seconds=now - self._begun,
         )

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the device plugin API, connected. Imported only where this API is served, because it brings CEL with it."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 
 from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
@@ -12,14 +11,18 @@ from dra_driver.errors import DriverError
 from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
 from dra_driver.kubelet.plugin.server import PluginServer
 from dra_driver.kubelet.pod_resources import plugin_devices
-from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId
+from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plugin import KubeletCheckpoint, Path, Strategy
+from dra_driver.model.plugin import ContainerAnswer, KubeletCheckpoint, Path, Strategy
 from dra_driver.model.presence import CannotTell
 from dra_driver.model.state import PreparedClaim, Unknown
-from dra_driver.planning.path import minor_version
-from dra_driver.planning.plugin.answer import answer_of
+from dra_driver.planning.occupied import Occupied
+from dra_driver.planning.path import Wishes, minor_version
+from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
 from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.rows import owner_paths
+from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.class_sources import ClassSources
@@ -54,7 +57,7 @@ class PluginPath:
             planned=self._planned,
             store=deps.store,
             pool=deps.place.pool,
-            offered=self._is_offered,
+            here=self._here,
         )
         self._resources = PluginResources(
             inputs, set_resources=self._set_resources, observe=deps.observe, log=deps.log
@@ -67,7 +70,6 @@ class PluginPath:
             settings.plugin.plugins_dir, driver=deps.place.driver, work=work, log=deps.log
         )
         self._listed = Event()
-        self._wishes: dict[ResourceName, Path] = {}
         self._take_up = TakeUp(
             parts, self._holders, witnesses, resources=self._resources.current, log=deps.log
         )
@@ -148,7 +150,7 @@ class PluginPath:
 
     def _planned(self, inventory: Inventory) -> Resources:
         found, settings = self._sources.current(), self._deps.settings
-        planned = plan_resources(
+        return plan_resources(
             inventory,
             found.sources,
             driver=self._deps.place.driver,
@@ -156,30 +158,32 @@ class PluginPath:
             policy=settings.plugin.policy,
             customary=not found.meant,
         )
-        paths = settings.plugin.policy.paths
-        self._wishes = {
-            one.name: wish
-            for one in planned.resources
-            if (wish := paths.get(one.name) or paths.get(planned.classes.get(one.name, "")))
-        }
-        # These devices are offered here, whatever the path of the node is.
-        self._path.give(
-            {
-                unit.device
-                for one in planned.resources
-                if self._wishes.get(one.name) is Path.DEVICE_PLUGIN
-                for unit in one.units
-            }
-        )
-        return planned
 
-    def _is_offered(self, name: ResourceName, _device: DeviceName) -> bool:
-        wish = self._wishes.get(name)
-        return (wish or self._path.choice.path) is Path.DEVICE_PLUGIN
+    def _here(
+        self,
+        inventory: Inventory,
+        planned: Resources,
+        rows: Sequence[PreparedClaim],
+        occupied: Occupied,
+    ) -> frozenset[DeviceName]:
+        """Return the devices that this API offers now, and keep all but those of DRA from claims."""
+        path = self._path
+        wishes = Wishes(path.wish, self._deps.settings.plugin.policy.paths)
+        wanted = wanted_paths(inventory, planned.resources, planned.classes, path.facts, wishes)
+        offer = sides(inventory, wanted, owner_paths(rows), occupied=occupied)
+        names = [device.name for device in inventory.devices]
+        path.keep_from_dra({one for one in names if offer.paths.get(one) is not Path.DRA})
+        return frozenset(one for one in names if offer.paths.get(one) is Path.DEVICE_PLUGIN)
 
     def _answers(self) -> Answers:
-        strategy = self._strategy()
-        make = partial(answer_of, strategy=strategy, annotation_key=self._deps.place.driver)
+        strategy, driver = self._strategy(), self._deps.place.driver
+
+        def make(
+            edits: Sequence[ContainerEdits], cdi_ids: Sequence[str], uid: ClaimUid
+        ) -> ContainerAnswer:
+            key = annotation_key_of(driver, uid)
+            return answer_of(edits, cdi_ids, strategy, annotation_key=key)
+
         return Answers(make, hooks=strategy is not Strategy.EDITS)
 
     def _strategy(self) -> Strategy:

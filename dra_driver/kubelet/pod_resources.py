@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's pod-resources API: which pod uses which device?
+"""The kubelet's pod-resources API: which pod uses which device, or which unit of a device plugin?
 
 A kubelet lists the claims of pods from 1.34 on. The answer of an older kubelet has no claims, and looks like "no pod uses a
 claim". That mistake would free devices that pods use. So an answer without claims counts only if this kubelet is known to list
-claims: from its version, or because an earlier answer named one.
+claims: from its version, or because an earlier answer named one. Units of device plugins are listed by every kubelet.
+
+A call has an effect: before it answers, the kubelet takes back the units of pods that are not active, although their containers may run.
+Ordinary init containers are not listed.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,15 @@ import grpc
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
 from dra_driver.kubelet.sockets import text_of
-from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
+from dra_driver.model.ids import (
+    DeviceName,
+    DriverName,
+    PoolName,
+    ResourceName,
+    ShareId,
+    UnitId,
+)
+from dra_driver.model.plugin import PodUnits
 from dra_driver.model.state import PodDevice, Unknown
 
 METHOD = "/v1.PodResourcesLister/List"
@@ -42,9 +53,7 @@ class PodResources:
 
     def __call__(self) -> frozenset[PodDevice] | Unknown:
         """Every device that a pod uses through a claim, of all drivers; or `Unknown` with the reason."""
-        response = _call(
-            self._socket, METHOD, pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse
-        )
+        response = _list(self._socket)
         if isinstance(response, Unknown):
             return response
         held = frozenset(_held(response))
@@ -66,6 +75,24 @@ class PodResources:
             return ""
 
 
+def plugin_devices(socket: Path) -> frozenset[PodUnits] | Unknown:
+    """The units of device plugins that the containers of active pods have, of all plugins; or `Unknown` with the reason."""
+    response = _list(socket)
+    if isinstance(response, Unknown):
+        return response
+    # A unit may have several entries: one for each NUMA node.
+    units: defaultdict[tuple[str, str, str, str], set[UnitId]] = defaultdict(set)
+    for pod in response.pod_resources:
+        for container in pod.containers:
+            for devices in container.devices:
+                key = (pod.namespace, pod.name, container.name, devices.resource_name)
+                units[key].update(map(UnitId, devices.device_ids))
+    return frozenset(
+        PodUnits(namespace, pod, container, ResourceName(resource), frozenset(ids))
+        for (namespace, pod, container, resource), ids in units.items()
+    )
+
+
 def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
     """What device plugins offer on this node, as device counts by extended resource name; or `Unknown` with the reason."""
     response = _call(
@@ -81,6 +108,14 @@ def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
     for devices in response.devices:
         counts[devices.resource_name] += len(devices.device_ids)
     return dict(counts)
+
+
+def _list(socket: Path) -> pb.ListPodResourcesResponse | Unknown:
+    request = pb.ListPodResourcesRequest()
+    found: pb.ListPodResourcesResponse | Unknown = _call(
+        socket, METHOD, request, pb.ListPodResourcesResponse
+    )
+    return found
 
 
 def _call(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | Unknown:

@@ -126,6 +126,17 @@ class UnitsOfContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class PodUnits:
+    """Units of one resource that a container of a pod has, as the kubelet's pod-resources list them: with names and without the UID."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: ResourceName
+    units: frozenset[UnitId]
+
+
+@dataclass(frozen=True, slots=True)
 class KubeletCheckpoint:
     """The content of the kubelet's `kubelet_internal_checkpoint`. `registered` are the healthy units of each resource, as last written."""
 

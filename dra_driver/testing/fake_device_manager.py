@@ -77,15 +77,19 @@ class FakeDeviceManager(DevicePlugins):
             self._ready = False
         self.registration.start()
 
-    def restart(self) -> None:
-        """Restart the kubelet while containers run. Each pod is admitted again, as the API server lists it."""
+    def restart(self) -> dict[PodUid, str]:
+        """Restart the kubelet while containers run. Each active pod is admitted again; returns the pods that are refused, and why."""
         self.stop()
         self.start()
-        for pod in list(self._limits):
-            if pod in self._active():
+        refused: dict[PodUid, str] = {}
+        for pod in sorted(self._active() & set(self._limits)):
+            try:
                 self._admit(pod)
+            except KubeletError as error:
+                refused[pod] = str(error)
         with self.changed:
             self._ready = True
+        return refused
 
     def reboot(self) -> None:
         """Reboot the node: no container runs. Call `admit_again` for each pod, before or after the plugins register."""

@@ -122,7 +122,9 @@ class FakeKubelet:
         """Restart the kubelet: it forgets which claims are prepared and which drivers are registered. Its checkpoints keep the
         claims and the units of device plugins."""
         self._restart()
-        self.device_manager.restart()
+        refused = self.device_manager.restart()
+        with self._mutex:
+            self._active = {pod: uid for pod, uid in self._active.items() if uid not in refused}
 
     def _restart(self) -> None:
         with self._mutex:

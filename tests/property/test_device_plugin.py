@@ -12,7 +12,7 @@ from dra_driver.model.api.resource_slice import Counter as Amount
 from dra_driver.model.api.resource_slice import CounterSet, DeviceCounterConsumption
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
-from dra_driver.model.plugin import LONGEST_UNIT_ID, PluginResource, Sharing
+from dra_driver.model.plugin import LONGEST_UNIT_ID, Path, PluginResource, Sharing
 from dra_driver.model.plugin_policy import (
     DeviceChoice,
     MigStrategy,
@@ -23,6 +23,7 @@ from dra_driver.model.plugin_policy import (
 from dra_driver.model.vocabulary import NUMA_NODE, PCIE_ROOT
 from dra_driver.planning.plugin.preferred import prefer
 from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.sides import sides
 from dra_driver.planning.plugin.units import UnitIds
 from dra_driver.testing.builders import A_DRIVER
 from tests.support.examples import examples
@@ -216,3 +217,26 @@ def test_the_kubelet_gets_so_many_units_with_those_that_it_needs(
         taken=taken[::-1],
     )
     assert again == said
+
+
+paths = st.sampled_from(Path)
+
+
+@examples(200)
+@given(inventories, st.data())
+def test_a_free_device_is_never_beside_its_own_hardware_on_the_other_side(
+    inventory: Inventory, data: Any
+) -> None:
+    names = st.sampled_from(list(inventory.by_name) or ["none"])
+    wanted = data.draw(st.dictionaries(names, st.none() | paths), "wanted")
+    owners = data.draw(st.dictionaries(names, st.frozensets(paths)), "owners")
+    found = sides(inventory, wanted, owners)
+    for name, path in found.paths.items():
+        mine = inventory.by_name[name].resource
+        if owners.get(name):
+            assert path in owners[name]
+            continue
+        for other, side in found.paths.items():
+            others = inventory.by_name[other].resource
+            apart = mine.parts and others.parts and not {*mine.parts} & {*others.parts}
+            assert side is path or mine.parent != others.parent or apart

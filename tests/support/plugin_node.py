@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.model.cdi import ContainerEdits
-from dra_driver.model.ids import PodUid, ResourceName, UnitId
+from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import (
     ContainerAnswer,
@@ -38,7 +38,9 @@ def a_resource(count: int = 2, **more: Any) -> PluginResource:
     return PluginResource(GPU, units, "a test", **more)
 
 
-def all_edits(edits: Sequence[ContainerEdits], cdi_ids: Sequence[str]) -> ContainerAnswer:
+def all_edits(
+    edits: Sequence[ContainerEdits], cdi_ids: Sequence[str], _uid: ClaimUid
+) -> ContainerAnswer:
     """Answer with everything."""
     env = {name: value for one in edits for name, value in one.env.items()}
     nodes = tuple(node for one in edits for node in one.device_nodes)

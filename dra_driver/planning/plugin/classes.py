@@ -81,7 +81,9 @@ def _good(
 
 def _read(source: ClassSource, driver: DriverName, domain: str) -> _Good | ResourceProblem:
     spec, name = source.device_class.spec, source.device_class.metadata.name
-    where = f"DeviceClass {name}, {source.where}"
+    # That of a class of the cluster names the class already.
+    is_named = source.where.startswith("DeviceClass ")
+    where = source.where if is_named else f"DeviceClass {name}, {source.where}"
     given = spec.extended_resource_name
     resource = resource_of(source, domain)
     if wrong := wrong_resource(resource):

@@ -2,12 +2,12 @@
 """What a row in the state says about an Allocate call: its units, and what its containers got."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Hook, Mount
-from dra_driver.model.ids import UnitId
-from dra_driver.model.plugin import UnitsOfContainer
+from dra_driver.model.ids import DeviceName, UnitId
+from dra_driver.model.plugin import Path, UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 
 
@@ -19,6 +19,16 @@ def units_of(row: PreparedClaim) -> frozenset[UnitId]:
 def shares_units(container: UnitsOfContainer, row: PreparedClaim) -> bool:
     """Whether the kubelet has given units of the row to this container."""
     return container.resource == row.ref.name and bool(units_of(row) & container.units)
+
+
+def owner_paths(rows: Iterable[PreparedClaim]) -> Mapping[DeviceName, frozenset[Path]]:
+    """Return the APIs through which the owners of each device got it, or shares of it."""
+    found: dict[DeviceName, frozenset[Path]] = {}
+    for row in rows:
+        path = Path.DEVICE_PLUGIN if row.ref.of_plugin else Path.DRA
+        for key in row.owned:
+            found[key.device] = found.get(key.device, frozenset()) | {path}
+    return found
 
 
 def edits_of(text: str, devices: Iterable[PreparedDevice]) -> list[ContainerEdits]:

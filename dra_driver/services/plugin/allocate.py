@@ -38,11 +38,11 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How a container gets its devices: `make` turns container edits and CDI names into the kubelet's answer. Without `hooks` it can pass
-    on none.
+    """How a container gets its devices: `make` turns container edits and CDI names of a call into the kubelet's answer. Without `hooks` it can
+    pass on none.
     """
 
-    make: Callable[[Sequence[ContainerEdits], Sequence[str]], ContainerAnswer]
+    make: Callable[[Sequence[ContainerEdits], Sequence[str], ClaimUid], ContainerAnswer]
     hooks: bool = True
 
 
@@ -113,7 +113,7 @@ class AllocateUnits:
             if missed := locks.take([ref.uid], until=call.until, purpose="allocating"):
                 raise missed[ref.uid]
             refused = self._fill(call, locks)
-        return refused or answers.make(call.edits, call.cdi_ids)
+        return refused or answers.make(call.edits, call.cdi_ids, ref.uid)
 
     def _fill(self, call: _Call, locks: ClaimLocks) -> Refusal | None:
         """Get all units of the call. Returns why that is not possible."""

@@ -8,7 +8,6 @@ kubelet's calls run on the threads of its server.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from threading import Event, Lock
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from dra_driver.model.ids import DeviceName, PoolName, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, ListedUnit, PluginResource
+from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.plugin.listed import Listing
 from dra_driver.planning.plugin.preferred import prefer, together
@@ -53,15 +53,17 @@ class OwnedStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginInputs:
-    """What the resources are made of. `planned` returns the resources of an inventory, by the classes and the policy of now. `offered` says whether a
-    device is offered through this API now; one that is not is listed only for containers that have it.
+    """What the resources are made of. `planned` returns the resources of an inventory, by the classes and the policy of now. `here` returns the devices
+    that are offered through this API now, for rows and the hardware that their devices have; others are listed only for containers that have them.
     """
 
     inventory: Callable[[], Inventory]
     planned: Callable[[Inventory], Resources]
     store: OwnedStore
     pool: PoolName
-    offered: Callable[[ResourceName, DeviceName], bool]
+    here: Callable[
+        [Inventory, Resources, Sequence[PreparedClaim], Occupied], Collection[DeviceName]
+    ]
 
 
 class PluginResources:
@@ -117,13 +119,13 @@ class PluginResources:
         self._tell(planned)
         with inputs.store.reading() as state:
             rows, occupied = state.all_claims(), state.occupied(inputs.pool)
+        here = inputs.here(inventory, planned, rows, occupied)
+        listing = Listing(inventory, rows, occupied, offered=here.__contains__)
         kept = {ResourceName(row.ref.name) for row in rows if row.ref.of_plugin and row.ref.name}
         resources: dict[ResourceName, PluginResource] = {}
         lists: dict[ResourceName, tuple[ListedUnit, ...]] = {}
         for resource in (*planned.resources, *_left(planned, kept)):
-            offered = partial(inputs.offered, resource.name)
-            units = Listing(inventory, rows, occupied, offered=offered).of(resource)
-            if units:
+            if units := listing.of(resource):
                 resources[resource.name], lists[resource.name] = resource, units
         self._replace(resources, lists)
 

@@ -9,11 +9,14 @@ import pytest
 
 from dra_driver.errors import Temporary
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
-from dra_driver.kubelet.pod_resources import PodResources, allocatable
+from dra_driver.kubelet.pod_resources import PodResources, allocatable, plugin_devices
 from dra_driver.kubelet.sockets import SocketServer, service, unary
-from dra_driver.model.ids import DeviceName, DriverName, PoolName, ShareId
+from dra_driver.model.ids import DeviceName, DriverName, PoolName, ResourceName, ShareId, UnitId
+from dra_driver.model.plugin import PodUnits
 from dra_driver.model.state import PodDevice, Unknown
 from dra_driver.testing.fake_kubelet import FakeKubelet
+from tests.support.plugin_calls import GPU, unit
+from tests.support.plugins import BarePlugin
 
 
 class Kubelet:
@@ -177,3 +180,38 @@ def test_a_kubelet_that_cannot_be_asked_for_them_is_unknown(kubelet: Kubelet, ro
     assert found.reason.startswith(
         f"the kubelet did not answer on {kubelet.socket}: UNIMPLEMENTED: "
     )
+
+
+# Which pod has which units of device plugins.
+
+
+def test_the_units_of_each_container_and_resource_are_named(root: Path) -> None:
+    kubelet = FakeKubelet(root)
+    gpu = BarePlugin(kubelet, "gpu.sock", "gpu-0")
+    nic = BarePlugin(kubelet, "nic.sock", "nic-0", resource=ResourceName("other.com/nic"))
+    try:
+        assert plugin_devices(kubelet.pod_resources_socket) == frozenset()
+        gpu.units.units = (unit("gpu-0", numa=(0, 1)), unit("gpu-1"), unit("gpu-2"))
+        gpu.register()
+        nic.register()
+        kubelet.admit("default/a", {"main": {GPU: 2, "other.com/nic": 1}, "side": {GPU: 1}})
+        assert plugin_devices(kubelet.pod_resources_socket) == {
+            PodUnits("default", "a", "main", GPU, frozenset(map(UnitId, ("gpu-0", "gpu-1")))),
+            PodUnits(
+                *("default", "a", "main", ResourceName("other.com/nic")),
+                frozenset({UnitId("nic-0")}),
+            ),
+            PodUnits("default", "a", "side", GPU, frozenset({UnitId("gpu-2")})),
+        }
+        kubelet.force_delete("default/a")
+        assert plugin_devices(kubelet.pod_resources_socket) == frozenset()
+    finally:
+        kubelet.close()
+        gpu.close()
+        nic.close()
+
+
+def test_without_a_kubelet_nobody_knows_the_units(root: Path) -> None:
+    found = plugin_devices(root / "none.sock")
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith(f"no socket {root}/none.sock: No such file or directory; ")

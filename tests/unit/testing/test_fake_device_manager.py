@@ -379,6 +379,16 @@ def test_a_new_kubelet_deletes_sockets_and_keeps_the_units_of_its_pods(
     ]
 
 
+def test_a_new_kubelet_refuses_a_pod_that_did_not_run_yet(
+    kubelet: FakeKubelet, start: Start
+) -> None:
+    start("a.sock", "gpu-0")
+    uid = kubelet.admit("default/one", ONE)
+    kubelet.restart()
+    kubelet.device_manager.take_back()
+    assert kubelet.device_manager.units(uid) == {}
+
+
 def test_after_a_reboot_a_pod_needs_its_units_to_be_healthy(
     kubelet: FakeKubelet, start: Start
 ) -> None:

@@ -65,6 +65,11 @@ def test_the_class_can_name_its_resource() -> None:
     assert found.classes == {"nvidia.com/gpu": "every"}
 
 
+def test_the_source_of_a_class_of_the_cluster_names_it_once() -> None:
+    where = "DeviceClass every of the cluster"
+    assert [one.source for one in plan(TWO, a_class("every", where=where)).resources] == [where]
+
+
 def test_a_device_goes_to_the_first_class_that_selects_it() -> None:
     first, rest = a_class("first", f"{OWN}.index == 0"), a_class("rest")
     found = plan(TWO, first, rest)
