@@ -7,7 +7,7 @@ the label of the Node that chooses a file. Both are looked at every LOOK_SECONDS
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -42,6 +42,7 @@ class PolicyOfNode:
         self._asks = any(reader.place for reader in readers)
         self._known: Mapping[str, str] | None = None
         self._policy = own
+        self._looking = Lock()  # the first look is on another thread than the loop
 
     def current(self) -> PluginPolicy:
         """The policy as it was found last. `look` finds it."""
@@ -49,6 +50,10 @@ class PolicyOfNode:
 
     def look(self) -> bool:
         """Look for changes. Returns whether another policy counts than before."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> bool:
         labels = self._labels_now() if self._asks else {}
         policy = self._own
         for source in self._sources:
