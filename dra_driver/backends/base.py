@@ -10,10 +10,11 @@ A factory declares what the driver checks for it, as attributes; each may be mis
 
     options = AcmeOptions     # a msgspec.Struct: the fields of its section in the config document, with types and defaults
     config_kinds = (BITSTREAM,)  # each a ConfigKind: which configuration a claim can have for its devices
+    plugin_policy             # of a made backend, a PolicyReader: a vendor's own configuration of the device plugin API
     auto = False              # `auto` never chooses this backend, because its devices are no hardware
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.plugin_policy import BroughtPolicy
 
 ENTRY_POINT_GROUP = "dra_driver.backends"
 AUTO = "auto"
@@ -87,6 +89,23 @@ def config_kinds_of(backend: object) -> tuple[ConfigKind, ...]:
     """The kinds of configuration that a backend or its factory declares."""
     kinds: tuple[ConfigKind, ...] = tuple(getattr(backend, "config_kinds", ()))
     return kinds
+
+
+class PolicyReader(Protocol):
+    """A vendor's own configuration of the device plugin API, which an admin brings along. The driver reads the files, when they change."""
+
+    @property
+    def place(self) -> str:
+        """A file, or a folder of files (a mounted ConfigMap); empty: there is none."""
+
+    def read(self, files: Mapping[str, bytes], labels: Mapping[str, str], /) -> BroughtPolicy:
+        """What counts with these files, by name, and labels of the Node. What is wrong is told, and the last good one stays."""
+
+
+def policy_reader_of(backend: object) -> PolicyReader | None:
+    """The reader that a backend has as `plugin_policy`; None for a backend without."""
+    reader: PolicyReader | None = getattr(backend, "plugin_policy", None)
+    return reader
 
 
 BackendFactory = Callable[[BackendContext], Backend]

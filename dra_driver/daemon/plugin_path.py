@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 
+from dra_driver.backends.base import policy_reader_of
 from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
 from dra_driver.daemon.leader_loops import Loop
 from dra_driver.daemon.path_watch import PathWatch
@@ -23,15 +24,15 @@ from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
 from dra_driver.planning.plugin.resources import Resources, plan_resources
 from dra_driver.planning.plugin.rows import owner_paths
 from dra_driver.planning.plugin.sides import sides, wanted_paths
+from dra_driver.planning.plugin.strategy import strategy_of
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.class_sources import ClassSources
 from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.policy import PolicyOfNode
 from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
 from dra_driver.services.plugin.take_up import TakeUp
 
-CDI_FROM = (1, 31)
-"""The first kubelet whose device manager always passes on CDI names."""
 GRACE_SECONDS = 2.0
 TRY_SECONDS = 1.0
 BUSY_SECONDS = 1.0
@@ -51,6 +52,13 @@ class PluginPath:
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
         self._sources = ClassSources(
             settings.plugin.classes_dir, deps.kube.device_classes, log=deps.log
+        )
+        readers = (policy_reader_of(backend) for backend in deps.backends.values())
+        self._policy = PolicyOfNode(
+            settings.plugin.policy,
+            [reader for reader in readers if reader is not None],
+            labels=deps.kube.node_labels,
+            log=deps.log,
         )
         inputs = PluginInputs(
             inventory=deps.inventory.known,
@@ -87,6 +95,7 @@ class PluginPath:
         return {
             "plugin-resources": self._run_resources,
             "plugin-classes": lambda stop: self._sources.run(stop, self._wake),
+            "plugin-policy": lambda stop: self._policy.run(stop, self._wake),
             "plugin-holders": self._run_holders,
             "plugin-server": self._run_server,
         }
@@ -95,6 +104,7 @@ class PluginPath:
         self._deps.inventory.subscribe(self._wake)
         self._path.subscribe(self._wake)
         self._sources.look()
+        self._policy.look()
         # What pods have already is reserved before the kubelet can give out anything.
         while not stop.is_set() and not self._reserved():
             stop.wait(TRY_SECONDS)
@@ -149,13 +159,13 @@ class PluginPath:
     # What the services ask.
 
     def _planned(self, inventory: Inventory) -> Resources:
-        found, settings = self._sources.current(), self._deps.settings
+        found = self._sources.current()
         return plan_resources(
             inventory,
             found.sources,
             driver=self._deps.place.driver,
             domain=self._deps.place.driver,
-            policy=settings.plugin.policy,
+            policy=self._policy.current(),
             customary=not found.meant,
         )
 
@@ -168,7 +178,7 @@ class PluginPath:
     ) -> frozenset[DeviceName]:
         """Return the devices that this API offers now, and keep all but those of DRA from claims."""
         path = self._path
-        wishes = Wishes(path.wish, self._deps.settings.plugin.policy.paths)
+        wishes = Wishes(path.wish, self._policy.current().paths)
         wanted = wanted_paths(inventory, planned.resources, planned.classes, path.facts, wishes)
         offer = sides(inventory, wanted, owner_paths(rows), occupied=occupied)
         names = [device.name for device in inventory.devices]
@@ -187,16 +197,13 @@ class PluginPath:
         return Answers(make, hooks=strategy is not Strategy.EDITS)
 
     def _strategy(self) -> Strategy:
-        chosen = self._deps.settings.plugin.strategy
-        if chosen is not None:
-            return chosen
-        if strategies := self._deps.settings.plugin.policy.strategies:
-            return strategies[0]
         try:
             version = minor_version(self._deps.kube.kubelet_version())
         except DriverError:
             version = None
-        return Strategy.CDI if version is not None and version >= CDI_FROM else Strategy.EDITS
+        return strategy_of(
+            self._deps.settings.plugin.strategy, self._policy.current().strategies, version
+        )
 
     def _read_checkpoint(self) -> tuple[object, KubeletCheckpoint | Unknown]:
         return self._checkpoint.versioned()

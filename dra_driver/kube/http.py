@@ -42,7 +42,7 @@ from dra_driver.kube.discovery import Wire
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import ApiCall, malformed
 from dra_driver.kube.lists import Listing
-from dra_driver.kube.own_node import OwnNode, part
+from dra_driver.kube.node_facts import NodeFacts, part
 from dra_driver.kube.served import ServedVersion
 from dra_driver.kube.slices import (
     Author,
@@ -98,7 +98,7 @@ class HttpKubeApi:
         self._unreadable = UnreadableReporter(observe)
         self._served = ServedVersion(self._transport, self._server)
         self._nobody = Author(driver, node, "")
-        self._own_node = OwnNode(self._transport, node, clock)
+        self._node_facts = NodeFacts(self._transport, node, clock)
 
     def __repr__(self) -> str:
         return (
@@ -204,10 +204,10 @@ class HttpKubeApi:
         self._served.get()
 
     def kubelet_version(self) -> str:
-        return self._own_node.kubelet_version()
+        return self._node_facts.kubelet_version()
 
     def node_labels(self) -> Mapping[str, str]:
-        return self._own_node.labels()
+        return self._node_facts.labels()
 
     def server_version(self) -> str:
         exchange = Exchange(ApiCall("get", "/version"), "GET", "/version")
@@ -217,7 +217,7 @@ class HttpKubeApi:
         if not self._repeats.claim(event):
             return
         try:
-            body = dump_event(event, Reporter(self._driver, self._node, self._own_node.uid()))
+            body = dump_event(event, Reporter(self._driver, self._node, self._node_facts.uid()))
             call = ApiCall("create", "events", f"{event.reason} on node {self._node}")
             self._transport.request(
                 Exchange(call, "POST", f"/api/v1/namespaces/{NAMESPACE}/events", body=body)
@@ -275,7 +275,7 @@ class HttpKubeApi:
         return None
 
     def _author(self) -> Author:
-        return Author(self._driver, self._node, self._own_node.uid())
+        return Author(self._driver, self._node, self._node_facts.uid())
 
     def _author_if_known(self) -> Author:
         """The author for a comparison. Without a Node its UID is unknown, but slices can still be read and deleted."""
@@ -393,7 +393,7 @@ class HttpKubeApi:
             return None
 
     def _forget_node(self) -> None:
-        self._own_node.forget_uid()
+        self._node_facts.forget_uid()
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -106,3 +106,12 @@ class PluginPolicy:
             packed=other.packed if self.packed is None else self.packed,
             paths=MappingProxyType({**other.paths, **self.paths}),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtPolicy:
+    """What a vendor's own configuration says. `problems` are sentences about what does not count, `notes` about what needs nothing."""
+
+    policy: PluginPolicy = field(default_factory=PluginPolicy)
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

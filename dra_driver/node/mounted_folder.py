@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files are in a folder that an admin fills, and did they change? Usually it is a ConfigMap that is mounted into the pod.
+"""Which files are in a folder that an admin fills, and did they change? Usually it is a ConfigMap that is mounted into the pod. A single
+file counts as a folder with this file.
 
 The kubelet replaces all files of such a mount at once: they are symbolic links through `..data`, which it turns to a new folder. Names
 that begin with a dot are therefore no files of the admin. Nothing in the folder can cost more than MOST_FILES files of LARGEST_FILE.
@@ -29,7 +30,7 @@ class FolderContent:
 def mark(folder: Path) -> object:
     """A value that changes whenever a file of the folder changes. It costs a look at each name, and reads no file."""
     try:
-        names = _names(folder)
+        folder, names = _place(folder)
     except OSError as error:
         return error.errno
     return tuple((name, _look(folder / name)) for name in names)
@@ -38,7 +39,7 @@ def mark(folder: Path) -> object:
 def read(folder: Path) -> FolderContent:
     """Read the folder. What cannot be read is a problem, and the rest is still read."""
     try:
-        names = _names(folder)
+        folder, names = _place(folder)
     except OSError as error:
         problem = str(translated(error, f"cannot read the folder {folder}"))
         return FolderContent(problems=(problem,), listed=False)
@@ -63,6 +64,14 @@ def read(folder: Path) -> FolderContent:
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _place(path: Path) -> tuple[Path, list[str]]:
+    """The folder, and the names in it that count. Raises OSError."""
+    try:
+        return path, _names(path)
+    except NotADirectoryError:
+        return path.parent, [path.name]
 
 
 def _look(path: Path) -> object:

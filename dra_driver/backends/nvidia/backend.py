@@ -5,6 +5,7 @@
 containers get. A node without NVIDIA's GPUs costs a look into sysfs: no process is started there.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +26,9 @@ from dra_driver.backends.nvidia.findings import says_nothing
 from dra_driver.backends.nvidia.hardware.pci import gpus
 from dra_driver.backends.nvidia.health import HealthBook
 from dra_driver.backends.nvidia.leases import Leases
-from dra_driver.backends.nvidia.options import NvidiaOptions
+from dra_driver.backends.nvidia.options import HealthOptions, NvidiaOptions
+from dra_driver.backends.nvidia.plugin.choice import ConfigOfNode
+from dra_driver.backends.nvidia.plugin.config import ignored_xids
 from dra_driver.backends.nvidia.recorded import PlayedHardware, node_of
 from dra_driver.backends.recording import Snapshot
 from dra_driver.backends.sysfs import pci_address
@@ -68,8 +71,9 @@ class NvidiaBackend:
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._left_out = LEFT_OUT
         self._answered = Node()
-        self._options = options.health
-        self._book = HealthBook(options.health, clock=clock)
+        self.plugin_policy = ConfigOfNode(options.device_plugin, os.environ)
+        self._options = _with_variables(options.health)
+        self._book = HealthBook(self._options, clock=clock)
         self._leases = Leases(
             self._hardware,
             idle_bytes=options.idle_memory * _MIB,
@@ -178,3 +182,9 @@ class NvidiaBackend:
             "backend",
             HARDWARE_NOT_READY,
         )
+
+
+def _with_variables(options: HealthOptions) -> HealthOptions:
+    """The options, with the XIDs that a variable of NVIDIA's device plugin says to ignore."""
+    ignored = (*options.ignored_xids, *ignored_xids(os.environ))
+    return msgspec.structs.replace(options, ignored_xids=tuple(dict.fromkeys(ignored)))

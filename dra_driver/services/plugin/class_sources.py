@@ -46,6 +46,7 @@ class ClassSources:
         self._clock = clock
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._lock = Lock()
+        self._looking = Lock()  # the first look is on another thread than the loop
         self._mark: object = _NEVER
         self._in_files = ClassesFound()
         self._of_cluster = ClassesFound()
@@ -59,6 +60,10 @@ class ClassSources:
 
     def look(self) -> bool:
         """Look for changes. Returns whether other classes count than before."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> bool:
         before = self.current()
         in_files = self._files()
         with self._lock:

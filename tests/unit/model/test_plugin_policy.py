@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from dra_driver.model.ids import ClaimUid, ResourceName
-from dra_driver.model.plugin import RESOURCE_PATTERN, Path, Strategy, is_plugin_row
+from dra_driver.model.ids import ResourceName
+from dra_driver.model.plugin import RESOURCE_PATTERN, Path, Strategy
 from dra_driver.model.plugin_policy import (
     IdStrategy,
     MigStrategy,
@@ -89,9 +89,3 @@ def test_a_pattern_has_stars_and_free_ends(pattern: str, text: str, fits: bool) 
 )
 def test_a_resource_has_a_domain_that_is_not_kubernetes_own(name: str, valid: bool) -> None:
     assert bool(re.search(RESOURCE_PATTERN, name)) is valid
-
-
-def test_a_row_of_the_device_plugin_api_is_known_by_its_uid() -> None:
-    uid = "0f5b4a0c-6d8e-4f0e-9c58-3a8f2f3f7a11"
-    assert is_plugin_row(ClaimUid(f"plugin-{uid}"))
-    assert not is_plugin_row(ClaimUid(uid))

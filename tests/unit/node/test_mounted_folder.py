@@ -71,3 +71,13 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         ),
         listed=False,
     )
+
+
+def test_a_file_is_a_folder_with_this_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("one")
+    (tmp_path / "b.yaml").write_text("other")
+    assert read(file) == FolderContent({"a.yaml": b"one"})
+    before = mark(file)
+    file.write_text("two!")
+    assert mark(file) != before

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dra_driver.backends.nvidia.options import DevicePluginOptions
 from dra_driver.backends.nvidia.plugin.config import PluginConfig, read_config
 from dra_driver.model.decoding import shown, told
+from dra_driver.model.plugin_policy import BroughtPolicy
 
 LABEL = "nvidia.com/device-plugin.config"
 NAMED = "default"
@@ -70,7 +71,7 @@ def _list(names: Collection[str]) -> str:
 
 
 class ConfigOfNode:
-    """The configuration of NVIDIA's device plugin that counts on this node. The last good one stays while a new one is wrong.
+    """The configuration of NVIDIA's device plugin that counts on this node; a `PolicyReader`. The last good one stays while a new one is wrong.
 
     `environment` and `arguments` are those of NVIDIA's DaemonSet, if an admin has given them to this driver.
     """
@@ -86,6 +87,14 @@ class ConfigOfNode:
         self._arguments = arguments
         self._name = ""
         self._good = PluginConfig()
+
+    @property
+    def place(self) -> str:
+        return self._options.config
+
+    def read(self, files: Mapping[str, bytes], labels: Mapping[str, str], /) -> BroughtPolicy:
+        config, problems = self.update(files, labels)
+        return BroughtPolicy(config.policy, problems, tuple(map(str, config.notes)))
 
     def update(
         self, files: Mapping[str, bytes], labels: Mapping[str, str]

@@ -36,7 +36,7 @@ _EVERY_XID = ("all", "xids")
 class PluginConfig:
     """A configuration that counts.
 
-    `driver_root` and `ignored_xids` are for the options of the backend. `refusals` are keys that this driver does not do, each with what to
+    `driver_root` is where NVIDIA's driver is, and `ignored_xids` do not count for health. `refusals` are keys that this driver does not do, each with what to
     do instead; `notes` are keys for which nothing is to do, or that count here and not there. `places` has the path of each rule.
     """
 
@@ -107,6 +107,11 @@ def read_config(
         places=MappingProxyType(lists.places),
     )
     return config, ()
+
+
+def ignored_xids(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """The XIDs that the variables of NVIDIA's plugin take out of the health of GPUs."""
+    return _xids(read_said(b"", environment))[0]
 
 
 def _wrong_values(said: Said) -> Iterator[Mistake]:

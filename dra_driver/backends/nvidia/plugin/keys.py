@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which keys does NVIDIA's device plugin have, and what becomes of each? The page docs/reference/nvidia-plugin-config.md is made from here.
 
-A key is a field of the file, a variable, a flag, or several of these; a flag wins over a variable, and a variable over the file. The
+A key is a field of the file, a variable, a flag, or several of these; a flag wins over a variable, and a variable over the file, as there. The
 keys of `resources` and `sharing` are lists with rules of their own, in `sharing.py`.
 """
 
@@ -99,11 +99,13 @@ KEYS: tuple[Key, ...] = (
     ),
     _key(
         "flags.nvidiaDriverRoot",
-        H,
-        "`backends.nvidia.driverRoot`",
+        N,
+        "the driver looks in the usual places, /run/nvidia/driver among them; `hardware.driverRoot` of the chart, or "
+        "`backends.nvidia.driverRoot`, names another one",
         "NVIDIA_DRIVER_ROOT",
         "--driver-root",
         "--nvidia-driver-root",
+        quiet=("", "/", "/run/nvidia/driver"),
     ),
     _key(
         "flags.nvidiaDevRoot",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dra_driver.backends.base import BackendContext
+from dra_driver.backends.base import BackendContext, policy_reader_of
 from dra_driver.backends.nvidia import backend as module
 from dra_driver.backends.nvidia.backend import NvidiaBackend
 from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process
@@ -18,6 +18,7 @@ from dra_driver.backends.nvidia.recorded import RecordedHardware
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.lease import InUse
+from dra_driver.model.plugin_policy import MigStrategy
 from tests.support.nvidia_node import facts_of
 
 XID = 79  # the GPU fell off the bus
@@ -192,3 +193,15 @@ def test_while_the_kernel_driver_is_replaced_its_gpus_stay_as_ill_ones():
     assert problem in left.health.message
     hardware.node = ready
     assert [one.name for one in backend.scan().devices] == ["gpu-0", "gpu-1"]
+
+
+def test_the_variables_of_nvidias_device_plugin_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DP_DISABLE_HEALTHCHECKS", f"31,{XID}")
+    monkeypatch.setenv("MIG_STRATEGY", "mixed")
+    backend = backend_of(Scripted(Node(), HardwareEvent("GPU-0", 8, XID)))
+    assert list(backend.watch(Event())) == []  # this XID says nothing now
+    reader = policy_reader_of(backend)
+    assert reader is not None
+    assert reader.read({}, {}).policy.mig_strategy is MigStrategy.MIXED
+    assert reader.place == ""
+    assert policy_reader_of(object()) is None

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dra_driver.backends.nvidia.plugin.config import PluginConfig, read_config
+from dra_driver.backends.nvidia.plugin.config import PluginConfig, ignored_xids, read_config
 from dra_driver.backends.nvidia.plugin.keys import KEYS, NO_MPS, OUTSIDE, Kind, Outcome
 from dra_driver.backends.nvidia.plugin.sharing import COUNTS
 from dra_driver.model.decoding import Mistake
@@ -191,6 +191,7 @@ def test_a_flag_for_true_or_false_stands_alone() -> None:
 def test_ignored_xids_are_those_that_are_not_enabled_again() -> None:
     environment = {"DP_DISABLE_HEALTHCHECKS": "31, 43,31,79", "DP_ENABLE_HEALTHCHECKS": "79"}
     assert read("", environment) == PluginConfig(ignored_xids=(31, 43))
+    assert ignored_xids(environment) == (31, 43)
 
 
 # Refusals

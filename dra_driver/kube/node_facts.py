@@ -21,7 +21,7 @@ from dra_driver.model.ids import NodeName
 NODE_SECONDS = 60.0
 
 
-class OwnNode:
+class NodeFacts:
     """The Node of this name; safe to use from several threads."""
 
     def __init__(self, transport: Transport, node: NodeName, clock: Callable[[], float]) -> None:
