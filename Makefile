@@ -51,8 +51,8 @@ e2e: setup ## the tests on a real Kubernetes; root and Go
 e2e-matrix: setup ## the same on every release of docs/tested.md, by hand
 	$(BIN)/python hack/testbed/matrix.py
 
-walk: setup ## a random walk through faults; STEPS=1000, SEED=7
-	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000) $(if $(SEED),--seed $(SEED))
+walk: setup ## a random walk through faults; STEPS=1000, SEED=7, MACHINE=nvidia
+	$(BIN)/python hack/random-walk --steps $(or $(STEPS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MACHINE),--machine $(MACHINE))
 
 breakages: setup ## replay deliberate breakages and see who notices, by hand
 	$(BIN)/python -m hack.breakages.replay
