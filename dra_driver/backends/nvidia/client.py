@@ -224,7 +224,7 @@ class HardwareProcess:
         self, gpus: tuple[Gpu, ...], driver: str, failed: dict[str, str]
     ) -> dict[str, tuple[MigProfile, ...]]:
         """The profiles by product. They are read once for a product and driver, and once more when MIG is enabled: some boards tell
-        them only then. `failed` gets why those of a product could not be read; the next look asks again.
+        them only then, and the names of MIG devices must be made of what the library says in this mode. `failed` gets why those of a product could not be read; the next look asks again.
         """
         found: dict[str, tuple[MigProfile, ...]] = {}
         for gpu in gpus:

@@ -67,6 +67,18 @@ def test_mig_tables_are_read_once_for_a_product_and_driver(bed: Bed) -> None:
     assert bed.nvml.calls["nvmlDeviceGetGpuInstanceProfileInfo"] == tables
 
 
+def test_mig_tables_are_read_a_second_time_in_mig_mode_and_not_a_third_time(tmp_path: Path) -> None:
+    bed = Bed(machine.node(boards.H100), tmp_path)
+    off, on = bed.nvml.node, machine.node(boards.H100, mig="1g.10gb")
+    counts = []
+    for node in (off, off, on, on, off, on):
+        bed.nvml.node = node
+        bed.hardware.look()
+        counts.append(bed.nvml.calls["nvmlDeviceGetGpuInstanceProfileInfo"])
+    bed.hardware.close()
+    assert counts == [18, 18, 36, 36, 36, 36]
+
+
 def test_mig_tables_that_fail_are_read_by_the_next_look(bed: Bed) -> None:
     bed.nvml.fail["nvmlDeviceGetGpuInstanceProfileInfo"] = 15
     assert bed.hardware.look().mig_profiles == {}
