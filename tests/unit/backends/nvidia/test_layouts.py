@@ -5,6 +5,8 @@ The first one of them, the small driver root with a hook, is in test_edits.py. E
 without its hook the same files under the names that programs open.
 """
 
+from typing import ClassVar
+
 from dra_driver.backends.nvidia.edits import gpu_edits, mig_edits
 from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, Installation, MigDevice
 
@@ -20,8 +22,9 @@ CONTROL = (
 )
 
 
-def test_a_gpu_without_the_hook_of_the_toolkit() -> None:
+class PackageWithoutHook:
     """A package of the driver on Ubuntu, and no container toolkit."""
+
     lib = "/usr/lib/x86_64-linux-gnu"
     installation = Installation(
         driver_root="/",
@@ -48,7 +51,7 @@ def test_a_gpu_without_the_hook_of_the_toolkit() -> None:
     vdpau = f"{lib}/vdpau/libvdpau_nvidia.so.580.126.20"
     firmware = "/lib/firmware/nvidia/580.126.20/gsp_ga10x.bin"
     socket = "/run/nvidia-persistenced/socket"
-    assert gpu_edits(installation, gpu).as_dict() == {
+    expected: ClassVar = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void"],
         "deviceNodes": [
             {"path": "/dev/nvidia-modeset", "type": "c", "permissions": "rw", "major": 195, "minor": 254},
@@ -79,8 +82,9 @@ def test_a_gpu_without_the_hook_of_the_toolkit() -> None:
     }  # fmt: skip
 
 
-def test_a_mig_device() -> None:
+class MigOnRhel:
     """On RHEL, with the hook. One file of the two capabilities is on the host, the other is made from its numbers. No DRM files."""
+
     lib = "/usr/lib64"
     installation = Installation(
         driver_root="/",
@@ -112,7 +116,7 @@ def test_a_mig_device() -> None:
     gpu = Gpu(index=0, uuid="GPU-1", pci_bus_id="00000000:65:00.0", minor=0, drm=("card1",))
     mig = MigDevice(uuid="MIG-1", gpu_instance=1, compute_instance=0, profile=9)
     cuda, ml = f"{lib}/libcuda.so.580.126.20", f"{lib}/libnvidia-ml.so.580.126.20"
-    assert mig_edits(installation, gpu, mig).as_dict() == {
+    expected: ClassVar = {
         "env": ["NVIDIA_CTK_LIBCUDA_DIR=/usr/lib64", "NVIDIA_VISIBLE_DEVICES=void"],
         "deviceNodes": [
             {"path": "/dev/nvidia-modeset", "type": "c", "permissions": "rw", "major": 195, "minor": 254},
@@ -162,8 +166,9 @@ def test_a_mig_device() -> None:
     }  # fmt: skip
 
 
-def test_a_gpu_with_graphics_of_the_gpu_operator() -> None:
+class Operator:
     """The driver is in a container of its own: its files and device files are below /run/nvidia/driver, the DRM files are the host's."""
+
     root, lib = "/run/nvidia/driver", "/usr/lib/x86_64-linux-gnu"
     installation = Installation(
         driver_root=root,
@@ -207,12 +212,12 @@ def test_a_gpu_with_graphics_of_the_gpu_operator() -> None:
     gpu = Gpu(
         index=0, uuid="GPU-1", pci_bus_id="00000000:65:00.0", minor=0, drm=("card1", "renderD129")
     )
-    hook = {
+    hook: ClassVar = {
         "hookName": "createContainer",
         "path": "/usr/local/nvidia/toolkit/nvidia-cdi-hook",
         "env": ["NVIDIA_CTK_DEBUG=false"],
     }
-    assert gpu_edits(installation, gpu, groups=True).as_dict() == {
+    expected: ClassVar = {
         "env": [
             "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu",
             "NVIDIA_VISIBLE_DEVICES=void",
@@ -265,3 +270,18 @@ def test_a_gpu_with_graphics_of_the_gpu_operator() -> None:
             {"hostPath": "/run/nvidia/driver/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json", "containerPath": "/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json", "options": FILE},
         ],
     }  # fmt: skip
+
+
+def test_a_gpu_without_the_hook_of_the_toolkit() -> None:
+    found = gpu_edits(PackageWithoutHook.installation, PackageWithoutHook.gpu).as_dict()
+    assert found == PackageWithoutHook.expected
+
+
+def test_a_mig_device() -> None:
+    found = mig_edits(MigOnRhel.installation, MigOnRhel.gpu, MigOnRhel.mig).as_dict()
+    assert found == MigOnRhel.expected
+
+
+def test_a_gpu_with_graphics_of_the_gpu_operator() -> None:
+    found = gpu_edits(Operator.installation, Operator.gpu, groups=True).as_dict()
+    assert found == Operator.expected
