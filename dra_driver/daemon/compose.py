@@ -139,7 +139,16 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         checks=checks,
         log=log,
     )
-    loops = dict(leader_loops(deps, parts, publisher, membership, (held_devices, follower)))
+    loops = dict(
+        leader_loops(
+            deps,
+            parts,
+            publisher,
+            membership,
+            (held_devices, follower),
+            offered=plugin.offered,
+        )
+    )
     loops |= _claim_statuses(deps, parts, observers)
     loops["path"] = partial(plugin.run, parts, path)
     start_leading = partial(_start_all, supervisor, loops)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which loops does only the leader of a node run? Each runs on its own thread until its stop event is set."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain, repeat
 from threading import Event
 
@@ -11,6 +11,7 @@ from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.membership import Membership
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.model.state import Unknown
 from dra_driver.services.binding import BindingController
 from dra_driver.services.follow import ClaimFollower
 from dra_driver.services.held import HeldDevices
@@ -32,8 +33,12 @@ def leader_loops(
     publisher: Publisher,
     membership: Membership,
     ownership: tuple[HeldDevices, ClaimFollower],
+    *,
+    offered: Callable[[], Collection[str]],
 ) -> Mapping[str, Loop]:
-    """Return the loops by the names of their threads. The log and the metric of failed threads show these names."""
+    """Return the loops by the names of their threads. The log and the metric of failed threads show these names. `offered` are the extended
+    resources that this driver itself offers.
+    """
     held_devices, follower = ownership
     log, cdi, socket = deps.log, deps.cdi, deps.settings.kubelet.pod_resources_socket
     sweep = Sweep(
@@ -44,7 +49,7 @@ def leader_loops(
     )
     neighbours = NeighbourWatch(
         deps.place.driver,
-        lambda: allocatable(socket),
+        lambda: _of_others(allocatable(socket), offered()),
         deps.inventory.known,
         deps.kube.emit_event,
         log=log,
@@ -61,6 +66,15 @@ def leader_loops(
         "neighbours": neighbours.run,
         "strangers": lambda stop: membership.watch(stop, deps.kube.emit_event),
     }
+
+
+def _of_others(
+    found: Mapping[str, int] | Unknown, own: Collection[str]
+) -> Mapping[str, int] | Unknown:
+    """Leave out what this driver offers itself by the device plugin API."""
+    if isinstance(found, Unknown):
+        return found
+    return {name: count for name, count in found.items() if name not in own}
 
 
 def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:

@@ -31,6 +31,10 @@ class PluginStarter:
         served = self._served
         return nobody_told(row) if served is None else served.needed(row)
 
+    def offered(self) -> frozenset[str]:
+        """Return the extended resources that this driver offers, whether or not the kubelet knows them yet."""
+        return frozenset() if self._served is None else frozenset(self._served.reasons())
+
     def problems(self) -> tuple[str, ...] | None:
         """Return what the kubelet does not know yet; None if the node offers its devices by claims."""
         path, served = self._path, self._served

@@ -169,6 +169,8 @@ class Sweep:
     def _forgotten_claims(
         self, claims: Collection[PreparedClaim], pod_devices: Collection[PodDevice] | Unknown
     ) -> tuple[list[str], int]:
+        if not claims:
+            return [], 0
         if isinstance(pod_devices, Unknown):
             return [f"whether pods use claims is not known: {pod_devices.reason}"], 0
         unresolved: list[str] = []

@@ -95,7 +95,7 @@ def test_a_device_that_falls_ill_is_taken_out_and_comes_back(tmp_path: Path) -> 
         try:
             node.start()
             offered(node, 8)
-            faults.write_text("unhealthy:\n  gpu-3: XID 79\n")
+            faults.write_text("devices: {gpu-3: {unhealthy: XID 79}}\n")
             offered(node, 7)
             faults.write_text("{}")
             offered(node, 8)
