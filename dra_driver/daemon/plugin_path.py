@@ -79,7 +79,7 @@ class PluginPath:
         )
         self._listed = Event()
         self._take_up = TakeUp(
-            parts, self._holders, witnesses, resources=self._resources.current, log=deps.log
+            parts, self._holders, witnesses, resources=self._resources.planned, log=deps.log
         )
 
     def needed(self, row: PreparedClaim) -> str:
