@@ -39,7 +39,9 @@ FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for
 class Options:
     """What may differ from one cluster to the next.
 
-    A version alone makes a cluster with DRA; gates and served APIs come on top of what it needs.
+    A version alone makes a cluster with DRA where the driver can use it, that is from 1.32 on; gates and served APIs come on top of
+    what it needs. The gate DynamicResourceAllocation decides up to 1.33 whether resource.k8s.io is served: False is a cluster without
+    DRA, and True serves v1alpha3 on 1.31.
     """
 
     version: str = build.KUBERNETES
@@ -63,6 +65,7 @@ class Cluster:
         self.admin_kubeconfig = self.root / "admin.kubeconfig"
         self.namespaces = Namespaces(self.root)
         self._binaries = binaries
+        self._gates: dict[str, dict[str, bool]] = {}
         self._components: dict[str, Program] = {}
         self._started: list[Program] = []
 
@@ -147,8 +150,9 @@ class Cluster:
 
     @property
     def resource_api(self) -> str:
-        """The newest version of resource.k8s.io that this release serves, such as "v1beta1"."""
-        return features.api_versions(self.options.version)[0]
+        """The newest version of resource.k8s.io that this cluster serves, such as "v1beta1"; "" if none."""
+        served = features.api_versions(self.options.version, self._own_gates("kube-apiserver"))
+        return served[0] if served else ""
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """`kubectl get … -o json`, decoded; claims and slices in v1 form on every release."""
@@ -171,15 +175,38 @@ class Cluster:
     # Parts of the cluster
 
     def _start(self, name: str) -> None:
-        options = self.options
-        gates = features.feature_gates(options.version) | dict(options.feature_gates)
-        served = features.runtime_config(options.version) | dict(options.runtime_config)
+        options, own = self.options, self._own_gates(name)
+        gates = features.feature_gates(options.version) | own
+        served = features.runtime_config(options.version, own) | dict(options.runtime_config)
         command = components.command(name, self.root, gates, served)
         told = (*command, *options.flags.get(name, ()))
         self._components[name] = self.run_inside(told, log=name)
 
+    def _own_gates(self, name: str) -> dict[str, bool]:
+        """The feature gates of a component that do not follow from the release."""
+        return dict(self.options.feature_gates) | self._gates.get(name, {})
+
     def _stop(self, name: str) -> None:
         self._components.pop(name).stop()
+
+    def change_gates(
+        self, gates: Mapping[str, bool], *, of: Sequence[str] = components.GATED
+    ) -> None:
+        """Restart these components with other feature gates, while pods run.
+
+        With DynamicResourceAllocation the API server begins or ends to serve resource.k8s.io, as at the start of a cluster.
+        """
+        for name in of:
+            self._gates.setdefault(name, {}).update(gates)
+        if "kube-apiserver" in of:
+            self.stop_apiserver()
+            self.start_apiserver()
+        else:
+            for name in [client for client in CLIENTS if client in of]:
+                self._stop(name)
+                self._start(name)
+        if "kubelet" in of:
+            self.restart_kubelet()
 
     def stop_apiserver(self) -> None:
         """Kill the API server."""
@@ -236,6 +263,16 @@ class Cluster:
         self.stop_kubelet()
         self.start_kubelet()
         self._wait_kubelet(before)
+
+    @property
+    def plugin_folder(self) -> Path:
+        """Where device plugins and the kubelet have their sockets, by a path that works outside."""
+        return self.path_inside(init.KUBELET_FOLDER / "device-plugins")
+
+    def empty_plugin_folder(self) -> None:
+        """Delete what is in it, as an admin does who cleans up: the sockets, the kubelet's own too, and its checkpoint."""
+        for path in self.plugin_folder.iterdir():
+            path.unlink(missing_ok=True)
 
     def start_containerd(self) -> None:
         """Start containerd and give it the image, which a fresh one does not have."""
