@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.onenode import init
-from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.cluster import CTR, Cluster
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.node_files import IMAGE, NODE
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.shim]
 
 SERVER = Path(__file__).with_name("device_plugin_server.py")
 RESOURCE = "example.com/gpu"
-POD = "with-a-plugin-device"
+POD, OTHER = "with-a-plugin-device", "the-next-pod"
 CDI_GATE = "DevicePluginCDIDevices"
 
 
@@ -30,7 +30,7 @@ def plugin(cluster: Cluster) -> Iterator[Cluster]:
     program = cluster.run_inside(argv, log="device-plugin")
     wait_until(lambda: offered(cluster) == "1", f"{RESOURCE} on the node")
     yield cluster
-    cluster.kubectl("delete", "pod", POD, "--ignore-not-found", "--now")
+    cluster.kubectl("delete", "pod", POD, OTHER, "--ignore-not-found", "--now")
     program.stop()
 
 
@@ -39,22 +39,35 @@ def offered(cluster: Cluster) -> str:
     return str(status["allocatable"].get(RESOURCE, ""))
 
 
-def run_pod(cluster: Cluster) -> None:
-    container = {"name": "c0", "image": IMAGE, "resources": {"limits": {RESOURCE: "1"}}}
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD}, "spec": spec}
+def create_pod(cluster: Cluster, name: str = POD, *, script: str = "exec sleep infinity") -> None:
+    limits = {"limits": {RESOURCE: "1"}}
+    command = ["sh", "-c", script]
+    container = {"name": "c0", "image": IMAGE, "command": command, "resources": limits}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 10}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
     cluster.apply(pod)
-    wait_until(lambda: is_ready(cluster), f"pod {POD}")
 
 
-def is_ready(cluster: Cluster) -> bool:
-    conditions = cluster.get("pod", POD)["status"].get("conditions", [])
+def run_pod(cluster: Cluster, name: str = POD, *, script: str = "exec sleep infinity") -> str:
+    """The UID of a pod that is Ready."""
+    create_pod(cluster, name, script=script)
+    wait_until(lambda: is_ready(cluster, name), f"pod {name}")
+    return str(cluster.get("pod", name)["metadata"]["uid"])
+
+
+def is_ready(cluster: Cluster, name: str = POD) -> bool:
+    conditions = cluster.get("pod", name)["status"].get("conditions", [])
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
 def container_id(cluster: Cluster) -> str:
     [status] = cluster.get("pod", POD)["status"]["containerStatuses"]
-    return str(status["containerID"])
+    return str(status["containerID"]).partition("://")[2]
+
+
+def is_running(cluster: Cluster, container: str) -> bool:
+    tasks = cluster.output_of([*CTR, "tasks", "ls"]).splitlines()
+    return any(line.startswith(container) and line.endswith("RUNNING") for line in tasks)
 
 
 def entries(cluster: Cluster) -> list[Any]:
@@ -64,11 +77,12 @@ def entries(cluster: Cluster) -> list[Any]:
 
 
 def test_a_pod_gets_its_device_and_keeps_it_when_the_kubelet_restarts(plugin: Cluster) -> None:
-    run_pod(plugin)
+    uid = run_pod(plugin)
     said = plugin.kubectl("exec", POD, "--", "sh", "-c", "echo $EXAMPLE_COM_GPU")
     assert said == "GPU-1\n"
     [entry] = entries(plugin)
-    assert (entry["ResourceName"], entry["DeviceIDs"]) == (RESOURCE, {"-1": ["GPU-1"]})
+    assert (entry["PodUID"], entry["ResourceName"]) == (uid, RESOURCE)
+    assert entry["DeviceIDs"] == {"-1": ["GPU-1"]}
     before = container_id(plugin)
 
     plugin.restart_kubelet()
@@ -95,3 +109,23 @@ def test_an_emptied_plugin_folder_fills_again_when_the_kubelet_restarts(plugin: 
     plugin.restart_kubelet()
     wait_until(lambda: offered(plugin) == "1", f"{RESOURCE} on the node")
     run_pod(plugin)
+
+
+def test_the_kubelet_writes_down_an_ended_pod_until_the_next_pod_asks(plugin: Cluster) -> None:
+    first = run_pod(plugin)
+    plugin.kubectl("delete", "pod", POD, "--now")
+    assert [entry["PodUID"] for entry in entries(plugin)] == [first]
+
+    second = run_pod(plugin, OTHER)
+    assert [entry["PodUID"] for entry in entries(plugin)] == [second]
+
+
+def test_the_kubelet_gives_a_device_away_that_a_container_still_uses(plugin: Cluster) -> None:
+    run_pod(plugin, script="trap '' TERM; while true; do sleep 1; done")
+    container = container_id(plugin)
+    plugin.kubectl("delete", "pod", POD, "--force", "--grace-period=0")
+
+    second = run_pod(plugin, OTHER)
+    assert [entry["PodUID"] for entry in entries(plugin)] == [second]
+    assert is_running(plugin, container)
+    wait_until(lambda: not is_running(plugin, container), "the end of the first pod's container")
