@@ -4,15 +4,18 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.testbed.onenode import init
-from hack.testbed.onenode.cluster import CTR, Cluster
+from hack.testbed.onenode import build, init
+from hack.testbed.onenode.cluster import CTR, Cluster, Options
+from hack.testbed.onenode.features import DRA
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.node_files import IMAGE, NODE
+from hack.testbed.onenode.selection import kubernetes_version
 
 pytestmark = [pytest.mark.real, pytest.mark.shim]
 
@@ -22,8 +25,8 @@ POD, OTHER = "with-a-plugin-device", "the-next-pod"
 CDI_GATE = "DevicePluginCDIDevices"
 
 
-@pytest.fixture
-def plugin(cluster: Cluster) -> Iterator[Cluster]:
+@contextmanager
+def plugged(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster with a device plugin that offers one device."""
     folder = str(init.KUBELET_FOLDER / "device-plugins")
     argv = [sys.executable, str(SERVER), folder, RESOURCE, "GPU-1"]
@@ -32,6 +35,25 @@ def plugin(cluster: Cluster) -> Iterator[Cluster]:
     yield cluster
     cluster.kubectl("delete", "pod", POD, OTHER, "--ignore-not-found", "--now")
     program.stop()
+
+
+@pytest.fixture
+def plugin(cluster: Cluster) -> Iterator[Cluster]:
+    with plugged(cluster):
+        yield cluster
+
+
+@pytest.fixture
+def old_cluster() -> Iterator[Cluster]:
+    """One that a test may make a newer one of."""
+    version = kubernetes_version()
+    cluster = Cluster(build.build(version), Options(version=version))
+    try:
+        cluster.start()
+        with plugged(cluster):
+            yield cluster
+    finally:
+        cluster.stop()
 
 
 def offered(cluster: Cluster) -> str:
@@ -70,6 +92,11 @@ def is_running(cluster: Cluster, container: str) -> bool:
     return any(line.startswith(container) and line.endswith("RUNNING") for line in tasks)
 
 
+def served(cluster: Cluster) -> set[str]:
+    versions = cluster.kubectl("api-versions").split()
+    return {name for name in versions if name.startswith("resource.k8s.io/")}
+
+
 def entries(cluster: Cluster) -> list[Any]:
     """The kubelet's checkpoint: which pod has which device?"""
     file = cluster.plugin_folder / "kubelet_internal_checkpoint"
@@ -102,6 +129,20 @@ def test_a_gate_of_the_kubelet_alone_can_be_changed_while_a_pod_runs(plugin: Clu
     assert container_id(plugin) == before
 
 
+@pytest.mark.shim(31)  # where DRA is off at first and can be switched on
+def test_dra_can_be_switched_on_and_off_while_a_pod_runs(plugin: Cluster) -> None:
+    run_pod(plugin)
+    before = container_id(plugin)
+    assert (plugin.resource_api, served(plugin)) == ("", set())
+
+    plugin.change_gates({DRA: True})
+    assert (plugin.resource_api, served(plugin)) == ("v1alpha3", {"resource.k8s.io/v1alpha3"})
+    assert container_id(plugin) == before
+    plugin.change_gates({DRA: False})
+    assert served(plugin) == set()
+    assert container_id(plugin) == before
+
+
 def test_an_emptied_plugin_folder_fills_again_when_the_kubelet_restarts(plugin: Cluster) -> None:
     plugin.empty_plugin_folder()
     assert not (plugin.plugin_folder / "kubelet.sock").exists()
@@ -129,3 +170,16 @@ def test_the_kubelet_gives_a_device_away_that_a_container_still_uses(plugin: Clu
     assert [entry["PodUID"] for entry in entries(plugin)] == [second]
     assert is_running(plugin, container)
     wait_until(lambda: not is_running(plugin, container), "the end of the first pod's container")
+
+
+@pytest.mark.shim(30, 31)
+def test_a_node_goes_on_as_the_newest_release_with_its_pods(old_cluster: Cluster) -> None:
+    uid = run_pod(old_cluster)
+    assert old_cluster.resource_api == ""
+
+    old_cluster.replace_release(build.KUBERNETES)
+    assert (old_cluster.resource_api, served(old_cluster)) == ("v1", {"resource.k8s.io/v1"})
+    wait_until(lambda: is_ready(old_cluster), f"pod {POD}")
+    assert old_cluster.get("pod", POD)["metadata"]["uid"] == uid
+    assert [entry["PodUID"] for entry in entries(old_cluster)] == [uid]
+    wait_until(lambda: offered(old_cluster) == "1", f"{RESOURCE} on the node")

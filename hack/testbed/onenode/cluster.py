@@ -9,10 +9,11 @@ node, and the node's (containerd, kubelet, every container, the driver), which d
 import json
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hack.testbed.onenode import (
     build,
     cgroups,
     components,
+    etcd_keys,
     features,
     image,
     init,
@@ -208,6 +210,40 @@ class Cluster:
         if "kubelet" in of:
             self.restart_kubelet()
 
+    def replace_release(
+        self, version: str, *, feature_gates: Mapping[str, bool] | None = None
+    ) -> None:
+        """Go on as another release, older minors skipped, with the objects of the API and with /var/lib/kubelet; containers run on.
+
+        No gate is kept, for the other release may not know it. docs/testbed.md says what a release makes of older data.
+        """
+        self.stop_kubelet()
+        for name in (*CLIENTS, "kube-apiserver"):
+            self._stop(name)
+        self._keys("dump")
+        self._stop("etcd")
+        shutil.rmtree(self.etcd_folder)
+        self._binaries = build.build(version)
+        self._gates.clear()
+        self.options = replace(self.options, version=version, feature_gates=feature_gates or {})
+        node_files.write_kubelet_yaml(self.root, version=version)
+        self._start("etcd")
+        wait_until(self._etcd_is_ready, f"etcd ({self.root}/log/etcd.log)")
+        self._keys("load")
+        self._start_apiserver()
+        for name in CLIENTS:
+            self._start(name)
+        self.start_kubelet()
+        wait_until(self._is_of_release, f"the node to report {version}")
+        self.wait_node_ready()
+
+    def _keys(self, verb: str) -> None:
+        self.output_of([sys.executable, etcd_keys.__file__, verb, str(self.root / "etcd.json")])
+
+    def _etcd_is_ready(self) -> bool:
+        ready = ["/bin/busybox", "wget", "-q", "-O", "-", f"{components.ETCD}/readyz"]
+        return "ok" in self.output_of(ready, check=False)
+
     def stop_apiserver(self) -> None:
         """Kill the API server."""
         self._stop("kube-apiserver")
@@ -327,6 +363,11 @@ class Cluster:
         path = '{.status.conditions[?(@.type=="Ready")].status}'
         ready = self.kubectl("get", "node", node_files.NODE, "-o", f"jsonpath={path}", check=False)
         return ready == "True"
+
+    def _is_of_release(self) -> bool:
+        path = "jsonpath={.status.nodeInfo.kubeletVersion}"
+        said = self.kubectl("get", "node", node_files.NODE, "-o", path, check=False)
+        return said == f"v{self.options.version}"
 
     def _kubelet_started(self) -> str:
         """A text that differs for each run of the kubelet: its newest event Starting."""

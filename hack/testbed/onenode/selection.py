@@ -16,7 +16,12 @@ import pytest
 from hack.testbed.onenode import build, features
 
 VARIABLE = "E2E_KUBERNETES"
-CLUSTERS = {"cluster", "published", "machines"}  # fixtures of tests/e2e that start one
+CLUSTERS = {
+    "cluster",
+    "old_cluster",
+    "published",
+    "machines",
+}  # fixtures of tests/e2e that start one
 
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 """The tests that were taken out, and what each needs."""
