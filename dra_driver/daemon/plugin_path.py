@@ -27,7 +27,7 @@ from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.planning.plugin.strategy import strategy_of
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
-from dra_driver.services.plugin.class_sources import ClassSources
+from dra_driver.services.plugin.class_sources import ClassSources, no_classes
 from dra_driver.services.plugin.holders import Holders, Witnesses
 from dra_driver.services.plugin.policy import PolicyOfNode
 from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
@@ -50,8 +50,11 @@ class PluginPath:
         self._cgroups = pod_cgroups(settings)
         witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
-        self._sources = ClassSources(
-            settings.plugin.classes_dir, deps.kube.device_classes, log=deps.log
+        chosen = settings.plugin
+        self._sources = (
+            ClassSources(None, no_classes, log=deps.log)
+            if chosen.customary
+            else ClassSources(chosen.classes_dir, deps.kube.device_classes, log=deps.log)
         )
         readers = (policy_reader_of(backend) for backend in deps.backends.values())
         self._policy = PolicyOfNode(

@@ -103,6 +103,23 @@ def test_a_device_that_falls_ill_is_taken_out_and_comes_back(tmp_path: Path) -> 
             node.close()
 
 
+@pytest.mark.parametrize("wish", ["classes", "customary"])
+def test_who_wants_customary_names_has_them_beside_any_class(tmp_path: Path, wish: str) -> None:
+    """After an upgrade of the cluster too: it serves DeviceClasses then, and the names do not change."""
+    selectors = [{"cel": {"expression": 'device.driver == "gpu.dra-driver.dev"'}}]
+    with FakeApi() as api:
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+        flags = ("--path", "device-plugin", "--plugin-resources", wish)
+        node = a_stage(tmp_path, api, *flags)
+        try:
+            node.start()
+            name = GPU if wish == "customary" else "gpu.dra-driver.dev/gpu"
+            capacity = node.kubelet.device_manager.capacity
+            node.wait_for(lambda: capacity()[1] == {name: 8}, f"{name} is allocatable")
+        finally:
+            node.close()
+
+
 def test_on_a_cluster_with_dra_nothing_of_it_runs(node: Stage) -> None:
     node.start_registered()
     node.wait_for(node.published, "the slices are published")
