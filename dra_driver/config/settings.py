@@ -91,13 +91,16 @@ class BackendSettings:
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says."""
+    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says. `customary`: classes
+    do not count, and the resources are those of the vendors' own plugins.
+    """
 
     path: ApiPath | None = None
     plugins_dir: Path = Path("/var/lib/kubelet/device-plugins")
     classes_dir: Path | None = None
     strategy: Strategy | None = None
     policy: PluginPolicy = field(default_factory=PluginPolicy)
+    customary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,7 @@ def _plugin(values: Mapping[str, Any], policy: PluginPolicy) -> PluginSettings:
         path=None if path == _AUTO_WORD else ApiPath(path),
         plugins_dir=values["device_plugins_dir"],
         classes_dir=values["device_classes_dir"],
+        customary=values["plugin_resources"] == "customary",
         strategy=None if strategy == _AUTO_WORD else Strategy(strategy),
         policy=policy,
     )

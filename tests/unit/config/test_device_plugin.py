@@ -36,10 +36,10 @@ def test_nothing_said_is_left_to_the_driver(tmp_path: Path) -> None:
 
 
 def test_each_word_is_taken_from_flag_variable_or_document(tmp_path: Path) -> None:
-    text = "path: device-plugin\ndevicePluginsDir: /k/dp\ndeviceClassesDir: /classes\ndeviceListStrategy: edits\n"
+    text = "path: device-plugin\ndevicePluginsDir: /k/dp\ndeviceClassesDir: /classes\ndeviceListStrategy: edits\npluginResources: customary\n"
     found = read(tmp_path, text)
     assert found == PluginSettings(
-        plugin.Path.DEVICE_PLUGIN, Path("/k/dp"), Path("/classes"), Strategy.EDITS
+        plugin.Path.DEVICE_PLUGIN, Path("/k/dp"), Path("/classes"), Strategy.EDITS, customary=True
     )
     flags = {"path": "dra", "device_list_strategy": "cdi-annotations"}
     found = load(NODE | flags, {"DRA_DRIVER_DEVICE_CLASSES_DIR": "/c"}).plugin
@@ -170,6 +170,11 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "device_classes_dir",
             "classes",
             "flag --device-classes-dir is 'classes': must be an absolute path",
+        ),
+        (
+            "plugin_resources",
+            "vendor",
+            "flag --plugin-resources is 'vendor': must be one of classes, customary",
         ),
         (
             "device_list_strategy",
