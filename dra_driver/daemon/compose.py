@@ -115,13 +115,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     plugin = PluginStarter(deps, supervisor := Supervisor(log, deps.observe))
     parts = _node_parts(deps, (fetchers, workers), follower, plugin)
-    path = PathWatch(
-        settings.plugin.path,
-        serves=deps.kube.serves_dra,
-        registered=lambda: kubelet.registrar.registered,
-        kubelet_version=deps.kube.kubelet_version,
-        observe=deps.observe,
-    )
+    path = _path_watch(deps, lambda: kubelet.registrar.registered)
     publisher = _publisher(deps, path)
     path.subscribe(publisher.wake)
     _tell_of_health(deps)
@@ -131,24 +125,10 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
-    kubelet = KubeletServer(
-        sockets,
-        driver=deps.place.driver,
-        calls=(PrepareClaims(parts, deps.kube.get_claim, fetchers), _unprepare(parts, publisher)),
-        feed=deps.health,
-        checks=checks,
-        log=log,
-    )
-    loops = dict(
-        leader_loops(
-            deps,
-            parts,
-            publisher,
-            membership,
-            (held_devices, follower),
-            offered=plugin.offered,
-        )
-    )
+    calls = (PrepareClaims(parts, deps.kube.get_claim, fetchers), _unprepare(parts, publisher))
+    kubelet = _kubelet(deps, sockets, calls, checks)
+    owning = (held_devices, follower)
+    loops = dict(leader_loops(deps, parts, publisher, membership, owning, offered=plugin.offered))
     loops |= _claim_statuses(deps, parts, observers)
     loops["path"] = partial(plugin.run, parts, path)
     start_leading = partial(_start_all, supervisor, loops)
@@ -175,6 +155,32 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         stop_workers=partial(_stop_workers, (fetchers, workers)),
         unfinished=parts.executor.unfinished,
         close=partial(_close, deps, leadership, membership),
+    )
+
+
+def _path_watch(deps: Dependencies, registered: Callable[[], bool]) -> PathWatch:
+    return PathWatch(
+        deps.settings.plugin.path,
+        serves=deps.kube.serves_dra,
+        registered=registered,
+        kubelet_version=deps.kube.kubelet_version,
+        observe=deps.observe,
+    )
+
+
+def _kubelet(
+    deps: Dependencies,
+    sockets: KubeletSockets,
+    calls: tuple[PrepareClaims, Unprepare],
+    checks: Mapping[str, Check],
+) -> KubeletServer:
+    return KubeletServer(
+        sockets,
+        driver=deps.place.driver,
+        calls=calls,
+        feed=deps.health,
+        checks=checks,
+        log=deps.log,
     )
 
 

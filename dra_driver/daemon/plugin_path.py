@@ -82,7 +82,7 @@ class PluginPath:
         )
         self._listed = Event()
         self._take_up = TakeUp(
-            parts, self._holders, witnesses, resources=self._resources.current, log=deps.log
+            parts, self._holders, witnesses, resources=self._resources.planned, log=deps.log
         )
 
     def needed(self, row: PreparedClaim) -> str:
@@ -117,21 +117,25 @@ class PluginPath:
         self._resources.run(stop)
 
     def _reserved(self) -> bool:
-        """Plan the resources once, and take up what pods have. Returns whether both succeeded."""
+        """Plan the resources once, and take up what pods have. Returns whether it is known what they have: a device that cannot be set up
+        again for its pod costs only this pod.
+        """
         try:
             self._resources.once()
-            return self._take_up.once()
+            self._take_up.once()
         except DriverError as error:
             self._deps.log.warning(
                 "units_not_taken_up", error=str(error), next_step="it is tried again"
             )
-            return False
+        return self._take_up.has_looked
 
     def _run_holders(self, stop: Event) -> None:
         """Look after each change of the kubelet's checkpoint, and every second while anything is given out."""
         while not stop.is_set():
             try:
                 self._holders.once()
+                if self._listed.is_set() and not self._take_up.is_done:
+                    self._take_up.once()
                 busy = bool(self._holders.rows())
             except DriverError as error:
                 self._deps.log.warning("units_not_looked_at", error=str(error))

@@ -116,6 +116,8 @@ def test_a_device_whose_partition_is_owned_is_given_to_nobody() -> None:
     units = a_resource(ONE, a_unit("mig-1"), a_unit("mig-0"))
     row = a_row(a_unit("mig-0"), resource="nvidia.com/mig")
     assert healthy(units, devices, row) == {"gpu-0": False, "mig-1": True, "mig-0": False}
+    shares = [a_unit("gpu-0", f"replica-{number}") for number in range(2)]
+    assert healthy(a_resource(*shares), devices, row) == {one.id: False for one in shares}
 
 
 def test_a_unit_that_a_container_has_stays_in_the_list_when_it_is_offered_no_more() -> None:
