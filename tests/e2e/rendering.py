@@ -70,3 +70,9 @@ def container(objects: list[Object], name: str = "driver") -> Object:
     spec = daemonset(objects)["spec"]["template"]["spec"]
     (found,) = (one for one in spec["containers"] if one["name"] == name)
     return dict(found)
+
+
+def config_map(objects: list[Object], name: str = "dra-driver") -> Object:
+    """The data of a ConfigMap; that of the driver's configuration."""
+    (found,) = (one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == name)
+    return dict(found["data"])
