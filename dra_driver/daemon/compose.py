@@ -21,6 +21,7 @@ from dra_driver.daemon.dependencies import (
     make_dependencies,
     pod_cgroups,
 )
+from dra_driver.daemon.foreign import foreign_guard
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
 from dra_driver.daemon.leader_loops import Loop, leader_loops
 from dra_driver.daemon.leadership import Leadership
@@ -55,6 +56,7 @@ from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
+from dra_driver.services.foreign_guard import ForeignGuard
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices
@@ -122,8 +124,10 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         kubelet_version=deps.kube.kubelet_version,
         observe=deps.observe,
     )
-    publisher = _publisher(deps, path)
+    guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.offered)
+    publisher = _publisher(deps, path, guard)
     path.subscribe(publisher.wake)
+    guard.subscribe(publisher.wake)
     _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
@@ -134,7 +138,10 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     kubelet = KubeletServer(
         sockets,
         driver=deps.place.driver,
-        calls=(PrepareClaims(parts, deps.kube.get_claim, fetchers), _unprepare(parts, publisher)),
+        calls=(
+            PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers),
+            _unprepare(parts, publisher),
+        ),
         feed=deps.health,
         checks=checks,
         log=log,
@@ -146,11 +153,12 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             publisher,
             membership,
             (held_devices, follower),
-            offered=plugin.offered,
+            plugins=(plugin.offered, guard),
         )
     )
     loops |= _claim_statuses(deps, parts, observers)
-    loops["path"] = partial(plugin.run, parts, path)
+    loops["path"] = partial(plugin.run, parts, path, guard)
+    loops["foreign-guard"] = guard_loop
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
@@ -290,7 +298,7 @@ def _presence(deps: Dependencies) -> PresenceOf | None:
     return cgroups.presence
 
 
-def _publisher(deps: Dependencies, path: PathWatch) -> Publisher:
+def _publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> Publisher:
     def offered() -> Inventory:
         return path.for_dra(deps.inventory.known(), owned)
 
@@ -315,6 +323,7 @@ def _publisher(deps: Dependencies, path: PathWatch) -> Publisher:
         held=held,
         ages=deps.inventory.ages,
         occupied=occupied,
+        foreign=guard.taints,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     deps.inventory.subscribe(publisher.wake)
