@@ -263,6 +263,13 @@ OPTIONS: tuple[Option, ...] = (
         _optional_absolute,
     ),
     _choice(
+        "plugin_resources",
+        "classes",
+        "What the resources of the device plugin API are. classes: what DeviceClasses select; where there is no class, as customary. "
+        "customary: what the vendors' own plugins offer, under their names (nvidia.com/gpu), whatever classes there are.",
+        ("classes", "customary"),
+    ),
+    _choice(
         "device_list_strategy",
         "auto",
         "How a container gets the devices that the kubelet asked the device plugin API for. auto: CDI names from kubelet 1.31 on, else "

@@ -91,8 +91,9 @@ class BackendSettings:
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says,
-    `divided` what it leaves to the plugins of others."""
+    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says, `divided` what it
+    leaves to the plugins of others. `customary`: classes do not count, and the resources are those of the vendors' own plugins.
+    """
 
     path: ApiPath | None = None
     plugins_dir: Path = Path("/var/lib/kubelet/device-plugins")
@@ -100,6 +101,7 @@ class PluginSettings:
     strategy: Strategy | None = None
     policy: PluginPolicy = field(default_factory=PluginPolicy)
     divided: Mapping[ResourceName, DeviceChoice] = field(default_factory=dict)
+    customary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,7 @@ def _plugin(values: Mapping[str, Any], section: DevicePlugin) -> PluginSettings:
         path=None if path == _AUTO_WORD else ApiPath(path),
         plugins_dir=values["device_plugins_dir"],
         classes_dir=values["device_classes_dir"],
+        customary=values["plugin_resources"] == "customary",
         strategy=None if strategy == _AUTO_WORD else Strategy(strategy),
         policy=policy_of(section),
         divided=divided_by(section),

@@ -117,17 +117,9 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     plugin = PluginStarter(deps, supervisor := Supervisor(log, deps.observe))
     parts = _node_parts(deps, (fetchers, workers), follower, plugin)
-    path = PathWatch(
-        settings.plugin.path,
-        serves=deps.kube.serves_dra,
-        registered=lambda: kubelet.registrar.registered,
-        kubelet_version=deps.kube.kubelet_version,
-        observe=deps.observe,
-    )
+    path = _path_watch(deps, lambda: kubelet.registrar.registered)
     guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.offered)
     publisher = _publisher(deps, path, guard)
-    path.subscribe(publisher.wake)
-    guard.subscribe(publisher.wake)
     _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
@@ -135,30 +127,13 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
-    kubelet = KubeletServer(
-        sockets,
-        driver=deps.place.driver,
-        calls=(
-            PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers),
-            _unprepare(parts, publisher),
-        ),
-        feed=deps.health,
-        checks=checks,
-        log=log,
-    )
-    loops = dict(
-        leader_loops(
-            deps,
-            parts,
-            publisher,
-            membership,
-            (held_devices, follower),
-            plugins=(plugin.offered, guard),
-        )
-    )
+    prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers)
+    calls = (prepare, _unprepare(parts, publisher))
+    kubelet = _kubelet(deps, sockets, calls, checks)
+    ours, plugins = (held_devices, follower), (plugin.offered, guard)
+    loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
     loops |= _claim_statuses(deps, parts, observers)
-    loops["path"] = partial(plugin.run, parts, path, guard)
-    loops["foreign-guard"] = guard_loop
+    loops |= {"path": partial(plugin.run, parts, path, guard), "foreign-guard": guard_loop}
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
@@ -183,6 +158,32 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         stop_workers=partial(_stop_workers, (fetchers, workers)),
         unfinished=parts.executor.unfinished,
         close=partial(_close, deps, leadership, membership),
+    )
+
+
+def _path_watch(deps: Dependencies, registered: Callable[[], bool]) -> PathWatch:
+    return PathWatch(
+        deps.settings.plugin.path,
+        serves=deps.kube.serves_dra,
+        registered=registered,
+        kubelet_version=deps.kube.kubelet_version,
+        observe=deps.observe,
+    )
+
+
+def _kubelet(
+    deps: Dependencies,
+    sockets: KubeletSockets,
+    calls: tuple[PrepareClaims, Unprepare],
+    checks: Mapping[str, Check],
+) -> KubeletServer:
+    return KubeletServer(
+        sockets,
+        driver=deps.place.driver,
+        calls=calls,
+        feed=deps.health,
+        checks=checks,
+        log=deps.log,
     )
 
 
@@ -326,7 +327,8 @@ def _publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> Publ
         foreign=guard.taints,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
-    deps.inventory.subscribe(publisher.wake)
+    for source in (deps.inventory, path, guard):
+        source.subscribe(publisher.wake)
     return publisher
 
 

@@ -11,6 +11,7 @@ from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
     DeviceErrors,
+    DeviceEvent,
     DeviceHealthChanged,
     DeviceNotClean,
     DevicesFreed,
@@ -23,13 +24,17 @@ from dra_driver.model.events import (
     Leading,
     NameEvaded,
     ObjectUnreadable,
+    OwnershipEvent,
     PathChosen,
+    PluginEvent,
+    ProcessEvent,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
     ResourceProblem,
     SecondOwnerRefused,
+    SliceEvent,
     SliceLost,
     SliceWritten,
     StillHeld,
@@ -164,7 +169,19 @@ class Metrics:
             with suppress(KeyError):
                 self._healthy.remove(device)
 
-    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  a table: one short case for each event
+    def __call__(self, event: DriverEvent) -> None:
+        if isinstance(event, OwnershipEvent):
+            self._on_ownership(event)
+        elif isinstance(event, PluginEvent):
+            self._on_plugin(event)
+        elif isinstance(event, SliceEvent):
+            self._on_slices(event)
+        elif isinstance(event, DeviceEvent):
+            self._on_devices(event)
+        else:
+            self._on_process(event)
+
+    def _on_ownership(self, event: OwnershipEvent) -> None:
         match event:
             case ClaimPrepared() | ClaimUnprepared():
                 total, seconds = self._claims[type(event)]
@@ -174,25 +191,31 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case (
-                StillHeld()
-                | CgroupsNotFound()
-                | DeviceStatusForbidden()
-                | UnitsIdentified()
-                | PathChosen()
-            ):
-                pass
             case DevicesFreed():
                 self._freed.inc()
             case HeldCounted(claims):
                 self._held.set(claims)
             case SecondOwnerRefused():
                 self._refusals.inc()
+            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_plugin(self, event: PluginEvent) -> None:
+        match event:
             case UnitsAllocated(error=error, seconds=seconds):
                 self._allocations.labels("error" if error else "success").inc()
                 self._allocation_seconds.observe(seconds)
             case ResourceProblem():
                 self._resource_problems.inc()
+            case UnitsIdentified() | PathChosen():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_slices(self, event: SliceEvent) -> None:
+        match event:
             case SliceWritten(action=action):
                 self._writes.labels(action).inc()
             case SliceLost():
@@ -208,6 +231,11 @@ class Metrics:
                 self._dropped.inc(len(fields))
             case NameEvaded():
                 self._evaded.inc()
+            case _:
+                assert_never(event)
+
+    def _on_devices(self, event: DeviceEvent) -> None:
+        match event:
             case DeviceVanished():
                 self._vanished.inc()
             case DeviceNotClean():
@@ -216,6 +244,11 @@ class Metrics:
                 self._health(device, status)
             case DeviceErrors(device, error, count):
                 self._errors.labels(device, error).inc(count)
+            case _:
+                assert_never(event)
+
+    def _on_process(self, event: ProcessEvent) -> None:
+        match event:
             case Recovered(rewritten, released, removed_files):
                 for what, count in (
                     ("rewritten", rewritten),

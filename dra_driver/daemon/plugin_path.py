@@ -28,7 +28,7 @@ from dra_driver.planning.plugin.strategy import strategy_of
 from dra_driver.services.foreign_guard import ForeignGuard, without_held
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
-from dra_driver.services.plugin.class_sources import ClassSources
+from dra_driver.services.plugin.class_sources import ClassSources, no_classes
 from dra_driver.services.plugin.holders import Holders, Witnesses
 from dra_driver.services.plugin.policy import PolicyOfNode
 from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
@@ -53,8 +53,11 @@ class PluginPath:
         self._cgroups = pod_cgroups(settings)
         witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
-        self._sources = ClassSources(
-            settings.plugin.classes_dir, deps.kube.device_classes, log=deps.log
+        chosen = settings.plugin
+        self._sources = (
+            ClassSources(None, no_classes, log=deps.log)
+            if chosen.customary
+            else ClassSources(chosen.classes_dir, deps.kube.device_classes, log=deps.log)
         )
         readers = (policy_reader_of(backend) for backend in deps.backends.values())
         self._policy = PolicyOfNode(
@@ -83,7 +86,7 @@ class PluginPath:
         )
         self._listed = Event()
         self._take_up = TakeUp(
-            parts, self._holders, witnesses, resources=self._resources.current, log=deps.log
+            parts, self._holders, witnesses, resources=self._resources.planned, log=deps.log
         )
 
     def needed(self, row: PreparedClaim) -> str:
@@ -118,21 +121,25 @@ class PluginPath:
         self._resources.run(stop)
 
     def _reserved(self) -> bool:
-        """Plan the resources once, and take up what pods have. Returns whether both succeeded."""
+        """Plan the resources once, and take up what pods have. Returns whether it is known what they have: a device that cannot be set up
+        again for its pod costs only this pod.
+        """
         try:
             self._resources.once()
-            return self._take_up.once()
+            self._take_up.once()
         except DriverError as error:
             self._deps.log.warning(
                 "units_not_taken_up", error=str(error), next_step="it is tried again"
             )
-            return False
+        return self._take_up.has_looked
 
     def _run_holders(self, stop: Event) -> None:
         """Look after each change of the kubelet's checkpoint, and every second while anything is given out."""
         while not stop.is_set():
             try:
                 self._holders.once()
+                if self._listed.is_set() and not self._take_up.is_done:
+                    self._take_up.once()
                 busy = bool(self._holders.rows())
             except DriverError as error:
                 self._deps.log.warning("units_not_looked_at", error=str(error))

@@ -92,17 +92,19 @@ class Registrar:
     ) -> pb.RegistrationStatusResponse:
         """Answer a NotifyRegistrationStatus call: the kubelet reports whether it registered the driver."""
         refused = request.error or "without a reason"
+        before = self.reason
         self._note(
             "" if request.plugin_registered else f"the kubelet refused the registration: {refused}"
         )
         if request.plugin_registered:
             self._log.info("registered", endpoint=self._info.endpoint)
             return pb.RegistrationStatusResponse()
-        self._log.error(
-            "registration_refused",
-            error=refused,
-            next_step="see the kubelet's log; it tries again, at once when the driver restarts",
-        )
+        if self.reason != before:  # a kubelet without DRA refuses for ever
+            self._log.error(
+                "registration_refused",
+                error=refused,
+                next_step="see the kubelet's log; it tries again, at once when the driver restarts",
+            )
         # The kubelet plugin helper of Kubernetes answers a failed registration with an error too.
         context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,

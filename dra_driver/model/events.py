@@ -260,7 +260,7 @@ class ThreadFailed:
     delay_seconds: float
 
 
-DriverEvent = (
+OwnershipEvent = (
     ClaimPrepared
     | ClaimUnprepared
     | WorkEnded
@@ -269,28 +269,22 @@ DriverEvent = (
     | DevicesFreed
     | HeldCounted
     | SecondOwnerRefused
-    | UnitsAllocated
-    | UnitsIdentified
-    | PathChosen
-    | ResourceProblem
     | CgroupsNotFound
     | DeviceStatusForbidden
-    | SliceWritten
+)
+PluginEvent = UnitsAllocated | UnitsIdentified | PathChosen | ResourceProblem
+SliceEvent = (
+    SliceWritten
     | SliceLost
     | PublishFailed
     | Published
     | PublicationProblem
     | FieldsDropped
     | NameEvaded
-    | DeviceVanished
-    | DeviceNotClean
-    | DeviceHealthChanged
-    | DeviceErrors
-    | Recovered
-    | Leading
-    | ObjectUnreadable
-    | ThreadFailed
 )
+DeviceEvent = DeviceVanished | DeviceNotClean | DeviceHealthChanged | DeviceErrors
+ProcessEvent = Recovered | Leading | ObjectUnreadable | ThreadFailed
+DriverEvent = OwnershipEvent | PluginEvent | SliceEvent | DeviceEvent | ProcessEvent
 
 Observer = Callable[[DriverEvent], None]
 

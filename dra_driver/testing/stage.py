@@ -137,6 +137,7 @@ class Stage:
         self.root = root
         self.api = api
         self.node = node
+        self.kubernetes = kubernetes
         self.start_child = start_child
         self.deadline_seconds = deadline_seconds
         self.client = PlainClient(api.url)

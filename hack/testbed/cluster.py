@@ -2,6 +2,7 @@
 """A cluster to try things on.
 
 python hack/testbed/cluster.py up [--driver]     start one; it lives until Ctrl-C
+python hack/testbed/cluster.py up --kubernetes 1.31.13 --gate DynamicResourceAllocation=true
 python hack/testbed/cluster.py exec COMMAND…     run a command on its node, for example kubectl
 """
 
@@ -21,11 +22,12 @@ NOTE = build.cache_folder() / "running.json"  # how `exec` finds the cluster of 
 OTHER_IMAGE_NAMES = ("busybox:1.37", "busybox:latest")
 
 
-def up(*, driver: bool, profile: str, kubernetes: str) -> None:
+def up(*, driver: bool, profile: str, kubernetes: str, gates: dict[str, bool]) -> None:
     """Start a cluster and wait for Ctrl-C or SIGTERM."""
     preflight.require()
     binaries = build.build(kubernetes)
-    options = Options(version=kubernetes, images=(IMAGE, *OTHER_IMAGE_NAMES))
+    images = (IMAGE, *OTHER_IMAGE_NAMES)
+    options = Options(version=kubernetes, images=images, feature_gates=gates)
     cluster = Cluster(binaries, options)
     started = time.monotonic()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
@@ -38,8 +40,9 @@ def up(*, driver: bool, profile: str, kubernetes: str) -> None:
         print(
             f"the node is Ready after {time.monotonic() - started:.1f} s; logs: {cluster.root}/log"
         )
-        print("talk to it: python hack/testbed/cluster.py exec kubectl get resourceslices")
-        if not driver:
+        asked = "resourceslices" if cluster.resource_api else "nodes"
+        print(f"talk to it: python hack/testbed/cluster.py exec kubectl get {asked}")
+        if not driver and cluster.resource_api:
             line = " ".join(_by_hand(cluster, profile))
             print(f"run the driver: python hack/testbed/cluster.py exec {line}")
         print("end it: Ctrl-C", flush=True)
@@ -72,6 +75,14 @@ def enter(argv: list[str]) -> None:
     os.execvpe(note["enter"][0], [*note["enter"], *argv], note["environment"])  # noqa: S606  no shell is the point
 
 
+def gate(text: str) -> tuple[str, bool]:
+    """A feature gate as the components' own flag has it: NAME=true or NAME=false."""
+    name, _, state = text.partition("=")
+    if not name or state not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=true or NAME=false")
+    return name, state == "true"
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(
@@ -84,12 +95,25 @@ def main() -> None:
     )
     starting.add_argument("--profile", default="h100x8", help="the simulated backend's machine")
     starting.add_argument("--kubernetes", default=build.KUBERNETES, metavar="VERSION")
+    starting.add_argument(
+        *("--gate", "-g"),
+        action="append",
+        default=[],
+        type=gate,
+        metavar="NAME=true|false",
+        help="a feature gate of Kubernetes, for all components; can be repeated",
+    )
     verbs.add_parser("exec").add_argument("argv", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     if chosen.verb == "exec":
         enter(chosen.argv)
     else:
-        up(driver=chosen.driver, profile=chosen.profile, kubernetes=chosen.kubernetes)
+        up(
+            driver=chosen.driver,
+            profile=chosen.profile,
+            kubernetes=chosen.kubernetes,
+            gates=dict(chosen.gate),
+        )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 KNOWN = REPOSITORY / "docs" / "tested.json"
 PAGE = REPOSITORY / "docs" / "tested.md"
 # The newest patch of each release that can be built from the Go proxy; see docs/testbed.md.
-RELEASES = ("1.32.5", "1.33.13", "1.34.4", build.KUBERNETES)
+RELEASES = ("1.30.14", "1.31.13", "1.32.5", "1.33.13", "1.34.4", build.KUBERNETES)
 TESTS = "tests/e2e"
 
 
@@ -53,7 +53,7 @@ def machine(version: str) -> dict[str, Any]:
     compiler = re.search(r"go([\d.]+)", go("version", cwd=Path("/")))
     return {
         "kubernetes": version,
-        "api": features.api_versions(version)[0],
+        "api": next(iter(features.api_versions(version)), "off"),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "architecture": platform.machine(),
         "kernel": platform.release().partition("-")[0],

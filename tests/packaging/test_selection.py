@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from hack.testbed.onenode.features import DRA
+
 ROOT = Path(__file__).resolve().parents[2]
-INI = "[pytest]\nmarkers = needs(gate): needs that\naddopts = --strict-markers\n"
+INI = "[pytest]\nmarkers =\n needs(gate): needs that\n shim: needs no DRA\naddopts = --strict-markers\n"
 TESTS = """
 import pytest
 
@@ -31,6 +33,12 @@ def test_since_133(): pass
 @pytest.mark.parametrize("name", ["a", pytest.param("b", marks=pytest.mark.needs("DRAPrioritizedList"))])
 def test_each(name): pass
 
+@pytest.mark.shim
+def test_shim(): pass
+
+@pytest.mark.shim(30, 31)
+def test_shim_of_two_releases(): pass
+
 @pytest.fixture
 def breaks_afterwards():
     yield
@@ -40,6 +48,8 @@ def test_ends_badly(breaks_afterwards): pass
 
 def test_fails(): assert False
 """
+
+TWO_RELEASES = "test_it.py::test_shim_of_two_releases"
 
 
 def recorded(folder: Path, kubernetes: str, *more: str) -> dict[str, Any]:
@@ -85,16 +95,33 @@ def test_what_a_release_lacks_is_left_out_with_the_reason_and_the_rest_runs(
         "test_it.py::test_since_133": "passed",
         "test_it.py::test_each[a]": "passed",
         "test_it.py::test_each[b]": "passed",
+        "test_it.py::test_shim": "passed",
         "test_it.py::test_ends_badly": "failed",
         "test_it.py::test_fails": "failed",
     }
     found = recorded(tmp_path, kubernetes)
 
-    assert found["left_out"] == {test: ["DRAPrioritizedList"] for test in left_out}
+    two_releases = {TWO_RELEASES: ["Kubernetes 1.30 or Kubernetes 1.31"]}
+    assert found["left_out"] == {test: ["DRAPrioritizedList"] for test in left_out} | two_releases
     assert found["outcomes"] == {
         test: said for test, said in outcomes.items() if test not in left_out
     }
     assert found["seconds"] >= 0
+
+
+def test_on_a_release_without_dra_only_tests_of_the_shim_run(tmp_path: Path) -> None:
+    found = recorded(tmp_path, "1.30.14")
+
+    assert found["outcomes"] == {"test_it.py::test_shim": "passed", TWO_RELEASES: "passed"}
+    assert found["left_out"] == {
+        "test_it.py::test_plain": [DRA],
+        "test_it.py::test_since_132": [DRA, "DRAAdminAccess"],
+        "test_it.py::test_since_133": [DRA, "DRAPrioritizedList"],
+        "test_it.py::test_each[a]": [DRA],
+        "test_it.py::test_each[b]": [DRA, "DRAPrioritizedList"],
+        "test_it.py::test_ends_badly": [DRA],
+        "test_it.py::test_fails": [DRA],
+    }
 
 
 def test_what_a_person_did_not_ask_for_is_not_called_left_out(tmp_path: Path) -> None:

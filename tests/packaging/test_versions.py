@@ -77,7 +77,16 @@ def test_v1beta1_has_the_devices_content_below_basic_and_the_requests_fields_fla
     ]
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_v1alpha3_has_bare_quantities_as_capacities() -> None:
+    device = {"name": "gpu-0", "capacity": {"memory": {"value": "40Gi"}}}
+    slice_ = {**SLICE, "spec": {"driver": "gpu.example.com", "devices": [device]}}
+    old = old_api.to_version(slice_, "v1alpha3")
+
+    assert old["spec"]["devices"] == [{"name": "gpu-0", "basic": {"capacity": {"memory": "40Gi"}}}]
+    assert old_api.to_v1(old) == slice_
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1", "v1alpha3"])
 def test_an_object_comes_back_from_an_old_version_as_it_was(version: str) -> None:
     listed = {"kind": "List", "apiVersion": "v1", "items": [SLICE, CLAIM, *manifests()]}
     old = old_api.to_version(listed, version)
@@ -99,6 +108,12 @@ def test_the_fake_api_server_converts_in_the_same_way(version: str) -> None:
 def test_an_object_that_is_old_already_is_refused() -> None:
     with pytest.raises(ValueError, match="v1beta1 ResourceClaim is not in v1 form"):
         old_api.to_version({**CLAIM, "apiVersion": "resource.k8s.io/v1beta1"}, "v1beta2")
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", ""])
+def test_a_claim_is_not_written_where_it_has_no_form(version: str) -> None:
+    with pytest.raises(ValueError, match="ResourceClaim cannot be written as"):
+        old_api.to_version(CLAIM, version)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +155,30 @@ def test_gates_go_to_every_component_and_served_versions_to_the_api_server() -> 
     assert sum("--runtime-config" in word for line in lines.values() for word in line) == 1
 
 
-def test_a_release_before_the_api_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"older than 1\.32"):
-        features.api_versions("1.30.14")
+@pytest.mark.parametrize(
+    ("version", "on", "served"),
+    [
+        ("1.30.14", None, ()),
+        ("1.31.13", None, ()),
+        ("1.31.13", True, ("v1alpha3",)),
+        ("1.33.13", False, ()),
+        ("1.33.13", True, ("v1beta2", "v1beta1")),
+        ("1.34.4", None, ("v1",)),
+    ],
+)
+def test_up_to_133_the_gate_decides_what_is_served(
+    version: str, on: bool | None, served: tuple[str, ...]
+) -> None:
+    gates = {} if on is None else {features.DRA: on}
+
+    assert features.api_versions(version, gates) == served
+    asked = {f"resource.k8s.io/{name}": True for name in served if name != "v1"}
+    assert features.runtime_config(version, gates) == asked
+
+
+def test_a_release_that_nobody_tried_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"older than 1\.30"):
+        features.api_versions("1.29.14")
 
 
 def test_every_need_of_a_test_is_in_the_table() -> None:

@@ -29,6 +29,7 @@ class Units:
         self.changed = Condition()
         self.version = 0
         self.waiting = 0
+        self.waits = 0  # how many waits have begun
         self.units = units
 
     def snapshot(self) -> tuple[int, tuple[ListedUnit, ...]]:
@@ -38,6 +39,7 @@ class Units:
     def wait(self, version: int, timeout: float) -> bool:
         with self.changed:
             self.waiting += 1
+            self.waits += 1
             self.changed.notify_all()
             try:
                 return self.changed.wait_for(lambda: self.version != version, timeout)
@@ -53,6 +55,10 @@ class Units:
     def tell(self, *units: ListedUnit) -> None:
         self.units = units
         self.wake()
+
+    def until_waits(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.waits >= count, HANG_SECONDS), self.waits
 
     def until_waiting(self, count: int) -> None:
         with self.changed:

@@ -27,7 +27,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import UnitsIdentified
+from dra_driver.model.events import DevicesFreed, UnitsIdentified
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Forget
 from dra_driver.model.plugin import KubeletCheckpoint
@@ -38,7 +38,7 @@ from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.release import Silence
-from dra_driver.services.take_back import end_late, undo
+from dra_driver.services.take_back import devices_of, end_late, undo
 
 LOOK_SECONDS = 1.0
 LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
@@ -354,6 +354,9 @@ class Holders:
             if row is None:
                 return ""
             error = undo(parts, locks, [row], because=because, until=until)[ref.uid]
+        if error is None:
+            held_since = row.held.since if row.held else ""
+            parts.observe(DevicesFreed(ref, devices_of(row), held_since))
         if error is None or row.held is None:
             self._freed()
         return "" if error is None else str(error)

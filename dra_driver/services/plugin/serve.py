@@ -7,7 +7,7 @@ kubelet's calls run on the threads of its server.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Protocol
 
@@ -84,18 +84,19 @@ class PluginResources:
         self._observe = observe
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._mutex = Lock()
+        self._planned: dict[ResourceName, PluginResource] = {}
         self._resources: dict[ResourceName, PluginResource] = {}
         self._feeds: dict[ResourceName, UnitFeed] = {}
         self._told: frozenset[str] = frozenset()
         self._woken = Event()
 
-    def current(self) -> Mapping[ResourceName, PluginResource]:
-        """Return the resources by their names."""
+    def planned(self) -> Mapping[ResourceName, PluginResource]:
+        """Return the resources by their names, with all units that they can have on any path."""
         with self._mutex:
-            return dict(self._resources)
+            return dict(self._planned)
 
     def find(self, name: ResourceName) -> PluginResource | None:
-        """Return a resource; None if it is not offered."""
+        """Return a resource with the units that the kubelet knows; None if it is not offered."""
         with self._mutex:
             return self._resources.get(name)
 
@@ -130,7 +131,10 @@ class PluginResources:
         lists: dict[ResourceName, tuple[ListedUnit, ...]] = {}
         for resource in (*planned.resources, *_left(planned, kept)):
             if units := listing.of(resource):
-                resources[resource.name], lists[resource.name] = resource, units
+                lists[resource.name] = units
+                resources[resource.name] = _known(resource, units)
+        with self._mutex:
+            self._planned = {resource.name: resource for resource in planned.resources}
         self._replace(resources, lists)
 
     def _replace(
@@ -155,6 +159,12 @@ class PluginResources:
                 where = f"{problem.where}: {problem.field}" if problem.field else problem.where
                 self._observe(ResourceProblem(where, problem.found, problem.action))
         self._told = frozenset(map(str, planned.problems))
+
+
+def _known(resource: PluginResource, listed: Collection[ListedUnit]) -> PluginResource:
+    """The resource with its units that are listed: the others are offered on the other path, and a call that comes late must not get them."""
+    ids = {unit.id for unit in listed}
+    return replace(resource, units=tuple(unit for unit in resource.units if unit.id in ids))
 
 
 def _left(planned: Resources, kept: Collection[ResourceName]) -> Iterator[PluginResource]:

@@ -36,7 +36,9 @@ Resources = Mapping[ResourceName, PluginResource]
 
 
 class TakeUp:
-    """Takes up what pods have. `once` returns whether everything is taken up; if not, it is called again later."""
+    """Takes up what pods have. `has_looked`: whatever the kubelet knows is reserved, so that nobody else gets it. `is_done`: nothing is left to be
+    set up; until then `once` is called again.
+    """
 
     def __init__(
         self,
@@ -52,14 +54,20 @@ class TakeUp:
         self._witnesses = witnesses
         self._resources = resources
         self._log: FilteringBoundLogger = log or structlog.get_logger()
+        self.has_looked = self.is_done = False
 
     def once(self) -> bool:
         """Set up again and reserve. Raises DriverError if the state cannot be read."""
         _, checkpoint = self._witnesses.checkpoint()
-        if isinstance(checkpoint, Unknown):
-            return (
-                not self._holders.rows()
-            )  # a node on which no plugin has ever been has no checkpoint
+        if not isinstance(checkpoint, Unknown):
+            self.is_done = self._all(checkpoint)
+        else:
+            # A node on which no plugin has ever been has no checkpoint.
+            self.is_done = not self._holders.rows()
+        self.has_looked = self.has_looked or self.is_done or not isinstance(checkpoint, Unknown)
+        return self.is_done
+
+    def _all(self, checkpoint: KubeletCheckpoint) -> bool:
         done = True
         boot_id = self._parts.store.boot_id
         for row in self._holders.rows():

@@ -9,10 +9,11 @@ node, and the node's (containerd, kubelet, every container, the driver), which d
 import json
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hack.testbed.onenode import (
     build,
     cgroups,
     components,
+    etcd_keys,
     features,
     image,
     init,
@@ -39,7 +41,9 @@ FROM_OUTSIDE = ("HOME", "LANG", "TERM", "TMPDIR")  # of our own environment, for
 class Options:
     """What may differ from one cluster to the next.
 
-    A version alone makes a cluster with DRA; gates and served APIs come on top of what it needs.
+    A version alone makes a cluster with DRA where the driver can use it, that is from 1.32 on; gates and served APIs come on top of
+    what it needs. The gate DynamicResourceAllocation decides up to 1.33 whether resource.k8s.io is served: False is a cluster without
+    DRA, and True serves v1alpha3 on 1.31.
     """
 
     version: str = build.KUBERNETES
@@ -63,6 +67,7 @@ class Cluster:
         self.admin_kubeconfig = self.root / "admin.kubeconfig"
         self.namespaces = Namespaces(self.root)
         self._binaries = binaries
+        self._gates: dict[str, dict[str, bool]] = {}
         self._components: dict[str, Program] = {}
         self._started: list[Program] = []
 
@@ -147,8 +152,9 @@ class Cluster:
 
     @property
     def resource_api(self) -> str:
-        """The newest version of resource.k8s.io that this release serves, such as "v1beta1"."""
-        return features.api_versions(self.options.version)[0]
+        """The newest version of resource.k8s.io that this cluster serves, such as "v1beta1"; "" if none."""
+        served = features.api_versions(self.options.version, self._own_gates("kube-apiserver"))
+        return served[0] if served else ""
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """`kubectl get … -o json`, decoded; claims and slices in v1 form on every release."""
@@ -171,15 +177,72 @@ class Cluster:
     # Parts of the cluster
 
     def _start(self, name: str) -> None:
-        options = self.options
-        gates = features.feature_gates(options.version) | dict(options.feature_gates)
-        served = features.runtime_config(options.version) | dict(options.runtime_config)
+        options, own = self.options, self._own_gates(name)
+        gates = features.feature_gates(options.version) | own
+        served = features.runtime_config(options.version, own) | dict(options.runtime_config)
         command = components.command(name, self.root, gates, served)
         told = (*command, *options.flags.get(name, ()))
         self._components[name] = self.run_inside(told, log=name)
 
+    def _own_gates(self, name: str) -> dict[str, bool]:
+        """The feature gates of a component that do not follow from the release."""
+        return dict(self.options.feature_gates) | self._gates.get(name, {})
+
     def _stop(self, name: str) -> None:
         self._components.pop(name).stop()
+
+    def change_gates(
+        self, gates: Mapping[str, bool], *, of: Sequence[str] = components.GATED
+    ) -> None:
+        """Restart these components with other feature gates, while pods run.
+
+        With DynamicResourceAllocation the API server begins or ends to serve resource.k8s.io, as at the start of a cluster.
+        """
+        for name in of:
+            self._gates.setdefault(name, {}).update(gates)
+        if "kube-apiserver" in of:
+            self.stop_apiserver()
+            self.start_apiserver()
+        else:
+            for name in [client for client in CLIENTS if client in of]:
+                self._stop(name)
+                self._start(name)
+        if "kubelet" in of:
+            self.restart_kubelet()
+
+    def replace_release(
+        self, version: str, *, feature_gates: Mapping[str, bool] | None = None
+    ) -> None:
+        """Go on as another release, older minors skipped, with the objects of the API and with /var/lib/kubelet; containers run on.
+
+        No gate is kept, for the other release may not know it. docs/testbed.md says what a release makes of older data.
+        """
+        self.stop_kubelet()
+        for name in (*CLIENTS, "kube-apiserver"):
+            self._stop(name)
+        self._keys("dump")
+        self._stop("etcd")
+        shutil.rmtree(self.etcd_folder)
+        self._binaries = build.build(version)
+        self._gates.clear()
+        self.options = replace(self.options, version=version, feature_gates=feature_gates or {})
+        node_files.write_kubelet_yaml(self.root, version=version)
+        self._start("etcd")
+        wait_until(self._etcd_is_ready, f"etcd ({self.root}/log/etcd.log)")
+        self._keys("load")
+        self._start_apiserver()
+        for name in CLIENTS:
+            self._start(name)
+        self.start_kubelet()
+        wait_until(self._is_of_release, f"the node to report {version}")
+        self.wait_node_ready()
+
+    def _keys(self, verb: str) -> None:
+        self.output_of([sys.executable, etcd_keys.__file__, verb, str(self.root / "etcd.json")])
+
+    def _etcd_is_ready(self) -> bool:
+        ready = ["/bin/busybox", "wget", "-q", "-O", "-", f"{components.ETCD}/readyz"]
+        return "ok" in self.output_of(ready, check=False)
 
     def stop_apiserver(self) -> None:
         """Kill the API server."""
@@ -237,6 +300,16 @@ class Cluster:
         self.start_kubelet()
         self._wait_kubelet(before)
 
+    @property
+    def plugin_folder(self) -> Path:
+        """Where device plugins and the kubelet have their sockets, by a path that works outside."""
+        return self.path_inside(init.KUBELET_FOLDER / "device-plugins")
+
+    def empty_plugin_folder(self) -> None:
+        """Delete what is in it, as an admin does who cleans up: the sockets, the kubelet's own too, and its checkpoint."""
+        for path in self.plugin_folder.iterdir():
+            path.unlink(missing_ok=True)
+
     def start_containerd(self) -> None:
         """Start containerd and give it the image, which a fresh one does not have."""
         self._start("containerd")
@@ -290,6 +363,11 @@ class Cluster:
         path = '{.status.conditions[?(@.type=="Ready")].status}'
         ready = self.kubectl("get", "node", node_files.NODE, "-o", f"jsonpath={path}", check=False)
         return ready == "True"
+
+    def _is_of_release(self) -> bool:
+        path = "jsonpath={.status.nodeInfo.kubeletVersion}"
+        said = self.kubectl("get", "node", node_files.NODE, "-o", path, check=False)
+        return said == f"v{self.options.version}"
 
     def _kubelet_started(self) -> str:
         """A text that differs for each run of the kubelet: its newest event Starting."""

@@ -12,6 +12,7 @@ from hack.testbed.onenode import init, node_files
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 NODE = ("containerd", "kubelet")
+GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 ETCD = "http://127.0.0.1:2379"
 
 
@@ -91,7 +92,7 @@ def command(
 ) -> list[str]:
     """The command line of one component."""
     line = [name, *FLAGS[name](root)]
-    if feature_gates and name.startswith("kube"):
+    if feature_gates and name in GATED:
         line.append(f"--feature-gates={_pairs(feature_gates)}")
     if runtime_config and name == "kube-apiserver":
         line.append(f"--runtime-config={_pairs(runtime_config)}")

@@ -3,15 +3,18 @@
 
 One table. A cluster of a release gets every gate switched on that a test needs and that the release
 has, even while it is alpha; what the release has not, no test may ask of it (see selection.py), and
-docs/tested.md says so. From 1.34 on nothing has to be switched on for what is here.
+docs/tested.md says so. From 1.34 on nothing has to be switched on for what is here. 1.30 and 1.31 have
+claims in forms that the driver does not speak: no gate is switched on there, and nothing is served.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 DRA = "DynamicResourceAllocation"
-# The versions of resource.k8s.io, the newest first, with the minor release that brought each.
-API_VERSIONS = (("v1", 34), ("v1beta2", 33), ("v1beta1", 32))
-OLDEST = 32  # before it the API was another one
+# The versions of resource.k8s.io that each minor release needs, the newest first; later ones need v1 alone.
+API_VERSIONS = {30: ("v1alpha2",), 31: ("v1alpha3",), 32: ("v1beta1",), 33: ("v1beta2", "v1beta1")}
+OLDEST = min(API_VERSIONS)  # nobody has tried an older one
+V1 = "v1"  # served without being asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +96,32 @@ def missing(gates: tuple[str, ...], version: str) -> list[str]:
     return [gate for gate in gates if not feature(gate).on(minor)]
 
 
-def api_versions(version: str) -> tuple[str, ...]:
-    """What a cluster of a release serves of resource.k8s.io, the newest first."""
-    minor = minor_of(version)
-    if minor < OLDEST:
-        raise ValueError(f"Kubernetes {version} is older than 1.{OLDEST} and has other claims")
-    newest = [name for name, since in API_VERSIONS if since <= minor]
-    # v1 is on by default, and where it is the rest is not needed.
-    return tuple(newest[:1]) if newest[0] == "v1" else tuple(newest)
-
-
 def feature_gates(version: str) -> dict[str, bool]:
     """What every component is told."""
     minor = minor_of(version)
     return {entry.gate: True for entry in FEATURES if entry.to_switch_on(minor)}
 
 
-def runtime_config(version: str) -> dict[str, bool]:
+def api_versions(version: str, gates: Mapping[str, bool] | None = None) -> tuple[str, ...]:
+    """What a cluster of a release serves of resource.k8s.io, the newest first; none if claims are off.
+
+    `gates` come on top of those that the release needs.
+    """
+    minor = minor_of(version)
+    if minor < OLDEST:
+        raise ValueError(
+            f"Kubernetes {version} is older than 1.{OLDEST}, the oldest that was tried"
+        )
+    if minor not in API_VERSIONS:
+        return (V1,)
+    on = (feature_gates(version) | dict(gates or {})).get(DRA, False)
+    return API_VERSIONS[minor] if on else ()
+
+
+def runtime_config(version: str, gates: Mapping[str, bool] | None = None) -> dict[str, bool]:
     """What the API server is told to serve beyond its defaults.
 
     All versions that there are: the components of a release may still speak the older one.
     """
-    served = api_versions(version)
-    return {} if served == ("v1",) else {f"resource.k8s.io/{name}": True for name in served}
+    served = api_versions(version, gates)
+    return {f"resource.k8s.io/{name}": True for name in served if name != V1}

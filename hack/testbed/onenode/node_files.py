@@ -142,6 +142,11 @@ def write_node_files(root: Path, *, version: str) -> None:
         (root / folder).mkdir()
     (root / "cni" / "10-testbed.conflist").write_text(cni_conflist())
     (root / "containerd.toml").write_text(containerd_toml(root))
+    write_kubelet_yaml(root, version=version)
+
+
+def write_kubelet_yaml(root: Path, *, version: str) -> None:
+    """The one file that depends on the release."""
     # Older kubelets do not know the field.
     extra = "failCgroupV1: false" if minor_of(version) >= FAIL_CGROUP_V1_SINCE else ""
     (root / "kubelet.yaml").write_text(kubelet_yaml(root, extra))

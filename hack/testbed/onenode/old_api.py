@@ -3,9 +3,10 @@
 
 Tests and manifests are written in v1 alone. v1beta2 differs from it in nothing but its name.
 v1beta1 differs in two places: a device's content lies one level deeper, below `basic`, and a
-request's fields lie one level higher, not below `exactly`. The pod's part of the API is not
-touched. The driver has its own code for the same rules; this one does not import it, so that the
-two are held against each other.
+request's fields lie one level higher, not below `exactly`. v1alpha3 of Kubernetes 1.31 is like it, but
+a capacity is the quantity itself. v1alpha2 of 1.30 has nothing in common with v1 and is refused. The
+pod's part of the API is not touched. The driver has its own code for the same rules, without v1alpha3;
+this one does not import it, so that the two are held against each other.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from typing import Any
 
 GROUP = "resource.k8s.io"
 V1 = f"{GROUP}/v1"
+ALPHA = "v1alpha3"
+FLAT = ("v1beta1", ALPHA)
+TARGETS = ("v1", "v1beta2", *FLAT)
 Object = dict[str, Any]
 # What stays beside `exactly` in v1; every other field of a v1beta1 request belongs below it.
 REQUEST_FIELDS = ("name", "firstAvailable")
@@ -26,10 +30,14 @@ def to_version(obj: Object, version: str) -> Object:
     """
     copy = deepcopy(obj)
     for part in _resource_objects(copy):
+        if version not in TARGETS:
+            raise ValueError(f"{part.get('kind')} cannot be written as {version or 'no version'}")
         if part["apiVersion"] != V1:
             raise ValueError(f"{part['apiVersion']} {part.get('kind')} is not in v1 form")
         part["apiVersion"] = f"{GROUP}/{version}"
-        if version == "v1beta1":
+        if version == ALPHA:
+            _bare_capacities(part)
+        if version in FLAT:
             _nest_devices(part)
             _lift_requests(part)
     return copy
@@ -39,9 +47,11 @@ def to_v1(obj: Object) -> Object:
     """A copy of an object, in whatever version an API server gave it, in v1 form."""
     copy = deepcopy(obj)
     for part in _resource_objects(copy):
-        if part["apiVersion"] == f"{GROUP}/v1beta1":
+        if part["apiVersion"] in [f"{GROUP}/{version}" for version in FLAT]:
             _lift_devices(part)
             _nest_requests(part)
+        if part["apiVersion"] == f"{GROUP}/{ALPHA}":
+            _dress_capacities(part)
         part["apiVersion"] = V1
     return copy
 
@@ -61,6 +71,18 @@ def _nest_devices(obj: Object) -> None:
 def _lift_devices(obj: Object) -> None:
     for device in _devices(obj):
         device.update(device.pop("basic", {}))
+
+
+def _bare_capacities(obj: Object) -> None:
+    for device in _devices(obj):
+        if "capacity" in device:
+            device["capacity"] = {key: one["value"] for key, one in device["capacity"].items()}
+
+
+def _dress_capacities(obj: Object) -> None:
+    for device in _devices(obj):
+        if "capacity" in device:
+            device["capacity"] = {key: {"value": one} for key, one in device["capacity"].items()}
 
 
 def _devices(obj: Object) -> list[Object]:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hack.testbed.onenode.selection import unmet_needs
+from hack.testbed.onenode.selection import LEFT_OUT, uses_cluster
 
 VARIABLE = "E2E_RECORD"
-CLUSTERS = {"cluster", "published", "machines"}  # fixtures of tests/e2e that start one
 
 
 class Record:
@@ -23,13 +22,12 @@ class Record:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
-        self.left_out: dict[str, list[str]] = {}
         self.seconds = 0.0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep what looks at the cluster."""
-        items[:] = [item for item in items if CLUSTERS & set(getattr(item, "fixturenames", ()))]
+        items[:] = [item for item in items if uses_cluster(item)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One of the three phases of a test has ended."""
@@ -37,20 +35,14 @@ class Record:
         before = self.outcomes.get(report.nodeid, "passed")
         self.outcomes[report.nodeid] = report.outcome if before == "passed" else before
 
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Somebody took out tests; only those that the release is the reason for count."""
-        for item in items:
-            if needs := unmet_needs(item):
-                self.left_out[item.nodeid] = needs
-
     @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Write it down when everything has ended."""
         yield
         found = {
             "seconds": round(self.seconds, 1),
             "outcomes": dict(sorted(self.outcomes.items())),
-            "left_out": dict(sorted(self.left_out.items())),
+            "left_out": dict(sorted(session.config.stash.get(LEFT_OUT, {}).items())),
         }
         Path(os.environ[VARIABLE]).write_text(json.dumps(found))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources that come and go, and kubelets that come and go: what is registered when."""
 
+import math
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ from structlog.testing import capture_logs
 
 from dra_driver.errors import Fatal
 from dra_driver.kubelet.pb import deviceplugin_v1beta1_pb2 as pb
-from dra_driver.kubelet.plugin.endpoint import NOT_YET, STREAM_SECONDS
+from dra_driver.kubelet.plugin.endpoint import NOT_YET, STEADY_SECONDS, STREAM_SECONDS
 from dra_driver.kubelet.plugin.kubelet_socket import KubeletSocket
 from dra_driver.kubelet.plugin.place import Place
 from dra_driver.kubelet.plugin.server import PluginServer
@@ -210,8 +211,11 @@ def test_the_end_does_not_wait_for_a_kubelet_that_does_not_answer(
     bed.server.start()
     bed.run()
     assert asked.wait(HANG_SECONDS)
-    bed.server.stop(0)  # returns although the call goes on
+    with capture_logs() as logs:
+        bed.server.stop(0)
     done.set()
+    # Not that the kubelet did not answer in time: the call was cancelled.
+    assert [entry["reason"] for entry in logs] == ["the driver ends"]
 
 
 # Kubelets that come and go.
@@ -317,8 +321,9 @@ def test_a_refusal_is_kept_and_tried_again(bed: Bed, registry: Registry) -> None
     assert bed.server.reason(GPU) == ""
 
 
-def test_a_new_kubelet_is_asked_at_once_after_a_refusal(bed: Bed, registry: Registry) -> None:
-    registry.refuses = "no"
+@pytest.mark.parametrize("refuses", ["no", ""])
+def test_a_new_kubelet_is_asked_at_once(bed: Bed, registry: Registry, refuses: str) -> None:
+    registry.refuses = refuses
     bed.offer(GPU)
     bed.server.start()
     bed.server.round()
@@ -343,6 +348,73 @@ def test_a_kubelet_that_opens_no_stream_is_asked_again(bed: Bed, registry: Regis
     bed.clock.now += 1
     bed.server.round()
     assert len(registry.asked) == 3
+
+
+@pytest.mark.parametrize("kubelet", ALL, indirect=True)
+def test_a_stream_that_breaks_is_noticed_at_once(bed: Bed, kubelet: FakeKubelet) -> None:
+    bed.offer(GPU)
+    bed.server.start()
+    bed.run()
+    until_offered(kubelet, {GPU: 1})
+    [(client, _)] = kubelet.device_manager.registration._threads
+    lists = kubelet.device_manager.lists
+    bed.units.until_waiting(1)
+    assert bed.server.round() == math.inf  # nothing but the end of the stream wakes the thread
+    bed.server._watch.wake()
+    client.close()
+    kubelet.device_manager.until(lambda: kubelet.device_manager.lists > lists)
+    until_offered(kubelet, {GPU: 1})
+
+
+def test_a_registration_that_does_not_last_is_repeated_less_and_less(
+    bed: Bed, registry: Registry
+) -> None:
+    bed.offer(GPU)
+    bed.server.start()
+    bed.server.round()
+
+    def lose(after: float) -> int:
+        """Remove the socket so long after the registration; returns how often the kubelet was asked in all."""
+        (bed.folder / bed.sockets()[0]).unlink()
+        bed.clock.now += after
+        bed.server.round()
+        return len(registry.asked)
+
+    assert lose(5) == 2  # at once
+    assert lose(5) == 2
+    bed.clock.now += 1
+    bed.server.round()
+    assert len(registry.asked) == 3
+    assert lose(STEADY_SECONDS) == 4  # at once again
+
+
+def test_a_removed_socket_wakes_the_thread(bed: Bed, registry: Registry) -> None:
+    bed.offer(GPU)
+    bed.server.start()
+    bed.server.round()
+    watch = bed.server._watch
+    while watch.wait(0):
+        pass
+    (bed.folder / bed.sockets()[0]).unlink()
+    assert watch.wait(HANG_SECONDS)
+
+
+def test_a_socket_that_gets_the_inode_of_the_old_one_is_a_new_one(root: Path) -> None:
+    kubelet = KubeletSocket(root)
+    assert kubelet.identity() is None
+    kubelet.path.write_text("no socket")
+    assert kubelet.identity() is None
+    kubelet.path.unlink()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(kubelet.path))
+    before = kubelet.identity()
+    # The time of a file moves on in steps of milliseconds.
+    while kubelet.identity() == before:
+        kubelet.path.chmod(0o600)
+    after = kubelet.identity()
+    assert before is not None
+    assert after is not None
+    assert before.inode == after.inode
 
 
 @pytest.mark.parametrize("kubelet", ["1.30", "1.36"], indirect=True)

@@ -97,9 +97,10 @@ def test_a_stream_that_is_woken_without_a_change_sends_nothing(bed: Bed) -> None
     # The kubelet writes its checkpoint for each list that it gets.
     lists = bed.client.watch()
     next(lists)
-    for _ in range(3):
-        bed.units.until_waiting(1)
+    for wakes in range(3):
+        bed.units.until_waits(wakes + 1)
         bed.units.wake()
+    bed.units.until_waits(4)
     bed.units.tell(unit("gpu-9"))
     assert next(lists) == listed(("gpu-9", "Healthy", None))
 
