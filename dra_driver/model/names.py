@@ -29,8 +29,16 @@ NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
 NOT_CLEAN_REASON = "in-use-without-claim"
 OCCUPIED_TAINT = f"{DOMAIN}/occupied"
 OCCUPIED_REASON = "in-use-as-other-device"
+HELD_BY_TAINT = f"{DOMAIN}/held-by"
 OWN_TAINTS = frozenset(
-    {VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT, OCCUPIED_TAINT}
+    {
+        VANISHED_TAINT,
+        UNHEALTHY_TAINT,
+        HELD_TAINT,
+        NOT_CLEAN_TAINT,
+        OCCUPIED_TAINT,
+        HELD_BY_TAINT,
+    }
 )
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
@@ -47,6 +55,7 @@ CGROUPS_NOT_FOUND = "CgroupsNotFound"
 DEVICE_NOT_CLEAN = "DeviceNotClean"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
+DEVICE_GIVEN_TWICE = "DeviceGivenTwice"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
 DEVICE_RECOVERED = "DeviceRecovered"
 DEVICE_UNHEALTHY = "DeviceUnhealthy"
@@ -56,6 +65,7 @@ HARDWARE_NOT_READY = "HardwareNotReady"
 PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
+STALE_CAPACITY = "StaleCapacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,12 @@ TAINTS = (
         OCCUPIED_TAINT,
         f"a claim has hardware of the device under the name of another device, and no counters in the slices say so: the GPU was partitioned "
         f"again, or its MIG mode was switched, under the claim; value `{OCCUPIED_REASON}`, effect NoSchedule",
+    ),
+    FixedName(
+        HELD_BY_TAINT,
+        "a device plugin of somebody else has given the device to a pod, or could; the value is the plugin's resource with `_` for `/` "
+        "(`nvidia.com_gpu`), effect NoSchedule; it goes when the pod has ended and the plugin is gone, or the node is divided "
+        "(`devicePlugin.foreign`)",
     ),
     FixedName(
         XID_TAINT,
@@ -138,6 +154,10 @@ EVENT_REASONS = (
         "no claim has the device, and something uses it: a process of an ended pod, or one that was started on the node; it gets a taint",
     ),
     FixedName(
+        DEVICE_GIVEN_TWICE,
+        "a device plugin of somebody else gave a pod a device that a pod already has through this driver; the driver cannot prevent this call",
+    ),
+    FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
     FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
@@ -162,5 +182,9 @@ EVENT_REASONS = (
     FixedName(
         SLICE_NAME_TAKEN,
         "an object of somebody else has the name of a slice; the driver uses another name",
+    ),
+    FixedName(
+        STALE_CAPACITY,
+        "the Node has a capacity of an extended resource that no device plugin serves; the message has the command that removes it",
     ),
 )

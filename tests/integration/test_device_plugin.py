@@ -143,6 +143,28 @@ def test_who_wants_customary_names_has_them_beside_any_class(tmp_path: Path, wis
             node.close()
 
 
+def test_an_upgrade_of_the_cluster_waits_for_the_rights_of_dra(tmp_path: Path) -> None:
+    """The chart gives no rights for an API that was not there, and pins the path until the next `helm upgrade`."""
+    with FakeApi() as api:
+        for resource in ("resourceclaims", "resourceslices", "deviceclasses"):
+            api.faults.status(403, resource=resource, times=100_000)
+        flags = ("--path", "device-plugin", "--plugin-resources", "customary")
+        node = a_stage(tmp_path, api, *flags)
+        try:
+            node.start()
+            offered(node, 8)
+            pod = node.kubelet.admit("default/a", {"main": {GPU: 2}})
+            node.kubelet.start("default/a")
+            assert devices(node, pod) == 2
+            node.kubelet.end("default/a")
+            node.wait_for(lambda: node.owners() == {}, "the devices are free")
+            node.kill()
+            node.start()
+            offered(node, 8)
+        finally:
+            node.close()
+
+
 def test_on_a_cluster_with_dra_nothing_of_it_runs(node: Stage) -> None:
     node.start_registered()
     node.wait_for(node.published, "the slices are published")
