@@ -43,6 +43,7 @@ from dra_driver.kube.discovery import Wire
 from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.lists import Listing
+from dra_driver.kube.own_node import HttpOwnNode
 from dra_driver.kube.served import ServedVersion
 from dra_driver.kube.slices import (
     Author,
@@ -213,6 +214,10 @@ class HttpKubeApi:
         if found := str(info.get("kubeletVersion") or ""):
             self._kubelet = found, now + KUBELET_VERSION_SECONDS
         return found
+
+    def own_node(self) -> HttpOwnNode:
+        """The door to this driver's own Node."""
+        return HttpOwnNode(self._transport, self._driver, self._node)
 
     def server_version(self) -> str:
         exchange = Exchange(ApiCall("get", "/version"), "GET", "/version")
