@@ -29,6 +29,9 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
     Observer,
     PublicationProblem,
@@ -38,6 +41,7 @@ from dra_driver.model.events import (
     SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     WorkEnded,
@@ -115,6 +119,14 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.ERROR, "cgroups_not_found"
         case DeviceStatusForbidden():
             return logging.WARNING, "device_status_forbidden"
+        case NodeLabelsWritten():
+            return logging.INFO, "node_labels_written"
+        case NodeConditionWritten():
+            return logging.INFO, "node_condition_written"
+        case StartupTaintRemoved():
+            return logging.INFO, "startup_taint_removed"
+        case NodeWriteForbidden():
+            return logging.WARNING, "node_write_forbidden"
         case SliceWritten():
             return logging.INFO, "slice_written"
         case SliceLost():

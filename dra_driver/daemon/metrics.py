@@ -22,6 +22,9 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
     PublicationProblem,
     Published,
@@ -30,6 +33,7 @@ from dra_driver.model.events import (
     SecondOwnerRefused,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     WorkEnded,
@@ -49,6 +53,7 @@ class Metrics:
         }
         self._count_ownership()
         self._count_health()
+        self._count_node()
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
@@ -124,6 +129,22 @@ class Metrics:
             "Claims that were refused because a device of theirs belongs to another claim",
         )
 
+    def _count_node(self) -> None:
+        self._labels = Gauge(
+            "dra_driver_node_labels",
+            "Labels that the driver wrote on its Node, or into the feature file",
+            registry=self.registry,
+        )
+        self._ready = Gauge(
+            "dra_driver_devices_ready",
+            "What the condition DevicesReady of the Node says (1 or 0), as of its last change by this process",
+            registry=self.registry,
+        )
+        self._taints = self._counter(
+            "startup_taints_removed",
+            "Times that the driver took the startup taint off its Node",
+        )
+
     def _count_health(self) -> None:
         self._healthy = Gauge(
             "dra_driver_device_healthy",
@@ -154,8 +175,14 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden():
+            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden() | NodeWriteForbidden():
                 pass
+            case NodeLabelsWritten(labels=labels):
+                self._labels.set(labels)
+            case NodeConditionWritten(ready=ready):
+                self._ready.set(ready)
+            case StartupTaintRemoved():
+                self._taints.inc()
             case DevicesFreed():
                 self._freed.inc()
             case HeldCounted(claims):
