@@ -28,6 +28,7 @@ from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.node_writers import node_loops
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.dra import Unprepare
@@ -130,6 +131,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     )
     loops = dict(leader_loops(deps, parts, publisher, membership, (held_devices, follower)))
     loops |= _claim_statuses(deps, parts, observers)
+    loops |= node_loops(deps, observers)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)

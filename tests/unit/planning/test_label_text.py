@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.planning.label_text import label_key_problem, label_value
+from dra_driver.planning.label_text import label_key_problem, label_value, taint_key_problem
 
 # The rule of the API server for values (k8s.io/apimachinery/pkg/util/validation).
 VALID = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -49,13 +49,13 @@ def test_keys_of_the_clusters_own_are_taken(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("", "the name of a label has"),
-        ("-a", "the name of a label has"),
-        ("x" * 64, "the name of a label has"),
-        ("example.com/", "the name of a label has"),
-        ("Example.com/gpu", "the part before the slash"),
-        ("/gpu", "the part before the slash"),
-        (f"{'x' * 254}/gpu", "the part before the slash"),
+        ("", "the name in a key has"),
+        ("-a", "the name in a key has"),
+        ("x" * 64, "the name in a key has"),
+        ("example.com/", "the name in a key has"),
+        ("Example.com/gpu", "the part of a key before the slash"),
+        ("/gpu", "the part of a key before the slash"),
+        (f"{'x' * 254}/gpu", "the part of a key before the slash"),
         ("kubernetes.io/gpu", "belong to Kubernetes"),
         ("node-role.kubernetes.io/gpu", "belong to Kubernetes"),
         ("k8s.io/gpu", "belong to Kubernetes"),
@@ -63,3 +63,19 @@ def test_keys_of_the_clusters_own_are_taken(key: str) -> None:
 )
 def test_other_keys_are_refused_with_the_reason(key: str, said: str) -> None:
     assert said in label_key_problem(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("example.com/startup", ""),
+        ("startup-taint.cluster-autoscaler.kubernetes.io/gpu", ""),
+        ("readiness.k8s.io/gpu", ""),
+        ("startup", ""),
+        ("", "the name in a key has"),
+        ("node.kubernetes.io/not-ready", "belong to Kubernetes"),
+    ],
+)
+def test_a_startup_taint_is_none_that_kubernetes_sets_itself(key: str, said: str) -> None:
+    assert said in taint_key_problem(key)
+    assert bool(said) is bool(taint_key_problem(key))
