@@ -35,9 +35,9 @@ def node_loops(deps: Dependencies, observers: list[Observer]) -> Mapping[str, Lo
 
 def _writer(deps: Dependencies) -> Writer:
     chosen = deps.settings.about_node
-    if chosen.labels == "patch":
-        return NodeLabelWriter(deps.kube.own_node(), observe=deps.observe, log=deps.log)
     file = FeatureFile(chosen.features_dir, deps.place.driver)
+    if chosen.labels == "patch":
+        return NodeLabelWriter(deps.kube.own_node(), file, observe=deps.observe, log=deps.log)
     return FeatureFileWriter(file, observe=deps.observe, log=deps.log)
 
 

@@ -89,19 +89,26 @@ class FeatureFileWriter:
 
 
 class NodeLabelWriter:
-    """Writes the labels of the Node by server-side apply."""
+    """Writes the labels of the Node by server-side apply. `earlier` is the feature file of an earlier choice: it is removed."""
 
     look_seconds = NODE_SECONDS
 
     def __init__(
-        self, node: NodeApi, *, observe: Observer = ignore, log: FilteringBoundLogger
+        self,
+        node: NodeApi,
+        earlier: FeatureFile,
+        *,
+        observe: Observer = ignore,
+        log: FilteringBoundLogger,
     ) -> None:
         self._node = node
+        self._earlier = earlier
         self._observe = observe
         self._log = log
         self._foreign: tuple[str, ...] = ()
 
     def write(self, labels: Labels) -> None:
+        self._earlier.replace("")
         present = self._node.read()
         plan = plan_labels(labels, present.labels, present.owned)
         if plan.foreign and plan.foreign != self._foreign:

@@ -39,6 +39,7 @@ NOT_SET = {
     "kubeconfig": "the pod's service account",
     "state_dir": "follows plugins_dir and driver_name",
     "boot_id_file": "the kernel's",
+    "nfd_features_dir": "Node Feature Discovery has no other",
     "simulated_faults": "for tests, by extraEnv",
     "backend_option": "given as arguments, since a value may have a comma",
 }
@@ -168,6 +169,9 @@ def test_the_values_defaults_are_the_drivers() -> None:
         "release_proof": VALUES["releaseProof"],
         "device_status": VALUES["deviceStatus"],
         "device_metadata": VALUES["deviceMetadata"],
+        "node_labels": VALUES["nodeLabels"],
+        "node_condition": VALUES["nodeCondition"],
+        "startup_taint": VALUES["startupTaint"],
         "http_address": f":{VALUES['httpPort']}",
     }.items() <= DEFAULTS.items()
 
@@ -307,6 +311,7 @@ FREE = {
     "backends",
     "backend.options",
     "serviceAccount.annotations",
+    "nodeLabelAliases",
     "nodeSelector",
     "affinity",
     "hardware.resources.requests",

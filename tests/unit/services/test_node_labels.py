@@ -153,9 +153,10 @@ def api() -> Iterator[FakeApi]:
 
 
 @pytest.fixture
-def to_node(api: FakeApi, hardware: Hardware) -> Iterator[NodeLabels]:
+def to_node(api: FakeApi, hardware: Hardware, folder: Path) -> Iterator[NodeLabels]:
     kube = HttpKubeApi(Connection(api.url), driver=DRIVER, node=NODE)
-    writer = NodeLabelWriter(kube.own_node(), observe=hardware.events.append, log=LOG)
+    file = FeatureFile(folder, DRIVER)
+    writer = NodeLabelWriter(kube.own_node(), file, observe=hardware.events.append, log=LOG)
     yield NodeLabels(hardware, writer, LabelRules({"accelerator": "vendor"}))
     kube.close()
 
@@ -196,6 +197,13 @@ def test_while_nothing_changes_nothing_is_written(api: FakeApi, to_node: NodeLab
     api.put("nodes", {**api.object("nodes", NODE), "spec": {"unschedulable": True}})
     to_node.look()
     assert patches(api) == 1
+
+
+def test_the_feature_file_of_an_earlier_choice_goes(folder: Path, to_node: NodeLabels) -> None:
+    """Node Feature Discovery would write its labels for ever."""
+    (folder / DRIVER).write_text("a/b=1\n")
+    to_node.look()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_label_of_somebody_else_stays_and_that_is_said_once(
