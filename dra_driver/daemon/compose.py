@@ -130,8 +130,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         log=log,
     )
     loops = dict(leader_loops(deps, parts, publisher, membership, (held_devices, follower)))
-    loops |= _claim_statuses(deps, parts, observers)
-    loops |= node_loops(deps, observers)
+    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers)}
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)

@@ -6,6 +6,7 @@ Services report typed events (`model/events.py`). This module decides the name a
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import assert_never
 
@@ -47,6 +48,12 @@ from dra_driver.model.events import (
     WorkEnded,
 )
 from dra_driver.model.printable import printable
+
+_ABOUT_NODE: Mapping[type, str] = {
+    NodeLabelsWritten: "node_labels_written",
+    NodeConditionWritten: "node_condition_written",
+    StartupTaintRemoved: "startup_taint_removed",
+}
 
 
 def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
@@ -119,12 +126,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.ERROR, "cgroups_not_found"
         case DeviceStatusForbidden():
             return logging.WARNING, "device_status_forbidden"
-        case NodeLabelsWritten():
-            return logging.INFO, "node_labels_written"
-        case NodeConditionWritten():
-            return logging.INFO, "node_condition_written"
-        case StartupTaintRemoved():
-            return logging.INFO, "startup_taint_removed"
+        case NodeLabelsWritten() | NodeConditionWritten() | StartupTaintRemoved():
+            return logging.INFO, _ABOUT_NODE[type(event)]
         case NodeWriteForbidden():
             return logging.WARNING, "node_write_forbidden"
         case SliceWritten():

@@ -145,6 +145,17 @@ class Metrics:
             "Times that the driver took the startup taint off its Node",
         )
 
+    def _about_node(
+        self, event: NodeLabelsWritten | NodeConditionWritten | StartupTaintRemoved
+    ) -> None:
+        match event:
+            case NodeLabelsWritten(labels=labels):
+                self._labels.set(labels)
+            case NodeConditionWritten(ready=ready):
+                self._ready.set(ready)
+            case StartupTaintRemoved():
+                self._taints.inc()
+
     def _count_health(self) -> None:
         self._healthy = Gauge(
             "dra_driver_device_healthy",
@@ -177,12 +188,8 @@ class Metrics:
                 self._holds.inc()
             case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden() | NodeWriteForbidden():
                 pass
-            case NodeLabelsWritten(labels=labels):
-                self._labels.set(labels)
-            case NodeConditionWritten(ready=ready):
-                self._ready.set(ready)
-            case StartupTaintRemoved():
-                self._taints.inc()
+            case NodeLabelsWritten() | NodeConditionWritten() | StartupTaintRemoved():
+                self._about_node(event)
             case DevicesFreed():
                 self._freed.inc()
             case HeldCounted(claims):
