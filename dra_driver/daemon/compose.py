@@ -28,6 +28,7 @@ from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.node_writers import node_loops
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.daemon.supervisor import Supervisor
@@ -129,7 +130,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     kubelet = _kubelet(deps, sockets, calls, checks)
     owning = (held_devices, follower)
     loops = dict(leader_loops(deps, parts, publisher, membership, owning, offered=plugin.offered))
-    loops |= _claim_statuses(deps, parts, observers)
+    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers)}
     loops["path"] = partial(plugin.run, parts, path)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)

@@ -299,6 +299,10 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
         "registry": {"path": "/var/lib/kubelet/plugins_registry", "type": "Directory"},
         "pod-resources": {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+        "features": {
+            "path": "/etc/kubernetes/node-feature-discovery/features.d",
+            "type": "DirectoryOrCreate",
+        },
         "cgroups": {"path": "/sys/fs/cgroup", "type": "Directory"},
     }
 
