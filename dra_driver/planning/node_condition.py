@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from dra_driver.model.names import PUBLISH_FAILED
 from dra_driver.model.own_node import NodeCondition
 from dra_driver.model.slices import StoredSlice
 
@@ -42,7 +43,7 @@ def condition_of(offer: Offer) -> NodeCondition:
     is_starting = offer.published is None or offer.missing is None
     problems = (
         ("DevicesUnknown", offer.unknown),
-        ("PublishFailed", offer.failure),
+        (PUBLISH_FAILED, offer.failure),
         ("Starting", "the devices have not been published yet" if is_starting else ""),
         ("SlicesIncomplete", offer.missing or ""),
         ("NoDevices", "" if offer.published else "no device was found on this node"),
