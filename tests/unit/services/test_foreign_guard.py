@@ -202,7 +202,7 @@ def test_a_node_without_foreign_plugins_writes_nothing() -> None:
 
 
 def test_on_a_divided_node_a_plugin_that_lists_more_is_told_once() -> None:
-    node = GuardedNode(gpu=DeviceChoice(named=("uuid-gpu-3",)))
+    node = GuardedNode(DeviceChoice(named=("uuid-gpu-3",)))
     assert node.kept() == {"gpu-3"}
     node.serves("uuid-gpu-2", "uuid-gpu-3")
     assert node.kept() == {"gpu-3"}
