@@ -25,6 +25,7 @@ from dra_driver.planning.plugin.resources import Resources, plan_resources
 from dra_driver.planning.plugin.rows import owner_paths
 from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.planning.plugin.strategy import strategy_of
+from dra_driver.services.foreign_guard import ForeignGuard, without_held
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.class_sources import ClassSources, no_classes
@@ -42,7 +43,9 @@ IDLE_SECONDS = 60.0
 class PluginPath:
     """The device plugin API of this node. Its loops run until the process ends."""
 
-    def __init__(self, deps: Dependencies, parts: NodeParts, path: PathWatch) -> None:
+    def __init__(
+        self, deps: Dependencies, parts: NodeParts, path: PathWatch, guard: ForeignGuard
+    ) -> None:
         settings = deps.settings
         self._deps = deps
         self._path = path
@@ -69,13 +72,14 @@ class PluginPath:
             store=deps.store,
             pool=deps.place.pool,
             here=self._here,
+            foreign=guard.devices,
         )
         self._resources = PluginResources(
             inputs, set_resources=self._set_resources, observe=deps.observe, log=deps.log
         )
-        allocate = AllocateUnits(
-            parts, self._holders, resources=self._resources.find, answers=self._answers
-        )
+        free = without_held(self._resources.find, guard.current)
+        allocate = AllocateUnits(parts, self._holders, resources=free, answers=self._answers)
+        guard.subscribe(self._wake)
         work = PluginWork(self._resources, allocate, self._holders, parts.inventory)
         self._server = PluginServer(
             settings.plugin.plugins_dir, driver=deps.place.driver, work=work, log=deps.log

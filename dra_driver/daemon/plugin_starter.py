@@ -10,6 +10,7 @@ from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
 from dra_driver.model.plugin import Path
 from dra_driver.model.state import PreparedClaim
+from dra_driver.services.foreign_guard import ForeignGuard
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.release import nobody_told
 
@@ -45,13 +46,13 @@ class PluginStarter:
             return ("no resource has been offered to the kubelet yet",)
         return tuple(f"resource {name}: {why}" for name, why in reasons.items() if why)
 
-    def run(self, parts: NodeParts, path: PathWatch, stop: Event) -> None:
+    def run(self, parts: NodeParts, path: PathWatch, guard: ForeignGuard, stop: Event) -> None:
         """Look at the path until `stop`, and start the API when it is needed."""
         self._path = path
         while not stop.is_set():
             path.look()
             if self._served is None and self._is_needed(path):
-                self._start(parts, path)
+                self._start(parts, path, guard)
             stop.wait(LOOK_SECONDS)
 
     def _is_needed(self, path: PathWatch) -> bool:
@@ -68,10 +69,10 @@ class PluginStarter:
         except DriverError:
             return False
 
-    def _start(self, parts: NodeParts, path: PathWatch) -> None:
+    def _start(self, parts: NodeParts, path: PathWatch, guard: ForeignGuard) -> None:
         from dra_driver.daemon.plugin_path import PluginPath  # noqa: PLC0415  see the head of this file
 
-        served = PluginPath(self._deps, parts, path)
+        served = PluginPath(self._deps, parts, path, guard)
         self._served = served
         for name, loop in served.loops().items():
             self._supervisor.start(name, loop)

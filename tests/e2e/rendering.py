@@ -15,6 +15,10 @@ image: {repository: registry.example.com/dra-driver, digest: "sha256:%s"}
 imagePullSecrets: [{name: registry}]
 backend: {name: other, options: {root: /sys, fast: true, level: 3}}
 proxy: {https: "http://proxy.example.com:3128", noProxy: "10.0.0.0/8,fd00::/8"}
+nodeLabels: patch
+nodeLabelAliases: {accelerator: vendor, example.com/memory: memory-mib}
+nodeCondition: write
+startupTaint: startup.example.com/gpu
 updateStrategy: {surge: always, nodesAtOnce: 25%%}
 nodeSelector: {kubernetes.io/arch: amd64}
 onlyGpuNodes: true

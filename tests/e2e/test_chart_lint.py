@@ -310,6 +310,10 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
         "pod-resources": {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"},
         "device-plugins": {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+        "features": {
+            "path": "/etc/kubernetes/node-feature-discovery/features.d",
+            "type": "DirectoryOrCreate",
+        },
         "cgroups": {"path": "/sys/fs/cgroup", "type": "Directory"},
     }
 

@@ -1,18 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real driver process on a cluster without DRA: its devices are extended resources of the device plugin API."""
 
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from dra_driver.model.ids import PodUid
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.kubelet_calls import KubeletError
-from dra_driver.testing.stage import Stage
+from dra_driver.testing.stage import DRIVER, Stage
 from tests.support.stages import a_stage
 
 GPU = "nvidia.com/gpu"
+OPTIONAL = (
+    "dra_driver.planning.plugin",
+    "dra_driver.services.plugin",
+    "dra_driver.kubelet.plugin",
+    "dra_driver.cel",
+    "dra_driver.daemon.plugin_path",
+)
+# The driver, which writes the modules that it has loaded into the file of the first argument when it gets SIGUSR1.
+TELLING = """
+import os, signal, sys
+from dra_driver.cli.main import main
+told = sys.argv.pop(1)
+def tell(*_):
+    with open(told + ".part", "w") as file:
+        file.write("\\n".join(sorted(sys.modules)))
+    os.rename(told + ".part", told)
+signal.signal(signal.SIGUSR1, tell)
+raise SystemExit(main())
+"""
 ONE = {"main": {GPU: 1}}
 
 
@@ -148,3 +171,52 @@ def test_on_a_cluster_with_dra_nothing_of_it_runs(node: Stage) -> None:
     node.wait_for(lambda: "path_chosen" in node.log(), "the path is chosen")
     assert list(node.kubelet.device_manager.folder.glob("*gpu*")) == []
     assert "plugin-resources" not in node.log()
+
+
+class Telling:
+    """Starts the driver as a program of its own, not as a fork of a process that has imported everything, and asks what it has loaded."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(
+        self,
+        _module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: IO[bytes],
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            (sys.executable, "-c", TELLING, str(self._file), *arguments),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+    def optional(self, node: Stage) -> set[str]:
+        """The packages of OPTIONAL of which the driver has loaded anything."""
+        assert node.process is not None
+        node.process.send_signal(signal.SIGUSR1)
+        node.wait_for(self._file.exists, "the driver tells its modules")
+        loaded = self._file.read_text().splitlines()
+        assert "dra_driver.daemon.compose" in loaded
+        return {one for one in OPTIONAL if any(f"{name}.".startswith(f"{one}.") for name in loaded)}
+
+
+def test_a_daemon_on_a_cluster_with_dra_loads_nothing_of_it(node: Stage, tmp_path: Path) -> None:
+    node.start_child = telling = Telling(tmp_path / "modules")
+    node.start_registered()
+    node.wait_for(node.published, "the slices are published")
+    ref = node.claim("one", ["gpu-0"])
+    node.kubelet.prepare(DRIVER, [ref])
+    node.wait_for(lambda: "path_chosen" in node.log(), "the path is chosen")
+    assert telling.optional(node) == set()
+
+
+def test_a_daemon_that_serves_it_loads_all_of_it(old: Stage, tmp_path: Path) -> None:
+    """So the test before this one can fail."""
+    old.start_child = telling = Telling(tmp_path / "modules")
+    old.start()
+    offered(old, 8)
+    assert telling.optional(old) == set(OPTIONAL)

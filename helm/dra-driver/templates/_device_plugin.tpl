@@ -73,7 +73,7 @@ true
 {{- /* The section devicePlugin of the driver's configuration: what the values say, and nothing for the rest. */ -}}
 {{- define "dra-driver.pluginSection" -}}
 {{- $section := dict -}}
-{{- range $key := list "timeSlicing" "memoryUnits" "paths" "migStrategy" "allocationPolicy" -}}
+{{- range $key := list "timeSlicing" "memoryUnits" "paths" "migStrategy" "allocationPolicy" "foreign" -}}
 {{- with get $.Values.devicePlugin $key -}}
 {{- $section = set $section $key . -}}
 {{- end -}}
@@ -84,9 +84,9 @@ true
 {{- define "dra-driver.pluginEnv" -}}
 - name: DRA_DRIVER_PATH
   value: {{ include "dra-driver.path" . | quote }}
-{{- if include "dra-driver.servesPlugin" . }}
 - name: DRA_DRIVER_DEVICE_PLUGINS_DIR
   value: {{ printf "%s/device-plugins" .Values.kubeletDir | quote }}
+{{- if include "dra-driver.servesPlugin" . }}
 - name: DRA_DRIVER_PLUGIN_RESOURCES
   value: {{ .Values.devicePlugin.resources | quote }}
 - name: DRA_DRIVER_DEVICE_LIST_STRATEGY

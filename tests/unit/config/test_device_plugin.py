@@ -9,7 +9,7 @@ from dra_driver.config.settings import PluginSettings, load
 from dra_driver.errors import Fatal
 from dra_driver.model import plugin
 from dra_driver.model.plugin import Sharing, Strategy
-from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy, SharingRule
+from dra_driver.model.plugin_policy import DeviceChoice, MigStrategy, PluginPolicy, SharingRule
 
 HEAD = "apiVersion: config.dra-driver.dev/v1alpha1\nkind: DriverConfig\n"
 NODE = {"node_name": "node-1"}
@@ -85,7 +85,7 @@ devicePlugin:
         ("5", "devicePlugin: 5 must be a mapping of fields"),
         (
             "{sharing: {}}",
-            "devicePlugin.sharing: unknown field; known are timeSlicing, memoryUnits, paths, migStrategy, allocationPolicy",
+            "devicePlugin.sharing: unknown field; known are timeSlicing, memoryUnits, paths, migStrategy, allocationPolicy, foreign",
         ),
         (
             "{timeSlicing: {gpu: {replicas: 2}}}",
@@ -187,3 +187,28 @@ def test_a_wrong_flag_is_named(flag: str, value: str, said: str) -> None:
     with pytest.raises(Fatal) as caught:
         load(NODE | {flag: value}, {})
     assert str(caught.value) == said
+
+
+def test_the_admin_leaves_devices_to_the_plugins_of_others(tmp_path: Path) -> None:
+    text = """
+devicePlugin:
+  foreign:
+    nvidia.com/gpu: {devices: [GPU-1, "1"]}
+    amd.com/gpu: {count: 2}
+"""
+    assert read(tmp_path, text).divided == {
+        "nvidia.com/gpu": DeviceChoice(named=("GPU-1", "1")),
+        "amd.com/gpu": DeviceChoice(2),
+    }
+
+
+def test_devices_are_left_to_others_by_name_or_by_number(tmp_path: Path) -> None:
+    text = """
+devicePlugin:
+  foreign:
+    nvidia.com/gpu: {devices: [GPU-1], count: 1}
+    amd.com/gpu: {count: 2}
+"""
+    assert mistakes(tmp_path, text) == [
+        "devicePlugin.foreign.nvidia.com/gpu: has devices and count: give one of them"
+    ]
