@@ -130,7 +130,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     kubelet = _kubelet(deps, sockets, calls, checks)
     owning = (held_devices, follower)
     loops = dict(leader_loops(deps, parts, publisher, membership, owning, offered=plugin.offered))
-    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers)}
+    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
     loops["path"] = partial(plugin.run, parts, path)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
