@@ -21,7 +21,7 @@ from typing import Protocol
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.errors import DriverError, Temporary
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.foreign import RememberedPod
@@ -162,7 +162,7 @@ class ForeignGuard:
         return self._kept
 
     def refusing(self, get_claim: Callable[[ClaimRef], Claim]) -> Callable[[ClaimRef], Claim]:
-        """Return a function that reads a claim, and raises Temporary if a foreign pod has one of its devices: the scheduler may have chosen it
+        """Return a function that reads a claim, and raises Permanent if a foreign pod has one of its devices: the scheduler may have chosen it
         before the taint was there. Admin access shares a device with anybody.
         """
 
@@ -173,7 +173,7 @@ class ForeignGuard:
                 mine = (result.driver, result.pool) == (self._place.driver, self._place.pool)
                 found = kept.get(DeviceName(result.device))
                 if mine and not result.admin_access and found is not None and found.held:
-                    raise Temporary(
+                    raise Permanent(
                         f"device {result.device} is not free: {found.reason}; end that pod, or delete this one, so that the scheduler "
                         f"chooses another device"
                     )

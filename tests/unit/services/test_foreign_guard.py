@@ -202,7 +202,7 @@ def test_a_node_without_foreign_plugins_writes_nothing() -> None:
 
 
 def test_on_a_divided_node_a_plugin_that_lists_more_is_told_once() -> None:
-    node = GuardedNode(gpu=DeviceChoice(named=("uuid-gpu-3",)))
+    node = GuardedNode(DeviceChoice(named=("uuid-gpu-3",)))
     assert node.kept() == {"gpu-3"}
     node.serves("uuid-gpu-2", "uuid-gpu-3")
     assert node.kept() == {"gpu-3"}
@@ -247,7 +247,7 @@ def test_a_claim_whose_device_a_foreign_pod_has_is_refused_at_once() -> None:
     claims = {claim.ref: claim for claim in found}
     assert [read(claim.ref) for claim in found] == found
     node.writes(entry("p", "uuid-gpu-0"))
-    with pytest.raises(Temporary, match="device gpu-0 is not free: pod p has it"):
+    with pytest.raises(Permanent, match="device gpu-0 is not free: pod p has it"):
         read(found[0].ref)
     assert [read(claim.ref) for claim in found[1:]] == found[1:]
 
