@@ -6,7 +6,6 @@ with 0 or nothing, a DeviceClass with that extendedResourceName gives them devic
 what the driver on the node has found out about plugins of others.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -19,6 +18,7 @@ from dra_driver.model.names import DOCUMENT_VERSION, HELD_BY_TAINT, MIGRATION_KI
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.guard import few, taint_value
 from dra_driver.planning.neighbours import vendor_of
+from dra_driver.planning.stale import patch_command
 
 ENDED = ("Succeeded", "Failed")
 DECIDING = ("nodes", "pods", "resourceslices")
@@ -115,14 +115,6 @@ def plan_migration(state: ClusterState, driver: str, *, node: str = "") -> Migra
         order=tuple(one.node for one in left),
         not_read=tuple(str(gap) for gap in state.not_read if gap.resource in DECIDING),
     )
-
-
-def patch_command(node: str, resource: str, *, allocatable: bool) -> str:
-    """The command that removes a resource from the status of a node. No kubelet removes what a plugin of its own did not bring."""
-    key = resource.replace("~", "~0").replace("/", "~1")
-    fields = ("capacity", "allocatable") if allocatable else ("capacity",)
-    patch = [{"op": "remove", "path": f"/status/{field}/{key}"} for field in fields]
-    return f"kubectl patch node {node} --subresource=status --type=json -p '{json.dumps(patch)}'"
 
 
 def _of_node(
@@ -294,7 +286,7 @@ def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
         )
     stale = [one for one in found.resources if one.stale]
     for one in stale:
-        command = patch_command(name, one.resource, allocatable=bool(one.allocatable))
+        command = patch_command(name, one.resource, fields=("capacity", "allocatable"))
         steps.append(Step(what=f"if no plugin serves {one.resource}, remove it", command=command))
     if len(stale) < len(found.resources):
         steps += _of_plugin(found)

@@ -131,6 +131,7 @@ class ForeignGuard:
         self._begun = False
         self._written: object = None
         self._checkpoint = KubeletCheckpoint()
+        self._found: KubeletCheckpoint | Unknown = Unknown("nobody has looked")
         self._counts: Mapping[str, int] | None = None
         self._ask_at = self._list_at = -inf
         self._active: frozenset[PodUnits] | Unknown = Unknown("nobody has asked")
@@ -160,6 +161,12 @@ class ForeignGuard:
         if not self._begun or written != self._written:
             self.look()
         return self._kept
+
+    def served(self) -> frozenset[str] | None:
+        """Return the extended resources of plugins, of this driver's too, that the kubelet knows; None if it has not said them."""
+        if not self._begun or self._counts is None or isinstance(self._found, Unknown):
+            return None
+        return frozenset((*self._checkpoint.registered, *self._counts, *self._left))
 
     def refusing(self, get_claim: Callable[[ClaimRef], Claim]) -> Callable[[ClaimRef], Claim]:
         """Return a function that reads a claim, and raises Permanent if a foreign pod has one of its devices: the scheduler may have chosen it
@@ -218,6 +225,7 @@ class ForeignGuard:
         if not self._begun:
             self._remember_again()
         written, found = self._witnesses.checkpoint()
+        self._found = found
         # The rows after the checkpoint: a unit that this driver gave out has its row before the kubelet writes.
         rows = tuple(self._inputs.rows())
         inventory = self._inputs.inventory()

@@ -2,7 +2,7 @@
 """A short walk beside a foreign device plugin, and mistakes that a walk has to notice. `hack/guard-walk` takes longer walks."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -42,5 +42,9 @@ def test_a_walk_notices(
 ) -> None:
     mistake(monkeypatch)
     with pytest.raises(Broken):
-        for seed in range(20):
-            walk(STEPS, seed)
+        walks(range(20))
+
+
+def walks(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        walk(STEPS, seed)

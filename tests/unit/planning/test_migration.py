@@ -11,7 +11,7 @@ from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState, NotRead
-from dra_driver.planning.migration import Migration, NodeMigration, patch_command, plan_migration
+from dra_driver.planning.migration import Migration, NodeMigration, plan_migration
 
 DRIVER = "gpu.dra-driver.dev"
 GPU = "nvidia.com/gpu"
@@ -194,12 +194,6 @@ def test_a_stale_resource_without_a_class_hides_nothing() -> None:
     found = one(a_node(capacity=EIGHT, allocatable=EIGHT), slices(gpu0=None))
     assert found.blocked_by == (
         "nvidia.com/gpu is in the status of the node, and no plugin seems to serve it",
-    )
-
-
-def test_only_what_is_there_can_be_removed() -> None:
-    assert patch_command("n1", "a.b/c~d", allocatable=False).endswith(
-        """-p '[{"op": "remove", "path": "/status/capacity/a.b~1c~0d"}]'"""
     )
 
 
