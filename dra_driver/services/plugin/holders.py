@@ -165,7 +165,9 @@ class Holders:
             return "another call sets it up"
         if row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
-        if known.was_seen or self._runs(row) or not units_of(row) & units:
+        # Of units that were taken up from another plugin there is no answer that could be given again.
+        again = row.cdi_spec and units_of(row) & units
+        if not again or known.was_seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
