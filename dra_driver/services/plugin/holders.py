@@ -12,7 +12,8 @@ Three witnesses know a part each:
 The kubelet admits one pod at a time. So a new call that names the units of a row says that the admission of the row's pod has ended, or that
 the same pod gets them again, for a container after an init container.
 
-A row is over when its pod had processes and has none any more. If pod-resources stop listing a pod whose processes run on (it was deleted by
+A row is over when its pod had processes, and has neither a process nor a cgroup any more: a pod whose sandbox has died has no process for a
+moment, and its containers start again without a call. If pod-resources stop listing a pod whose processes run on (it was deleted by
 force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
 """
 
@@ -294,13 +295,20 @@ class Holders:
             return True
         return False
 
+    def _has_cgroup(self, row: PreparedClaim) -> bool:
+        """Whether the kubelet keeps a cgroup for a pod of the row, also an empty one. Then the pod may start, or start again after its sandbox has
+        died, and neither is preceded by a call of Allocate.
+        """
+        pods = self._witnesses.pods()
+        return not isinstance(pods, Unknown) and not pods.isdisjoint(row.users.pods or ())
+
     def _is_listed(self, row: PreparedClaim) -> bool:
         active = self._witnesses.active_units(ResourceName(row.ref.name))
         return isinstance(active, Unknown) or bool(units_of(row) & active)
 
     def _is_over(self, row: PreparedClaim) -> bool:
         """Whether the row's pod has ended, or will not start."""
-        if self._runs(row):
+        if self._runs(row) or self._has_cgroup(row):
             return False
         known = self._of(row.ref.uid)
         age = self._parts.clock() - known.since
