@@ -86,7 +86,7 @@ class PluginStore(Protocol):
 class _Known:
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call. A moment after the answer, each checkpoint that
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A moment after the answer, each checkpoint that
     the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
     when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
     """
@@ -94,6 +94,7 @@ class _Known:
     since: float
     awaited: bool = True
     begun: object = None
+    read: object = None
     settled: object = None
     before: frozenset[PodUid] | None = None
     in_call: bool = False
@@ -228,12 +229,16 @@ class Holders:
             return self._known.setdefault(uid, _Known(self._parts.clock()))
 
     def _identified(self, row: PreparedClaim) -> PreparedClaim:
-        """Write the pod of the row into the state, if the checkpoint names it."""
+        """Write the pod of the row into the state, if the checkpoint names it.
+
+        Also if it has named one before: the kubelet may have written the file from what it knew before the call, and another process does not
+        know when the call began. Such an entry names the pod that had the units last.
+        """
         known = self._of(row.ref.uid)
-        if not known.awaited or known.in_call or not row.ref.name or row.held is not None:
+        if known.in_call or not row.ref.name or row.held is not None:
             return row
         written, checkpoint = self._witnesses.checkpoint()
-        if isinstance(checkpoint, Unknown) or written == known.begun:
+        if isinstance(checkpoint, Unknown) or written in (known.begun, known.read):
             return row
         found = [one for one in checkpoint.containers if shares_units(one, row)]
         if not found:
@@ -241,9 +246,11 @@ class Holders:
         known.awaited = False
         users = Users(tuple(dict.fromkeys(one.pod for one in found)), sole=True)
         if row.users.joined(users) == row.users:
+            known.read = written
             return row
         with self._parts.store.transaction("joined") as transaction:
             transaction.add_users(row.ref.uid, users)
+        known.read = written
         self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
         return self._parts.row(row.ref.uid) or row
 
