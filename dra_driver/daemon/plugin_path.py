@@ -9,8 +9,8 @@ from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
 from dra_driver.daemon.leader_loops import Loop
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.errors import DriverError
-from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
 from dra_driver.kubelet.plugin.server import PluginServer
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import plugin_devices
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, UnitId
