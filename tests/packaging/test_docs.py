@@ -51,7 +51,7 @@ OURS = (
         "node-admins",
         "write-a-backend",
     ),
-    *("nvidia", "from-nvidia", "platforms", "mock-nvidia"),
+    *("nvidia", "from-nvidia", "moving-to-dra", "platforms", "mock-nvidia"),
     *("install", "image", "kind", "nodes", "faults", "tested", "conformance", "pending"),
     *("architecture", "go-helper", "claims", "performance", "reference/config"),
     *("reference/names", "reference/exit-codes", "reference/documents", "reference/fields"),
