@@ -56,12 +56,14 @@ REUSED = "the kubelet gives its units to another container"
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file, which differs after each write; `pods` are
-    the pods with a cgroup; `active_units` are the units of a resource that active pods have.
+    the pods with a cgroup; `active_units` are the units of a resource that active pods have. `kubelet` tells one kubelet process from the next
+    one; None while none serves pod-resources.
     """
 
     checkpoint: Callable[[], tuple[object, KubeletCheckpoint | Unknown]]
     pods: Callable[[], frozenset[PodUid] | Unknown]
     active_units: Callable[[ResourceName], frozenset[UnitId] | Unknown]
+    kubelet: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,10 @@ class PluginStore(Protocol):
 class _Known:
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A moment after the answer, each checkpoint that
-    the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
-    when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
+    moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
+    that time. `before` are the pods that had a cgroup when the call began; None if another process answered it. `in_call`: the call is not
+    answered yet; `unanswered`: it was answered with an error.
     """
 
     since: float
@@ -125,6 +128,7 @@ class Holders:
         self._mutex = Lock()
         self._known: dict[ClaimUid, _Known] = {}
         self._list_at = 0.0
+        self._kubelet: object = None
 
     def rows(self) -> tuple[PreparedClaim, ...]:
         """Return the rows of the device plugin API. Raises DriverError."""
@@ -324,14 +328,26 @@ class Holders:
         return known.was_seen or (age >= GRACE_SECONDS and not self._is_listed(row))
 
     def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
-        """Return the rows that pod-resources listed once and do not list any more."""
+        """Return the rows that pod-resources listed once and do not list any more.
+
+        Both lists must be of one kubelet: a new one knows no pod before the API server has told it, and lists nothing until then.
+        """
         now = self._parts.clock()
         if now < self._list_at or not rows:
             return frozenset()
         self._list_at = now + LIST_SECONDS
+        kubelet = self._witnesses.kubelet()
+        names = sorted({row.ref.name for row in rows})
+        lists = {name: self._witnesses.active_units(ResourceName(name)) for name in names}
+        if kubelet is None or kubelet != self._witnesses.kubelet():
+            return frozenset()
+        if kubelet != self._kubelet:
+            self._kubelet = kubelet
+            with self._mutex:
+                for known in self._known.values():
+                    known.was_listed = False
         gone: set[ClaimUid] = set()
-        for name in sorted({row.ref.name for row in rows}):
-            active = self._witnesses.active_units(ResourceName(name))
+        for name, active in lists.items():
             for row in rows:
                 if isinstance(active, Unknown) or row.ref.name != name:
                     continue

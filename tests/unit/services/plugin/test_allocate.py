@@ -346,3 +346,27 @@ def test_the_pod_is_learned_although_the_kubelet_first_writes_what_it_knew_befor
     (row,) = node.rows()
     assert row.users.pods == ("older", "pod-a")
     node.end("pod-a")
+
+
+def test_a_new_kubelet_that_lists_no_pod_yet_has_forgotten_nothing(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    active, node.active = node.active, {}
+    node.kubelet += 1
+    for _ in range(3):
+        pass_time(node, LIST_SECONDS)
+        node.look()
+    (row,) = node.rows()
+    assert row.held is None
+    assert len(node.disk().files) == 1  # its containers start again without a call
+    node.active = active
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    node.force_delete("pod-a")
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    (row,) = node.rows()
+    assert row.held is not None
+    node.end("pod-a")
+    node.look()
