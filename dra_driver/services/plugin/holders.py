@@ -313,6 +313,12 @@ class Holders:
         pods = self._witnesses.pods()
         return not isinstance(pods, Unknown) and not pods.isdisjoint(row.users.pods or ())
 
+    def _is_named(self, row: PreparedClaim) -> bool:
+        _, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            return True
+        return any(shares_units(one, row) for one in checkpoint.containers)
+
     def _is_listed(self, row: PreparedClaim) -> bool:
         active = self._witnesses.active_units(ResourceName(row.ref.name))
         return isinstance(active, Unknown) or bool(units_of(row) & active)
@@ -320,6 +326,9 @@ class Holders:
     def _is_over(self, row: PreparedClaim) -> bool:
         """Whether the row's pod has ended, or will not start."""
         if self._runs(row) or self._has_cgroup(row):
+            return False
+        if self._parts.usage.presence is None and self._is_named(row):
+            # Only the kubelet is left to say it, and a new one lists no pod at first: `_unlisted` knows how long it is the same one.
             return False
         known = self._of(row.ref.uid)
         age = self._parts.clock() - known.since

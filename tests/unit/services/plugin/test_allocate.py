@@ -11,6 +11,7 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.presence import Gone
+from dra_driver.model.state import Unknown
 from dra_driver.services.plugin.holders import (
     ADMISSION_SECONDS,
     GRACE_SECONDS,
@@ -370,3 +371,42 @@ def test_a_new_kubelet_that_lists_no_pod_yet_has_forgotten_nothing(node: PluginN
     assert row.held is not None
     node.end("pod-a")
     node.look()
+
+
+def test_without_cgroups_a_new_kubelet_that_lists_no_pod_yet_frees_nothing(
+    node: PluginNode,
+) -> None:
+    node.believes_unprepare = True
+    node._pods = lambda: Unknown("cgroups cannot be read")  # type: ignore[method-assign]
+    node.restart()
+    node.admit("pod-a", ONE)
+    node.look()
+    active, node.active = node.active, {}
+    node.kubelet += 1
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.active = active
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    node.end("pod-a")
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    assert node.owned() == set()
+
+
+def test_without_cgroups_a_pod_that_ended_unseen_is_free_when_the_checkpoint_drops_it(
+    node: PluginNode,
+) -> None:
+    node.believes_unprepare = True
+    node.admit("pod-a", ONE)
+    node.end("pod-a")
+    node.restart()
+    node.look()
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.containers = ()
+    node.writes += 1
+    node.look()
+    assert node.owned() == set()
