@@ -158,20 +158,24 @@ class Holders:
         if locks.holds(row.ref.uid):
             self._forget(row, locks)
 
-    def for_another(self, ref: ClaimRef, units: frozenset[UnitId], *, until: float) -> Again | str:
-        """A call names `units` of this row. Returns Again, or why the row must stay for now; empty if it is gone."""
+    def for_another(
+        self, ref: ClaimRef, resource: ResourceName, units: frozenset[UnitId], *, until: float
+    ) -> Again | str:
+        """A call for these units needs a device of this row. Returns Again, or why the row must stay for now; empty if it is gone."""
         row = self._parts.row(ref.uid)
         if row is None:
             return ""
         row = self._identified(row)
         known = self._of(ref.uid)
-        if row.held is not None or row.boot_id != self._store.boot_id:
-            return self._take_back(ref, REUSED, until)
-        if known.in_call:
+        if row.held is None and not (row.ref.name == resource and units_of(row) & units):
+            # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
+            return self.needed(row) or self._take_back(ref, ENDED, until)
+        is_over = row.held is not None or row.boot_id != self._store.boot_id
+        if not is_over and known.in_call:
             return "another call sets it up"
-        if row.users.pods is None:
+        if not is_over and row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
-        if known.was_seen or self._runs(row) or not units_of(row) & units:
+        if is_over or known.was_seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
