@@ -236,3 +236,23 @@ def test_a_pod_that_waits_for_a_volume_keeps_its_device_with_a_lost_state(
     assert (row.users.pods, row.held) == (("pod-a",), None)
     assert len(node.disk().files) == 1
     node.end("pod-a")
+
+
+def test_a_row_whose_pod_was_not_learned_before_the_reboot_survives_a_crash_after_it(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)  # and nobody looked
+    node.reboot()
+
+    def fails(_lease: object) -> object:
+        raise Temporary("not yet")
+
+    node.configure = fails
+    assert not node.taking_up.once()
+    node.configure = lambda _lease: None
+    node.restart(boot_id=node.boot_id)
+    node.recover()
+    assert node.owned() == {"gpu-0"}
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.phase, row.users.pods) == (Phase.PREPARED, ("pod-a",))
