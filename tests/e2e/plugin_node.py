@@ -29,6 +29,7 @@ MAJOR = 120  # of simulated devices
 MOST_DEVICES = 8
 # The node's status tells the resources every ten seconds; a busy machine needs some more.
 OFFER_SECONDS = 90
+MOST_TRIES = 5
 REFUSED = "UnexpectedAdmissionError"
 OPENED = re.compile(r"^opened (\d+)$", re.MULTILINE)
 Object = dict[str, Any]
@@ -178,6 +179,25 @@ class PluginStory(Story):
         """Create such a pod, and wait until it runs."""
         self.asks(name, count, resource, **more)
         self.wait_ready(name)
+
+    def runs_at_last(self, name: str, count: int, **more: Any) -> str:
+        """Create pods, as a Deployment does, until one of them is admitted and runs. Answers its name."""
+        for number in range(MOST_TRIES):
+            tried = f"{name}-{number}"
+            self.asks(tried, count, **more)
+            wait_until(
+                lambda tried=tried: self._is_ready(tried) or self.phase(tried) == "Failed",
+                f"pod {tried}",
+                timeout_seconds=120,
+            )
+            if self.phase(tried) != "Failed":
+                return tried
+            assert self.refused(tried)
+        raise AssertionError(f"{MOST_TRIES} pods were not admitted")
+
+    def phase(self, name: str) -> str:
+        """The phase of the pod."""
+        return str(self.pod(name)["status"]["phase"])
 
     def pod(self, name: str) -> Object:  # type: ignore[override]
         """The pod as the API server has it."""

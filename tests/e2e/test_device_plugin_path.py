@@ -139,7 +139,7 @@ def test_a_pod_runs_on_when_the_driver_is_killed(gpus: PluginNode, story: Plugin
     assert (story.has("before"), story.container_id("before")) == (before, container)
 
 
-def test_a_pod_runs_on_when_the_folder_of_the_plugins_is_emptied(
+def test_a_pod_runs_on_when_all_that_the_kubelet_wrote_down_is_deleted(
     gpus: PluginNode, story: PluginStory
 ) -> None:
     story.runs("before", 2)
@@ -147,9 +147,22 @@ def test_a_pod_runs_on_when_the_folder_of_the_plugins_is_emptied(
     gpus.cluster.empty_plugin_folder()
     gpus.cluster.restart_kubelet()
     gpus.wait_offered(8)
-    story.runs("after", 6)
-    assert story.has("after") == set(range(8)) - before
+    # The kubelet believes that all devices are free, until the driver has told it otherwise.
+    after = story.runs_at_last("after", 6)
+    assert story.has(after) == set(range(8)) - before
     assert (story.has("before"), story.container_id("before")) == (before, container)
+
+
+def test_the_driver_offers_its_devices_again_when_its_socket_is_deleted(
+    gpus: PluginNode, story: PluginStory
+) -> None:
+    story.runs("before", 2)
+    registered = len(gpus.said("plugin_registered"))
+    [path] = gpus.cluster.plugin_folder.glob("*gpu.dra-driver.dev*")
+    path.unlink()
+    wait_until(lambda: len(gpus.said("plugin_registered")) > registered, "another registration")
+    after = story.runs_at_last("after", 6)
+    assert story.has(after) == set(range(8)) - story.has("before")
 
 
 def test_a_device_that_is_ill_is_not_given_out_until_it_is_well(
@@ -180,21 +193,31 @@ def test_a_pod_keeps_its_device_when_that_falls_ill(gpus: PluginNode, story: Plu
     assert (story.has("patient"), story.container_id("patient")) == (before, container)
 
 
-def test_after_a_force_delete_nobody_has_the_device_until_the_container_has_ended(
+def test_after_a_force_delete_the_next_container_starts_when_the_old_one_has_ended(
     gpus: PluginNode, story: PluginStory, times: RuntimeTimes
 ) -> None:
     story.runs("first", 8, grace_seconds=60)
-    container = story.container_id("first")
+    first = story.container_id("first")
     story._kubectl("delete", "pod", "first", "--force", "--grace-period=0")
+    after = story.runs_at_last("next", 8)
+    assert times.started(story.container_id(after)) > times.ended(first)
+    assert story.has(after) == set(range(8))
+
+
+def test_no_pod_has_the_device_of_a_container_that_runs_on_without_its_pod(
+    gpus: PluginNode, story: PluginStory, times: RuntimeTimes
+) -> None:
+    story.runs("first", 8, grace_seconds=600)
+    first = story.container_id("first")
+    story.remove_without_deletion("first")
     story.asks("refused", 8)
     assert HELD in story.refused("refused")
-    assert times.runs(container)
     gpus.wait_offered(8, allocatable=0)
-    assert times.runs(container)
-    times.kill(container)
+    assert times.runs(first)
+    times.kill(first)
     gpus.wait_offered(8)
     story.runs("next", 8)
-    assert times.started(story.container_id("next")) > times.ended(container)
+    assert times.started(story.container_id("next")) > times.ended(first)
     assert story.has("next") == set(range(8))
 
 
