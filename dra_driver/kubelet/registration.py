@@ -24,6 +24,8 @@ SUPPORTED_VERSIONS = (
     "v1.DRAResourceHealth",
     "v1alpha1.DRAResourceHealth",
 )
+WITHOUT_DRA = "no handler registered for plugin type: DRAPlugin"
+"""What a kubelet says that has no DRA, or whose gate for it is off."""
 NOT_YET = "the kubelet has not answered yet"
 _WORKERS = 2
 
@@ -98,11 +100,17 @@ class Registrar:
         if request.plugin_registered:
             self._log.info("registered", endpoint=self._info.endpoint)
             return pb.RegistrationStatusResponse()
-        self._log.error(
-            "registration_refused",
-            error=refused,
-            next_step="see the kubelet's log; it tries again, at once when the driver restarts",
-        )
+        if WITHOUT_DRA in refused:
+            # It tries again and again, and a node whose devices are offered through the device plugin API needs nothing from it.
+            self._log.info(
+                "registration_refused", error=refused, next_step="none, where claims are not wanted"
+            )
+        else:
+            self._log.error(
+                "registration_refused",
+                error=refused,
+                next_step="see the kubelet's log; it tries again, at once when the driver restarts",
+            )
         # The kubelet plugin helper of Kubernetes answers a failed registration with an error too.
         context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
