@@ -155,6 +155,7 @@ class PluginStory(Story):
         init: bool = False,
         grace_seconds: int = 30,
         restart: str = "Never",
+        node: str = "",
     ) -> None:
         """Create a pod that asks for so many devices; with `init` an init container asks for them as well.
 
@@ -167,6 +168,8 @@ class PluginStory(Story):
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": grace_seconds,
         }
+        if node:
+            spec["nodeName"] = node
         if init:
             script = "env | grep GPU_DEVICE_ | sort >/dev/termination-log"
             first = {"name": "first", **common, "command": ["sh", "-c", script]}
@@ -197,9 +200,9 @@ class PluginStory(Story):
 
     def phase(self, name: str) -> str:
         """The phase of the pod."""
-        return str(self.pod(name)["status"]["phase"])
+        return str(self.found(name)["status"]["phase"])
 
-    def pod(self, name: str) -> Object:  # type: ignore[override]
+    def found(self, name: str) -> Object:
         """The pod as the API server has it."""
         return self._object("pod", name)
 
@@ -207,14 +210,14 @@ class PluginStory(Story):
         """Why the kubelet did not admit the pod, when it has said so."""
 
         def said() -> str:
-            status = self.pod(name)["status"]
+            status = self.found(name)["status"]
             return str(status["message"]) if status.get("reason") == REFUSED else ""
 
         return wait_until(said, f"the refusal of pod {name}")
 
     def container_id(self, pod: str) -> str:
         """The runtime's name of the pod's container."""
-        [status] = self.pod(pod)["status"]["containerStatuses"]
+        [status] = self.found(pod)["status"]["containerStatuses"]
         return str(status["containerID"]).partition("://")[2]
 
     def minors(self, pod: str) -> set[int]:

@@ -226,7 +226,7 @@ def test_an_init_container_and_the_main_one_have_the_same_device(
 ) -> None:
     story.runs("pod", 1, init=True)
     assert len(story.has("pod")) == 1
-    [first] = story.pod("pod")["status"]["initContainerStatuses"]
+    [first] = story.found("pod")["status"]["initContainerStatuses"]
     seen = [f"{key}={value}" for key, value in story.seen_by("pod").devices.items()]
     assert first["state"]["terminated"]["message"].split() == seen
 
