@@ -8,6 +8,8 @@
       paths: {large-gpu: dra}
       migStrategy: mixed
       allocationPolicy: packed
+      foreign:
+        nvidia.com/gpu: {count: 4}
 
 The settings of the device plugin API that are one word each are in `options.OPTIONS`.
 """
@@ -22,7 +24,7 @@ from msgspec import Meta
 from dra_driver.model.decoding import Mistake, below
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.plugin import MOST_REPLICAS, RESOURCE_PATTERN, Path, Sharing
-from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy, SharingRule
+from dra_driver.model.plugin_policy import DeviceChoice, MigStrategy, PluginPolicy, SharingRule
 
 _RESOURCE = "the name of an extended resource, such as nvidia.com/gpu"
 _OR_CLASS = rf"{RESOURCE_PATTERN}|^[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?$"
@@ -51,6 +53,25 @@ class TimeSlicing(
         bool,
         Meta(description="Whether a container that asks for several shares is refused."),
     ] = False
+
+
+class ForeignShare(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """The devices of a node that another device plugin gives out. Give either of the fields."""
+
+    devices: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(
+            description="Those that are named: by UUID, name, PCI address, or, for NVIDIA GPUs, index."
+        ),
+    ] = ()
+    count: Annotated[
+        int,
+        Meta(
+            ge=0, description="The first ones of their vendor, in the order of the node's slices."
+        ),
+    ] = 0
 
 
 class DevicePlugin(
@@ -88,6 +109,13 @@ class DevicePlugin(
             "the devices. Not set: what a vendor's configuration says, else distributed."
         ),
     ] = None
+    foreign: Annotated[
+        Mapping[Resource, ForeignShare],
+        Meta(
+            description="Resources of other device plugins on the same nodes, each with the devices that are theirs. All other devices are this "
+            "driver's. Without an entry this driver offers nothing that such a plugin could give out."
+        ),
+    ] = msgspec.field(default_factory=dict)
 
 
 def broken_rules(content: object, path: str) -> Iterator[Mistake]:
@@ -101,6 +129,11 @@ def broken_rules(content: object, path: str) -> Iterator[Mistake]:
             found_twice = "is in memoryUnits as well: a resource is shared in one way, so remove it here or there"
             yield Mistake(below(f"{path}.timeSlicing", name), found_twice)
     yield from _listed_twice(slices, f"{path}.timeSlicing")
+    foreign = found.get("foreign")
+    for name, one in foreign.items() if isinstance(foreign, Mapping) else ():
+        if isinstance(one, Mapping) and one.get("devices") and one.get("count"):
+            both = "has devices and count: give one of them"
+            yield Mistake(below(f"{path}.foreign", name), both)
 
 
 def _listed_twice(slices: Mapping[Any, Any], path: str) -> Iterator[Mistake]:
@@ -115,6 +148,12 @@ def _listed_twice(slices: Mapping[Any, Any], path: str) -> Iterator[Mistake]:
             told = f"{rename!a} is what {who} is listed as: choose another name"
             yield Mistake(f"{below(path, name)}.rename", told)
         taken[rename] = str(name)
+
+
+def divided_by(section: DevicePlugin) -> Mapping[ResourceName, DeviceChoice]:
+    """What the section leaves to the plugins of others."""
+    shares = section.foreign.items()
+    return {ResourceName(name): DeviceChoice(one.count, one.devices) for name, one in shares}
 
 
 def policy_of(section: DevicePlugin) -> PluginPolicy:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.backends.base import AUTO
-from dra_driver.config.device_plugin import policy_of
+from dra_driver.config.device_plugin import DevicePlugin, divided_by, policy_of
 from dra_driver.config.document import (
     ConfigFile,
     OptionsOf,
@@ -22,10 +22,10 @@ from dra_driver.config.document import (
 from dra_driver.config.options import OPTIONS, Option
 from dra_driver.errors import Fatal
 from dra_driver.model.decoding import Text
-from dra_driver.model.ids import DriverName, NodeName
+from dra_driver.model.ids import DriverName, NodeName, ResourceName
 from dra_driver.model.plugin import Path as ApiPath
 from dra_driver.model.plugin import Strategy
-from dra_driver.model.plugin_policy import PluginPolicy
+from dra_driver.model.plugin_policy import DeviceChoice, PluginPolicy
 
 SOCKET_PATH_LIMIT = (
     107  # the kernel's limit for the path of a unix socket, in bytes without the final NUL
@@ -91,13 +91,17 @@ class BackendSettings:
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says."""
+    """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says, `divided` what it
+    leaves to the plugins of others. `customary`: classes do not count, and the resources are those of the vendors' own plugins.
+    """
 
     path: ApiPath | None = None
     plugins_dir: Path = Path("/var/lib/kubelet/device-plugins")
     classes_dir: Path | None = None
     strategy: Strategy | None = None
     policy: PluginPolicy = field(default_factory=PluginPolicy)
+    divided: Mapping[ResourceName, DeviceChoice] = field(default_factory=dict)
+    customary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,17 @@ class LogSettings:
 
     level: str
     format: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWriteSettings:
+    """What the driver writes about its Node: labels, with their aliases, the condition, and the taint that it removes ("" for none)."""
+
+    labels: str = "nfd"
+    aliases: tuple[tuple[str, str], ...] = ()
+    features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
+    condition: str = "none"
+    startup_taint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,7 @@ class Settings:
     device_status: str = "none"
     device_metadata: str = "none"
     plugin: PluginSettings = field(default_factory=PluginSettings)
+    about_node: NodeWriteSettings = NodeWriteSettings()
     notes: tuple[str, ...] = ()
 
 
@@ -220,20 +236,29 @@ def _settings(
         release_proof=values["release_proof"],
         device_status=values["device_status"],
         device_metadata=values["device_metadata"],
+        about_node=NodeWriteSettings(
+            labels=values["node_labels"],
+            aliases=values["node_label_aliases"],
+            features_dir=values["nfd_features_dir"],
+            condition=values["node_condition"],
+            startup_taint=values["startup_taint"],
+        ),
         http_address=values["http_address"],
-        plugin=_plugin(values, policy_of(file.device_plugin)),
+        plugin=_plugin(values, file.device_plugin),
         notes=file.notes,
     )
 
 
-def _plugin(values: Mapping[str, Any], policy: PluginPolicy) -> PluginSettings:
+def _plugin(values: Mapping[str, Any], section: DevicePlugin) -> PluginSettings:
     path, strategy = values["path"], values["device_list_strategy"]
     return PluginSettings(
         path=None if path == _AUTO_WORD else ApiPath(path),
         plugins_dir=values["device_plugins_dir"],
         classes_dir=values["device_classes_dir"],
+        customary=values["plugin_resources"] == "customary",
         strategy=None if strategy == _AUTO_WORD else Strategy(strategy),
-        policy=policy,
+        policy=policy_of(section),
+        divided=divided_by(section),
     )
 
 

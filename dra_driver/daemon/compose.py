@@ -21,6 +21,7 @@ from dra_driver.daemon.dependencies import (
     make_dependencies,
     pod_cgroups,
 )
+from dra_driver.daemon.foreign import foreign_guard
 from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
 from dra_driver.daemon.leader_loops import Loop, leader_loops
 from dra_driver.daemon.leadership import Leadership
@@ -28,6 +29,7 @@ from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.node_writers import node_loops
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.daemon.supervisor import Supervisor
@@ -55,6 +57,7 @@ from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
+from dra_driver.services.foreign_guard import ForeignGuard
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices
@@ -115,15 +118,9 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     observers.append(follower)
     plugin = PluginStarter(deps, supervisor := Supervisor(log, deps.observe))
     parts = _node_parts(deps, (fetchers, workers), follower, plugin)
-    path = PathWatch(
-        settings.plugin.path,
-        serves=deps.kube.serves_dra,
-        registered=lambda: kubelet.registrar.registered,
-        kubelet_version=deps.kube.kubelet_version,
-        observe=deps.observe,
-    )
-    publisher = _publisher(deps, path)
-    path.subscribe(publisher.wake)
+    path = _path_watch(deps, lambda: kubelet.registrar.registered)
+    guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.offered)
+    publisher = _publisher(deps, path, guard)
     _tell_of_health(deps)
     observers.append(_on_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
@@ -131,26 +128,13 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
-    kubelet = KubeletServer(
-        sockets,
-        driver=deps.place.driver,
-        calls=(PrepareClaims(parts, deps.kube.get_claim, fetchers), _unprepare(parts, publisher)),
-        feed=deps.health,
-        checks=checks,
-        log=log,
-    )
-    loops = dict(
-        leader_loops(
-            deps,
-            parts,
-            publisher,
-            membership,
-            (held_devices, follower),
-            offered=plugin.offered,
-        )
-    )
-    loops |= _claim_statuses(deps, parts, observers)
-    loops["path"] = partial(plugin.run, parts, path)
+    prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers)
+    calls = (prepare, _unprepare(parts, publisher))
+    kubelet = _kubelet(deps, sockets, calls, checks)
+    ours, plugins = (held_devices, follower), (plugin.offered, guard)
+    loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
+    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
+    loops |= {"path": partial(plugin.run, parts, path, guard), "foreign-guard": guard_loop}
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
@@ -175,6 +159,32 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
         stop_workers=partial(_stop_workers, (fetchers, workers)),
         unfinished=parts.executor.unfinished,
         close=partial(_close, deps, leadership, membership),
+    )
+
+
+def _path_watch(deps: Dependencies, registered: Callable[[], bool]) -> PathWatch:
+    return PathWatch(
+        deps.settings.plugin.path,
+        serves=deps.kube.serves_dra,
+        registered=registered,
+        kubelet_version=deps.kube.kubelet_version,
+        observe=deps.observe,
+    )
+
+
+def _kubelet(
+    deps: Dependencies,
+    sockets: KubeletSockets,
+    calls: tuple[PrepareClaims, Unprepare],
+    checks: Mapping[str, Check],
+) -> KubeletServer:
+    return KubeletServer(
+        sockets,
+        driver=deps.place.driver,
+        calls=calls,
+        feed=deps.health,
+        checks=checks,
+        log=deps.log,
     )
 
 
@@ -290,7 +300,7 @@ def _presence(deps: Dependencies) -> PresenceOf | None:
     return cgroups.presence
 
 
-def _publisher(deps: Dependencies, path: PathWatch) -> Publisher:
+def _publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> Publisher:
     def offered() -> Inventory:
         return path.for_dra(deps.inventory.known(), owned)
 
@@ -315,9 +325,11 @@ def _publisher(deps: Dependencies, path: PathWatch) -> Publisher:
         held=held,
         ages=deps.inventory.ages,
         occupied=occupied,
+        foreign=guard.taints,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
-    deps.inventory.subscribe(publisher.wake)
+    for source in (deps.inventory, path, guard):
+        source.subscribe(publisher.wake)
     return publisher
 
 

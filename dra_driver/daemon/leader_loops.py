@@ -4,6 +4,7 @@
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain, repeat
 from threading import Event
+from time import monotonic
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,13 +15,16 @@ from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.state import Unknown
 from dra_driver.services.binding import BindingController
 from dra_driver.services.follow import ClaimFollower
+from dra_driver.services.foreign_guard import ForeignGuard
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.neighbours import NeighbourWatch
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.publish import Publisher
 from dra_driver.services.restore import RestoreFiles
+from dra_driver.services.stale_capacity import StaleCapacity
 from dra_driver.services.sweep import Sweep
 
+STOP_SECONDS = 1.0  # after `stop` a thread may go on for so long
 # The pauses between sweeps, as long as the last sweep could not check all claims.
 SWEEP_SECONDS = (5.0, 30.0, 120.0, 600.0)
 
@@ -34,12 +38,14 @@ def leader_loops(
     membership: Membership,
     ownership: tuple[HeldDevices, ClaimFollower],
     *,
-    offered: Callable[[], Collection[str]],
+    plugins: tuple[Callable[[], Collection[str]], ForeignGuard],
 ) -> Mapping[str, Loop]:
-    """Return the loops by the names of their threads. The log and the metric of failed threads show these names. `offered` are the extended
-    resources that this driver itself offers.
+    """Return the loops by the names of their threads. The log and the metric of failed threads show these names. `plugins` are the
+    extended resources that this driver itself offers, and the guard against plugins of others.
     """
     held_devices, follower = ownership
+    offered, guard = plugins
+    divided = deps.settings.plugin.divided
     log, cdi, socket = deps.log, deps.cdi, deps.settings.kubelet.pod_resources_socket
     sweep = Sweep(
         parts,
@@ -49,10 +55,14 @@ def leader_loops(
     )
     neighbours = NeighbourWatch(
         deps.place.driver,
-        lambda: _of_others(allocatable(socket), offered()),
+        lambda: _of_others(allocatable(socket), {*offered(), *divided}),
         deps.inventory.known,
         deps.kube.emit_event,
         log=log,
+        wait=_until_changed(guard),
+    )
+    stale = StaleCapacity(
+        deps.place.pool, deps.kube.node_amounts, guard.served, deps.kube.emit_event, log=log
     )
     files = RestoreFiles(parts, deps.store, cdi.entries, log=log)
     return {
@@ -64,8 +74,24 @@ def leader_loops(
         "cdi-files": files.run,
         "binding": BindingController(parts, deps.kube, log=log).run,
         "neighbours": neighbours.run,
+        "stale-capacity": stale.run,
         "strangers": lambda stop: membership.watch(stop, deps.kube.emit_event),
     }
+
+
+def _until_changed(guard: ForeignGuard) -> Callable[[Event, float], bool]:
+    """Return a function that waits until other devices are kept because of plugins of others, or until its time is over."""
+    changed = Event()
+    guard.subscribe(changed.set)
+
+    def wait(stop: Event, seconds: float) -> bool:
+        until = monotonic() + seconds
+        while not (stop.is_set() or changed.is_set()) and monotonic() < until:
+            changed.wait(min(STOP_SECONDS, seconds))
+        changed.clear()
+        return stop.is_set()
+
+    return wait
 
 
 def _of_others(

@@ -18,6 +18,7 @@ from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
     DeviceErrors,
+    DeviceEvent,
     DeviceHealthChanged,
     DeviceNotClean,
     DevicesFreed,
@@ -29,17 +30,26 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
     Observer,
+    OwnershipEvent,
+    OwnNodeEvent,
     PathChosen,
+    PluginEvent,
+    ProcessEvent,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
     ResourceProblem,
     SecondOwnerRefused,
+    SliceEvent,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     UnitsAllocated,
@@ -97,7 +107,21 @@ def log_events(log: FilteringBoundLogger) -> Observer:
     return observe
 
 
-def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR0912  a table: one short case for each event
+def _line(event: DriverEvent) -> tuple[int, str]:
+    if isinstance(event, OwnershipEvent):
+        return _of_ownership(event)
+    if isinstance(event, PluginEvent):
+        return _of_plugin(event)
+    if isinstance(event, OwnNodeEvent):
+        return _of_own_node(event)
+    if isinstance(event, SliceEvent):
+        return _of_slices(event)
+    if isinstance(event, DeviceEvent):
+        return _of_devices(event)
+    return _of_process(event)
+
+
+def _of_ownership(event: OwnershipEvent) -> tuple[int, str]:  # noqa: C901, PLR0911  a table: one short case for each event
     match event:
         case ClaimPrepared(error=error):
             return _worse(error, "claim_not_prepared", "claim_prepared")
@@ -115,6 +139,16 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO, "held_claims"
         case SecondOwnerRefused():
             return logging.WARNING, "second_owner_refused"
+        case CgroupsNotFound():
+            return logging.ERROR, "cgroups_not_found"
+        case DeviceStatusForbidden():
+            return logging.WARNING, "device_status_forbidden"
+        case _:
+            assert_never(event)
+
+
+def _of_plugin(event: PluginEvent) -> tuple[int, str]:
+    match event:
         case UnitsAllocated(error=error):
             return _worse(error, "units_not_allocated", "units_allocated")
         case UnitsIdentified():
@@ -123,10 +157,26 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO, "path_chosen"
         case ResourceProblem():
             return logging.WARNING, "resource_refused"
-        case CgroupsNotFound():
-            return logging.ERROR, "cgroups_not_found"
-        case DeviceStatusForbidden():
-            return logging.WARNING, "device_status_forbidden"
+        case _:
+            assert_never(event)
+
+
+def _of_own_node(event: OwnNodeEvent) -> tuple[int, str]:
+    match event:
+        case NodeLabelsWritten():
+            return logging.INFO, "node_labels_written"
+        case NodeConditionWritten():
+            return logging.INFO, "node_condition_written"
+        case StartupTaintRemoved():
+            return logging.INFO, "startup_taint_removed"
+        case NodeWriteForbidden():
+            return logging.WARNING, "node_write_forbidden"
+        case _:
+            assert_never(event)
+
+
+def _of_slices(event: SliceEvent) -> tuple[int, str]:  # noqa: PLR0911  a table, too
+    match event:
         case SliceWritten():
             return logging.INFO, "slice_written"
         case SliceLost():
@@ -141,6 +191,12 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.WARNING, "fields_dropped_by_api_server"
         case NameEvaded():
             return logging.WARNING, "slice_name_taken"
+        case _:
+            assert_never(event)
+
+
+def _of_devices(event: DeviceEvent) -> tuple[int, str]:
+    match event:
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
         case DeviceNotClean():
@@ -152,6 +208,12 @@ def _line(event: DriverEvent) -> tuple[int, str]:  # noqa: C901, PLR0911, PLR091
             return logging.INFO if told else logging.DEBUG, "device_health"
         case DeviceErrors():
             return logging.INFO, "device_reported_error"
+        case _:
+            assert_never(event)
+
+
+def _of_process(event: ProcessEvent) -> tuple[int, str]:
+    match event:
         case Recovered():
             return logging.INFO, "recovered"
         case Leading(leads=leads):

@@ -11,6 +11,7 @@ from dra_driver.model.events import (
     ClaimPrepared,
     ClaimUnprepared,
     DeviceErrors,
+    DeviceEvent,
     DeviceHealthChanged,
     DeviceNotClean,
     DevicesFreed,
@@ -22,16 +23,25 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
+    OwnershipEvent,
+    OwnNodeEvent,
     PathChosen,
+    PluginEvent,
+    ProcessEvent,
     PublicationProblem,
     Published,
     PublishFailed,
     Recovered,
     ResourceProblem,
     SecondOwnerRefused,
+    SliceEvent,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     UnitsAllocated,
@@ -54,6 +64,8 @@ class Metrics:
         self._count_allocations()
         self._count_ownership()
         self._count_health()
+        self._count_node()
+        self._count_process()
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
@@ -81,17 +93,6 @@ class Metrics:
             "devices_not_clean",
             "Times that a device without claim was found in use, so that it was tainted",
         )
-        self._recoveries = self._counter(
-            "recoveries", "Corrections of state and CDI files, at start and while running", "what"
-        )
-        self._threads = self._counter(
-            "thread_failures", "Unexpected errors of long-lived threads", "thread"
-        )
-        self._unreadable = self._counter(
-            "unreadable_objects",
-            "Objects of the API server that the driver cannot read, each counted once",
-            "resource",
-        )
         self._devices = Gauge(
             "dra_driver_published_devices",
             "Devices in the ResourceSlices of this node",
@@ -99,12 +100,6 @@ class Metrics:
         )
         self._slices = Gauge(
             "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
-        )
-
-        self._leads = Gauge(
-            "dra_driver_leader",
-            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
-            registry=self.registry,
         )
 
     def _count_allocations(self) -> None:
@@ -144,6 +139,40 @@ class Metrics:
             "Claims that were refused because a device of theirs belongs to another claim",
         )
 
+    def _count_node(self) -> None:
+        self._labels = Gauge(
+            "dra_driver_node_labels",
+            "Labels that the driver wrote on its Node, or into the feature file",
+            registry=self.registry,
+        )
+        self._ready = Gauge(
+            "dra_driver_devices_ready",
+            "What the condition DevicesReady of the Node says (1 or 0), as of its last change by this process",
+            registry=self.registry,
+        )
+        self._taints = self._counter(
+            "startup_taints_removed",
+            "Times that the driver took the startup taint off its Node",
+        )
+
+    def _count_process(self) -> None:
+        self._recoveries = self._counter(
+            "recoveries", "Corrections of state and CDI files, at start and while running", "what"
+        )
+        self._threads = self._counter(
+            "thread_failures", "Unexpected errors of long-lived threads", "thread"
+        )
+        self._unreadable = self._counter(
+            "unreadable_objects",
+            "Objects of the API server that the driver cannot read, each counted once",
+            "resource",
+        )
+        self._leads = Gauge(
+            "dra_driver_leader",
+            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
+            registry=self.registry,
+        )
+
     def _count_health(self) -> None:
         self._healthy = Gauge(
             "dra_driver_device_healthy",
@@ -164,7 +193,21 @@ class Metrics:
             with suppress(KeyError):
                 self._healthy.remove(device)
 
-    def __call__(self, event: DriverEvent) -> None:  # noqa: C901, PLR0912, PLR0915  a table: one short case for each event
+    def __call__(self, event: DriverEvent) -> None:
+        if isinstance(event, OwnershipEvent):
+            self._on_ownership(event)
+        elif isinstance(event, PluginEvent):
+            self._on_plugin(event)
+        elif isinstance(event, OwnNodeEvent):
+            self._on_own_node(event)
+        elif isinstance(event, SliceEvent):
+            self._on_slices(event)
+        elif isinstance(event, DeviceEvent):
+            self._on_devices(event)
+        else:
+            self._on_process(event)
+
+    def _on_ownership(self, event: OwnershipEvent) -> None:
         match event:
             case ClaimPrepared() | ClaimUnprepared():
                 total, seconds = self._claims[type(event)]
@@ -174,25 +217,44 @@ class Metrics:
                 self._late.labels("error" if error else "success").inc()
             case DevicesHeld():
                 self._holds.inc()
-            case (
-                StillHeld()
-                | CgroupsNotFound()
-                | DeviceStatusForbidden()
-                | UnitsIdentified()
-                | PathChosen()
-            ):
-                pass
             case DevicesFreed():
                 self._freed.inc()
             case HeldCounted(claims):
                 self._held.set(claims)
             case SecondOwnerRefused():
                 self._refusals.inc()
+            case StillHeld() | CgroupsNotFound() | DeviceStatusForbidden():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_plugin(self, event: PluginEvent) -> None:
+        match event:
             case UnitsAllocated(error=error, seconds=seconds):
                 self._allocations.labels("error" if error else "success").inc()
                 self._allocation_seconds.observe(seconds)
             case ResourceProblem():
                 self._resource_problems.inc()
+            case UnitsIdentified() | PathChosen():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_own_node(self, event: OwnNodeEvent) -> None:
+        match event:
+            case NodeLabelsWritten(labels=labels):
+                self._labels.set(labels)
+            case NodeConditionWritten(ready=ready):
+                self._ready.set(ready)
+            case StartupTaintRemoved():
+                self._taints.inc()
+            case NodeWriteForbidden():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_slices(self, event: SliceEvent) -> None:
+        match event:
             case SliceWritten(action=action):
                 self._writes.labels(action).inc()
             case SliceLost():
@@ -208,6 +270,11 @@ class Metrics:
                 self._dropped.inc(len(fields))
             case NameEvaded():
                 self._evaded.inc()
+            case _:
+                assert_never(event)
+
+    def _on_devices(self, event: DeviceEvent) -> None:
+        match event:
             case DeviceVanished():
                 self._vanished.inc()
             case DeviceNotClean():
@@ -216,6 +283,11 @@ class Metrics:
                 self._health(device, status)
             case DeviceErrors(device, error, count):
                 self._errors.labels(device, error).inc(count)
+            case _:
+                assert_never(event)
+
+    def _on_process(self, event: ProcessEvent) -> None:
+        match event:
             case Recovered(rewritten, released, removed_files):
                 for what, count in (
                     ("rewritten", rewritten),

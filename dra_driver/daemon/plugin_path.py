@@ -18,6 +18,8 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ContainerAnswer, KubeletCheckpoint, Path, Strategy
 from dra_driver.model.presence import CannotTell
 from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.planning.gfd_labels import GfdRules
+from dra_driver.planning.gfd_rules import gfd_rules
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.path import Wishes, minor_version
 from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
@@ -25,9 +27,10 @@ from dra_driver.planning.plugin.resources import Resources, plan_resources
 from dra_driver.planning.plugin.rows import owner_paths
 from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.planning.plugin.strategy import strategy_of
+from dra_driver.services.foreign_guard import ForeignGuard, without_held
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
-from dra_driver.services.plugin.class_sources import ClassSources
+from dra_driver.services.plugin.class_sources import ClassSources, no_classes
 from dra_driver.services.plugin.holders import Holders, Witnesses
 from dra_driver.services.plugin.policy import PolicyOfNode
 from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
@@ -42,7 +45,9 @@ IDLE_SECONDS = 60.0
 class PluginPath:
     """The device plugin API of this node. Its loops run until the process ends."""
 
-    def __init__(self, deps: Dependencies, parts: NodeParts, path: PathWatch) -> None:
+    def __init__(
+        self, deps: Dependencies, parts: NodeParts, path: PathWatch, guard: ForeignGuard
+    ) -> None:
         settings = deps.settings
         self._deps = deps
         self._path = path
@@ -50,8 +55,11 @@ class PluginPath:
         self._cgroups = pod_cgroups(settings)
         witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
-        self._sources = ClassSources(
-            settings.plugin.classes_dir, deps.kube.device_classes, log=deps.log
+        chosen = settings.plugin
+        self._sources = (
+            ClassSources(None, no_classes, log=deps.log)
+            if chosen.customary
+            else ClassSources(chosen.classes_dir, deps.kube.device_classes, log=deps.log)
         )
         readers = (policy_reader_of(backend) for backend in deps.backends.values())
         self._policy = PolicyOfNode(
@@ -66,13 +74,14 @@ class PluginPath:
             store=deps.store,
             pool=deps.place.pool,
             here=self._here,
+            foreign=guard.devices,
         )
         self._resources = PluginResources(
             inputs, set_resources=self._set_resources, observe=deps.observe, log=deps.log
         )
-        allocate = AllocateUnits(
-            parts, self._holders, resources=self._resources.find, answers=self._answers
-        )
+        free = without_held(self._resources.find, guard.current)
+        allocate = AllocateUnits(parts, self._holders, resources=free, answers=self._answers)
+        guard.subscribe(self._wake)
         work = PluginWork(self._resources, allocate, self._holders, parts.inventory)
         self._server = PluginServer(
             settings.plugin.plugins_dir, driver=deps.place.driver, work=work, log=deps.log
@@ -89,6 +98,16 @@ class PluginPath:
     def reasons(self) -> Mapping[ResourceName, str]:
         """Return for each resource why the kubelet does not know it; empty if it does."""
         return self._server.reasons()
+
+    def listed(self) -> int:
+        """Return how many devices the kubelet has in its lists; 0 as long as it lacks one of the lists."""
+        return len(self._resources.devices()) if self._server.has_all_lists() else 0
+
+    def gfd_rules(self) -> GfdRules | None:
+        """Return what the policy says about the labels of NVIDIA's GPU feature discovery; None before it has been read."""
+        if not self._listed.is_set():
+            return None
+        return gfd_rules(self._policy.current(), customary=not self._sources.current().meant)
 
     def loops(self) -> Mapping[str, Loop]:
         """Return the loops by the names of their threads."""

@@ -24,8 +24,6 @@ SUPPORTED_VERSIONS = (
     "v1.DRAResourceHealth",
     "v1alpha1.DRAResourceHealth",
 )
-WITHOUT_DRA = "no handler registered for plugin type: DRAPlugin"
-"""What a kubelet says that has no DRA, or whose gate for it is off."""
 NOT_YET = "the kubelet has not answered yet"
 _WORKERS = 2
 
@@ -94,18 +92,14 @@ class Registrar:
     ) -> pb.RegistrationStatusResponse:
         """Answer a NotifyRegistrationStatus call: the kubelet reports whether it registered the driver."""
         refused = request.error or "without a reason"
+        before = self.reason
         self._note(
             "" if request.plugin_registered else f"the kubelet refused the registration: {refused}"
         )
         if request.plugin_registered:
             self._log.info("registered", endpoint=self._info.endpoint)
             return pb.RegistrationStatusResponse()
-        if WITHOUT_DRA in refused:
-            # It tries again and again, and a node whose devices are offered through the device plugin API needs nothing from it.
-            self._log.info(
-                "registration_refused", error=refused, next_step="none, where claims are not wanted"
-            )
-        else:
+        if self.reason != before:  # a kubelet without DRA refuses for ever
             self._log.error(
                 "registration_refused",
                 error=refused,

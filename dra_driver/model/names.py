@@ -17,6 +17,7 @@ CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"
 HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
+MIGRATION_KIND = "Migration"
 NODE_DEVICES_KIND = "NodeDevices"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"
@@ -29,8 +30,16 @@ NOT_CLEAN_TAINT = f"{DOMAIN}/not-clean"
 NOT_CLEAN_REASON = "in-use-without-claim"
 OCCUPIED_TAINT = f"{DOMAIN}/occupied"
 OCCUPIED_REASON = "in-use-as-other-device"
+HELD_BY_TAINT = f"{DOMAIN}/held-by"
 OWN_TAINTS = frozenset(
-    {VANISHED_TAINT, UNHEALTHY_TAINT, HELD_TAINT, NOT_CLEAN_TAINT, OCCUPIED_TAINT}
+    {
+        VANISHED_TAINT,
+        UNHEALTHY_TAINT,
+        HELD_TAINT,
+        NOT_CLEAN_TAINT,
+        OCCUPIED_TAINT,
+        HELD_BY_TAINT,
+    }
 )
 """The taints that the driver sets itself, each with the effect NoSchedule: no new claim gets the device, and no pod is evicted."""
 XID_TAINT = f"{DOMAIN}/xid"
@@ -40,6 +49,12 @@ MEMORY_TAINT = f"{DOMAIN}/memory"
 TEMPERATURE_TAINT = f"{DOMAIN}/temperature"
 FABRIC_TAINT = f"{DOMAIN}/fabric"
 
+PRODUCT_LABEL = f"{DOMAIN}/product"
+MEMORY_MIB_LABEL = f"{DOMAIN}/memory-mib"
+GENERATION_LABEL = f"{DOMAIN}/generation"
+COUNT_LABEL = f"{DOMAIN}/count"
+
+DEVICES_READY_CONDITION = "DevicesReady"
 READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
 
@@ -47,15 +62,18 @@ CGROUPS_NOT_FOUND = "CgroupsNotFound"
 DEVICE_NOT_CLEAN = "DeviceNotClean"
 DEVICE_ATTRIBUTE_DROPPED = "DeviceAttributeDropped"
 DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
+DEVICE_GIVEN_TWICE = "DeviceGivenTwice"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
 DEVICE_RECOVERED = "DeviceRecovered"
 DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
 HARDWARE_NOT_READY = "HardwareNotReady"
+NODE_WRITE_REFUSED = "NodeWriteRefused"
 PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
+STALE_CAPACITY = "StaleCapacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +109,12 @@ TAINTS = (
         f"again, or its MIG mode was switched, under the claim; value `{OCCUPIED_REASON}`, effect NoSchedule",
     ),
     FixedName(
+        HELD_BY_TAINT,
+        "a device plugin of somebody else has given the device to a pod, or could; the value is the plugin's resource with `_` for `/` "
+        "(`nvidia.com_gpu`), effect NoSchedule; it goes when the pod has ended and the plugin is gone, or the node is divided "
+        "(`devicePlugin.foreign`)",
+    ),
+    FixedName(
         XID_TAINT,
         "an NVIDIA GPU reported an error that is no application's; the value is the XID number; effect NoSchedule, or None if nothing must be done",
     ),
@@ -115,9 +139,26 @@ TAINTS = (
         "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
-LABELS: tuple[FixedName, ...] = ()
+LABELS = (
+    FixedName(
+        PRODUCT_LABEL, "of a Node: the product, if all accelerators of the node are the same"
+    ),
+    FixedName(
+        MEMORY_MIB_LABEL, "of a Node: the memory of its smallest accelerator in MiB, for `Gt`"
+    ),
+    FixedName(
+        GENERATION_LABEL,
+        "of a Node: the attribute `architecture` in small letters, if it is the same for all",
+    ),
+    FixedName(COUNT_LABEL, "of a Node: how many accelerators it has; partitions do not count"),
+)
 ANNOTATIONS: tuple[FixedName, ...] = ()
 CONDITIONS = (
+    FixedName(
+        DEVICES_READY_CONDITION,
+        "of a Node: True once its devices are published and the API server has shown them; False with the reason `Starting`, "
+        "`DevicesUnknown`, `NoDevices`, `PublishFailed` or `SlicesIncomplete`",
+    ),
     FixedName(
         READY_CONDITION,
         "in `status.devices` of a claim: True (reason `Prepared`): the device is set up for the claim; False (`Unhealthy`, "
@@ -138,6 +179,10 @@ EVENT_REASONS = (
         "no claim has the device, and something uses it: a process of an ended pod, or one that was started on the node; it gets a taint",
     ),
     FixedName(
+        DEVICE_GIVEN_TWICE,
+        "a device plugin of somebody else gave a pod a device that a pod already has through this driver; the driver cannot prevent this call",
+    ),
+    FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
     FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
@@ -154,6 +199,10 @@ EVENT_REASONS = (
         HARDWARE_NOT_READY,
         "the node has hardware that a backend cannot offer yet: the kernel driver or its libraries are missing, or do not match",
     ),
+    FixedName(
+        NODE_WRITE_REFUSED,
+        "the driver may not write labels, the condition or the startup taint of its Node; a right is missing, or an admission policy forbids it",
+    ),
     FixedName(PUBLISH_FAILED, "the ResourceSlices could not be written; the driver tries again"),
     FixedName(
         SECOND_OWNER_REFUSED,
@@ -162,5 +211,9 @@ EVENT_REASONS = (
     FixedName(
         SLICE_NAME_TAKEN,
         "an object of somebody else has the name of a slice; the driver uses another name",
+    ),
+    FixedName(
+        STALE_CAPACITY,
+        "the Node has a capacity of an extended resource that no device plugin serves; the message has the command that removes it",
     ),
 )

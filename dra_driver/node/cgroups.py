@@ -113,7 +113,8 @@ class PodCgroups:
 
     def pods(self) -> frozenset[PodUid] | CannotTell:
         """List the pods that have a cgroup now, with or without processes."""
-        trees = self._trees or self._find()
+        # A pod that is missing here counts as one that never was. So the kubelet's cgroup is searched for each time: it may have moved.
+        trees = self._find()
         if isinstance(trees, CannotTell):
             return trees
         try:

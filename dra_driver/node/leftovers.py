@@ -20,6 +20,7 @@ from dra_driver.model.ids import DriverName
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
+from dra_driver.node.foreign_memory import FILE_NAME
 from dra_driver.node.lock import try_lock
 from dra_driver.node.peers import Peers
 from dra_driver.node.state import guard_of, read_claims
@@ -43,6 +44,7 @@ class NodeFiles:
     plugin_dir: Path
     metadata_dir: Path
     registry_dir: Path
+    features_dir: Path
 
     def claims(self) -> tuple[PreparedClaim, ...]:
         """Return the claims in the state file. Raises DriverError if the file cannot be read."""
@@ -52,6 +54,7 @@ class NodeFiles:
         """Return the files that this driver left, in the order of removal."""
         found = [
             *(Leftover(LeftoverKind.SOCKET, str(path)) for path in self._sockets()),
+            *(Leftover(LeftoverKind.FEATURES, str(path)) for path in self._feature_files()),
             *(Leftover(LeftoverKind.CDI_FILE, str(path)) for path in self._cdi_files()),
             *(Leftover(LeftoverKind.METADATA, str(path)) for path in self._metadata_files()),
             *(Leftover(LeftoverKind.STATE, str(path)) for path in self._state_files()),
@@ -144,6 +147,11 @@ class NodeFiles:
         half_written = rf"\.{prefix}_.*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(self.cdi_dir, rf"{prefix}_.+\.json|{half_written}")
 
+    def _feature_files(self) -> list[Path]:
+        name = re.escape(self.driver)
+        half_written = rf"\.{name}\..*{re.escape(TEMPORARY_SUFFIX)}"
+        return _matching(self.features_dir, rf"{name}|{half_written}")
+
     def _metadata_files(self) -> list[Path]:
         return [file for claim in _entries(self.metadata_dir) for file in _entries(claim)]
 
@@ -151,8 +159,11 @@ class NodeFiles:
         # Remove the file before its -wal. The -wal may have commits that the file lacks, so the file alone would be an older state.
         name = re.escape(self.state_file.name)
         companion = r"(?:-wal|-shm|-journal)?"
+        foreign = re.escape(FILE_NAME)
+        foreign = rf"{foreign}|\.{foreign}\..*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(
-            self.state_file.parent, rf"{name}{companion}|{name}\.damaged-\d+{companion}"
+            self.state_file.parent,
+            rf"{name}{companion}|{name}\.damaged-\d+{companion}|{foreign}",
         )
 
     def _lock_files(self) -> list[Path]:

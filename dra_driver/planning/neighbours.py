@@ -47,11 +47,12 @@ def find_neighbours(resources: Mapping[str, int], inventory: Inventory) -> tuple
         # A device without the attribute `vendor` may be of any vendor.
         Neighbour(name, count, vendor, overlaps=bool(vendors & {vendor, None}))
         for name, count in sorted(resources.items())
-        if (vendor := _vendor(name))
+        if (vendor := vendor_of(name))
     )
 
 
-def _vendor(resource: str) -> str:
+def vendor_of(resource: str) -> str:
+    """Return the vendor of the accelerators that this extended resource counts; empty if it counts something else."""
     return next(
         (
             vendor

@@ -9,6 +9,7 @@ restrictions (`unrestricted`). `layout` then cuts the slices. Each thing that is
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import msgspec
 
@@ -38,6 +39,7 @@ _LEFT_OUT = "it was left out of the slice, everything else is published; correct
 _DEVICE_LEFT_OUT = "the device was left out, all others are published; correct it in the backend"
 _NAMED = 3
 _ANY_SERVER = ServerRules()
+_NOBODY: Mapping[DeviceName, str] = MappingProxyType({})
 
 Report = Callable[[Problem], None]
 
@@ -75,13 +77,15 @@ def plan_pool(  # noqa: PLR0913  all but one by name
     held: frozenset[DeviceName] = frozenset(),
     not_clean: frozenset[DeviceName] = frozenset(),
     occupied: frozenset[DeviceName] = frozenset(),
+    foreign: Mapping[DeviceName, str] = _NOBODY,
     rules: ServerRules = _ANY_SERVER,
     driver: str = "",
 ) -> PoolPlan:
     """Divide all devices of the inventory, in its order, and then the vanished devices that must stay (`kept`), into slices.
 
     `held` are devices whose claim has ended, and that may still be in use; `not_clean` are devices without a claim on which the backend
-    finds something; `occupied` are devices whose hardware a claim has under another name. `rules` is what is known of the API server.
+    finds something; `occupied` are devices whose hardware a claim has under another name; `foreign` has the taint's value for devices that
+    somebody else's plugin gives out. `rules` is what is known of the API server.
     """
     problems = list(inventory.left_out)
     report = problems.append
@@ -89,7 +93,7 @@ def plan_pool(  # noqa: PLR0913  all but one by name
     pairs = [
         (found, good)
         for found in inventory.devices
-        if (good := _published(with_own_taints(found, held, not_clean, occupied), report))
+        if (good := _published(with_own_taints(found, held, not_clean, occupied, foreign), report))
     ]
     devices = adding_up(pairs, sets, report)
     names = {device.name for device in devices}

@@ -11,6 +11,7 @@ Source: validateDeviceTaint in pkg/apis/resource/validation of Kubernetes 1.37, 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import msgspec
 
@@ -19,6 +20,7 @@ from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.names import (
+    HELD_BY_TAINT,
     HELD_REASON,
     HELD_TAINT,
     NOT_CLEAN_REASON,
@@ -34,6 +36,7 @@ from dra_driver.model.names import (
 from dra_driver.model.state import PreparedClaim
 
 MOST_TAINTS = 16
+_NOBODY: Mapping[DeviceName, str] = MappingProxyType({})
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 _LABEL_PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -77,9 +80,11 @@ def with_own_taints(
     held: Collection[DeviceName],
     not_clean: Collection[DeviceName] = (),
     occupied: Collection[DeviceName] = (),
+    foreign: Mapping[DeviceName, str] = _NOBODY,
 ) -> Device:
     """Return the device of a backend with the driver's taints: one if it is ill, one if an ended claim may still use it, one if a claim
-    has its hardware under another name, or else one if no claim has it and it is not clean.
+    has its hardware under another name, one with its value in `foreign` if somebody else's plugin gives it out, or else one if no claim has
+    it and it is not clean.
 
     A device with shares gets no taint for one share that is held: the other shares are free.
     """
@@ -90,6 +95,8 @@ def with_own_taints(
         reasons[HELD_TAINT] = HELD_REASON
     if found.name in occupied:
         reasons[OCCUPIED_TAINT] = OCCUPIED_REASON
+    if found.name in foreign:
+        reasons[HELD_BY_TAINT] = foreign[found.name]
     if found.name in not_clean and not reasons:  # another reason keeps claims away already
         reasons[NOT_CLEAN_TAINT] = NOT_CLEAN_REASON
     if not reasons or not isinstance(found.api.taints or [], list):

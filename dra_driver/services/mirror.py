@@ -189,8 +189,8 @@ class SliceMirror:
         self._log.error(
             "resource_api_not_served",
             error=str(error),
-            next_step="use Kubernetes 1.32 or later with the API group resource.k8s.io enabled; "
-            "the driver stays up and asks again",
+            next_step="use Kubernetes 1.32 or later with the API group resource.k8s.io enabled; until then the device plugin API "
+            "offers the devices, and the driver asks again",
         )
 
 

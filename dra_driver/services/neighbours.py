@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report a vendor's device plugin that offers this node's devices too.
 
-The driver still prepares claims: an admin who moves a node from the device plugin to this driver has both for a while. The driver
+The driver keeps from its own users what such a plugin could give out (`foreign_guard`), and it still prepares claims. It
 reports the plugin once, in the log and as an Event on the Node, and again when the plugin's resources change.
 """
 
@@ -21,8 +21,8 @@ from dra_driver.planning.neighbours import Neighbour, find_neighbours
 
 LOOK_SECONDS = 30.0  # one call to the kubelet's socket; plugins start and stop with their pods
 _NEXT_STEP = (
-    "one device can be given to two pods at the same time; keep the device plugin off this node "
-    "(or this driver, by its nodeSelector) until the node is moved from one to the other"
+    "this driver offers none of the devices that the plugin could give out, but the plugin does not know what pods have through this driver, and "
+    "can give it to a second pod; remove the plugin from this node to move it, or divide the node (devicePlugin.foreign; docs/moving-to-dra.md)"
 )
 
 

@@ -75,6 +75,10 @@ def nothing_occupied() -> Occupied:
     return {}
 
 
+def nobody_foreign() -> Mapping[DeviceName, str]:
+    return {}
+
+
 def no_ages() -> Mapping[str, float]:
     return {}
 
@@ -82,7 +86,8 @@ def no_ages() -> Mapping[str, float]:
 @dataclass(frozen=True, slots=True)
 class PublisherInputs:
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
-    ended claims that may still be in use; `occupied` the hardware that all owners have; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
+    ended claims that may still be in use; `occupied` the hardware that all owners have; `foreign` the devices that somebody
+    else's plugin gives out, each with the value of its taint; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
     """
 
     inventory: Callable[[], Inventory]
@@ -93,6 +98,7 @@ class PublisherInputs:
     held: Callable[[], frozenset[DeviceName]] = nothing_held
     ages: Callable[[], Mapping[str, float]] = no_ages
     occupied: Callable[[], Occupied] = nothing_occupied
+    foreign: Callable[[], Mapping[DeviceName, str]] = nobody_foreign
 
 
 class PoolWish:
@@ -117,6 +123,7 @@ class PoolWish:
         self._held: frozenset[DeviceName] = frozenset()
         self._occupied: Occupied = {}
         self._unseen: frozenset[DeviceName] = frozenset()
+        self._foreign: Mapping[DeviceName, str] = {}
         self._last_inventory = Inventory()  # that of `_last`
         self._not_clean = NotClean(inputs.prepared_here, clock=clock, observe=observe, log=log)
         self._unclean: frozenset[DeviceName] = frozenset()
@@ -172,6 +179,7 @@ class PoolWish:
         self._held = self._ask_held()
         self._unclean = self._not_clean.tainted(inventory, known, ages)
         self._occupied = self._ask_occupied()
+        self._foreign = self._inputs.foreign()
         plan = with_times(
             self._planned(inventory, (*self._kept, *awaited)), taint_times(known), now
         )
@@ -196,6 +204,7 @@ class PoolWish:
                 held=self._held,
                 not_clean=self._unclean,
                 occupied=occupied,
+                foreign=self._foreign,
                 rules=rules,
                 driver=self._place.driver,
             )

@@ -161,9 +161,8 @@ def test_the_kubelet_writes_down_an_ended_pod_until_the_next_pod_asks(plugin: Cl
     assert [entry["PodUID"] for entry in entries(plugin)] == [second]
 
 
-@pytest.mark.shim(
-    30, 31
-)  # 1.37 gives it away as well, but ends the container within 5 s, whatever the pod's grace period
+# Later kubelets give it away as well, but end the container within seconds, whatever the pod's grace period.
+@pytest.mark.shim(30)
 def test_the_kubelet_gives_a_device_away_that_a_container_still_uses(plugin: Cluster) -> None:
     run_pod(plugin, script="trap '' TERM; while true; do sleep 1; done")
     container = container_id(plugin)

@@ -39,11 +39,8 @@ NOT_SET = {
     "kubeconfig": "the pod's service account",
     "state_dir": "follows plugins_dir and driver_name",
     "boot_id_file": "the kernel's",
+    "nfd_features_dir": "Node Feature Discovery has no other",
     "simulated_faults": "for tests, by extraEnv",
-    "path": "left to the driver, or by extraEnv",
-    "device_plugins_dir": "the chart does not serve the device plugin API yet",
-    "device_classes_dir": "the chart does not serve the device plugin API yet",
-    "device_list_strategy": "left to the driver, or by extraEnv",
     "backend_option": "given as arguments, since a value may have a comma",
 }
 CDI_DIR = "/var/run/cdi"
@@ -71,7 +68,7 @@ def test_the_chart_ships_the_classes_and_not_the_examples() -> None:
     shipped = CHART / "deviceclasses"
     assert shipped.resolve() == ROOT / "deviceclasses"
     assert not shipped.readlink().is_absolute()
-    assert '.Files.Glob "deviceclasses/*.yaml"' in template("deviceclasses.yaml")
+    assert '.Files.Glob "deviceclasses/*.yaml"' in template("_classes.tpl")
     assert "deviceclasses/examples" in (CHART / ".helmignore").read_text().splitlines()
 
 
@@ -172,12 +169,19 @@ def test_the_values_defaults_are_the_drivers() -> None:
         "release_proof": VALUES["releaseProof"],
         "device_status": VALUES["deviceStatus"],
         "device_metadata": VALUES["deviceMetadata"],
+        "node_labels": VALUES["nodeLabels"],
+        "node_condition": VALUES["nodeCondition"],
+        "startup_taint": VALUES["startupTaint"],
         "http_address": f":{VALUES['httpPort']}",
+        "path": VALUES["path"],
+        "device_plugins_dir": f"{kubelet}/device-plugins",
+        "plugin_resources": VALUES["devicePlugin"]["resources"],
+        "device_list_strategy": VALUES["devicePlugin"]["deviceListStrategy"],
     }.items() <= DEFAULTS.items()
 
 
 def test_the_classes_are_rewritten_from_the_name_that_they_have() -> None:
-    assert f'replace "{DEFAULT_DRIVER_NAME}" $.Values.driverName' in template("deviceclasses.yaml")
+    assert f'replace "{DEFAULT_DRIVER_NAME}" $root.Values.driverName' in template("_classes.tpl")
 
 
 def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -> None:
@@ -310,7 +314,11 @@ def leaves(values: Object, above: str = "") -> Iterator[str]:
 FREE = {
     "backends",
     "backend.options",
+    "deviceClasses.extendedResources",
+    "devicePlugin.timeSlicing",
+    "devicePlugin.paths",
     "serviceAccount.annotations",
+    "nodeLabelAliases",
     "nodeSelector",
     "affinity",
     "hardware.resources.requests",
@@ -406,9 +414,11 @@ def test_the_page_names_the_mounts_of_the_templates_and_why() -> None:
     mounts = re.findall(
         r"- name: ([a-z-]+)  # \S.*\n +mountPath: .*\n( +readOnly: true\n)?", of_the_driver()
     )
-    assert written == {name: "read" if read_only else "write" for name, read_only in mounts}
+    # The one that can be written to is the one that counts.
+    access = {name: "read" for name, read_only in mounts if read_only}
+    assert written == access | {name: "write" for name, read_only in mounts if not read_only}
     volumes = re.findall(r"- name: ([a-z-]+)\n +(?:hostPath|projected|configMap):", of_the_driver())
-    assert sorted([*volumes, "hardware"]) == sorted(written)
+    assert sorted({*volumes, "hardware"}) == sorted(written)
 
 
 def of_the_driver() -> str:

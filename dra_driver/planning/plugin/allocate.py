@@ -80,19 +80,18 @@ def plan_allocate(
             claimed = f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}"
             return Refusal(reason.replace(claimed, _asked(resource)))
         case Plan(ref, steps, devices):
-            return Plan(ref, tuple(_step(step, hooks=hooks) for step in steps), devices)
+            return Plan(ref, _steps(steps, hooks=hooks), devices)
         case _:
             return found
 
 
-def _step(step: Step, *, hooks: bool) -> Step:
-    match step:
-        case MarkStarted(row):
-            return MarkStarted(replace(row, users=NOBODY_KNOWN))
-        case ConfigureDevice(lease):
-            return ConfigureDevice(replace(lease, hooks=hooks))
-        case _:
-            return step
+def _steps(steps: Sequence[Step], *, hooks: bool) -> tuple[Step, ...]:
+    rows = [step.claim for step in steps if isinstance(step, MarkStarted)]
+    leases = [step.lease for step in steps if isinstance(step, ConfigureDevice)]
+    return (
+        *(MarkStarted(replace(row, users=NOBODY_KNOWN)) for row in rows),
+        *(ConfigureDevice(replace(lease, hooks=hooks)) for lease in leases),
+    )
 
 
 def _sharable(inventory: Inventory, shared: Collection[DeviceName]) -> Inventory:

@@ -2,12 +2,12 @@
 """Which units does the kubelet hear of, and which of them may it give out?
 
 A unit is Unhealthy if its device is ill or not clean, if something else owns its hardware (a claim, a share of another kind, a partition), or
-if the container that had it may still use it. It is Healthy while a container has it, because the kubelet counts it as given out. A unit that
+if the container that had it may still use it, or if somebody else's plugin gives its device out. It is Healthy while a container has it, because the kubelet counts it as given out. A unit that
 a container has stays in the list when its device has vanished, so that its pod is told.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
@@ -33,10 +33,12 @@ class Listing:
         occupied: Occupied,
         *,
         offered: Offered = lambda _device: True,
+        foreign: Collection[DeviceName] = (),
     ) -> None:
         self._inventory = inventory
         self._occupied = occupied
         self._offered = offered
+        self._foreign = foreign
         self._rows = tuple(rows)
         self._owned: Mapping[DeviceName, list[tuple[DeviceKey, PreparedClaim]]] = _by_device(
             self._rows
@@ -62,7 +64,8 @@ class Listing:
             return ListedUnit(unit.id, healthy=False)
         well = device.health.status is not HealthStatus.UNHEALTHY
         if unit.id not in given:
-            well = well and not device.not_clean and self._is_free(unit, device)
+            mine = device.name not in self._foreign
+            well = well and mine and not device.not_clean and self._is_free(unit, device)
         return ListedUnit(unit.id, healthy=well, numa_nodes=numa_nodes(device))
 
     def _is_free(self, unit: Unit, device: AllocatableDevice) -> bool:

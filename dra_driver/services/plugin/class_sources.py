@@ -30,6 +30,11 @@ Listed = Callable[[], tuple[DeviceClass, ...]]
 _NEVER = object()
 
 
+def no_classes() -> tuple[DeviceClass, ...]:
+    """What a cluster answers whose classes do not count."""
+    return ()
+
+
 class ClassSources:
     """The classes that count now. Without a folder only those of the cluster. `listed` is the method of the API server."""
 

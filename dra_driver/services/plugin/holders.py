@@ -12,7 +12,8 @@ Three witnesses know a part each:
 The kubelet admits one pod at a time. So a new call that names the units of a row says that the admission of the row's pod has ended, or that
 the same pod gets them again, for a container after an init container.
 
-A row is over when its pod had processes and has none any more. If pod-resources stop listing a pod whose processes run on (it was deleted by
+A row is over when its pod had processes, and has neither a process nor a cgroup any more: a pod whose sandbox has died has no process for a
+moment, and its containers start again without a call. If pod-resources stop listing a pod whose processes run on (it was deleted by
 force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
 """
 
@@ -27,7 +28,7 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.events import UnitsIdentified
+from dra_driver.model.events import DevicesFreed, UnitsIdentified
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Forget
 from dra_driver.model.plugin import KubeletCheckpoint
@@ -38,7 +39,7 @@ from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.release import Silence
-from dra_driver.services.take_back import end_late, undo
+from dra_driver.services.take_back import devices_of, end_late, undo
 
 LOOK_SECONDS = 1.0
 LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
@@ -85,7 +86,7 @@ class PluginStore(Protocol):
 class _Known:
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call. A moment after the answer, each checkpoint that
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A moment after the answer, each checkpoint that
     the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
     when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
     """
@@ -93,6 +94,7 @@ class _Known:
     since: float
     awaited: bool = True
     begun: object = None
+    read: object = None
     settled: object = None
     before: frozenset[PodUid] | None = None
     in_call: bool = False
@@ -165,7 +167,9 @@ class Holders:
             return "another call sets it up"
         if row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
-        if known.was_seen or self._runs(row) or not units_of(row) & units:
+        # Of units that were taken up from another plugin there is no answer that could be given again.
+        again = row.cdi_spec and units_of(row) & units
+        if not again or known.was_seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
@@ -227,12 +231,16 @@ class Holders:
             return self._known.setdefault(uid, _Known(self._parts.clock()))
 
     def _identified(self, row: PreparedClaim) -> PreparedClaim:
-        """Write the pod of the row into the state, if the checkpoint names it."""
+        """Write the pod of the row into the state, if the checkpoint names it.
+
+        Also if it has named one before: the kubelet may have written the file from what it knew before the call, and another process does not
+        know when the call began. Such an entry names the pod that had the units last.
+        """
         known = self._of(row.ref.uid)
-        if not known.awaited or known.in_call or not row.ref.name or row.held is not None:
+        if known.in_call or not row.ref.name or row.held is not None:
             return row
         written, checkpoint = self._witnesses.checkpoint()
-        if isinstance(checkpoint, Unknown) or written == known.begun:
+        if isinstance(checkpoint, Unknown) or written in (known.begun, known.read):
             return row
         found = [one for one in checkpoint.containers if shares_units(one, row)]
         if not found:
@@ -240,9 +248,11 @@ class Holders:
         known.awaited = False
         users = Users(tuple(dict.fromkeys(one.pod for one in found)), sole=True)
         if row.users.joined(users) == row.users:
+            known.read = written
             return row
         with self._parts.store.transaction("joined") as transaction:
             transaction.add_users(row.ref.uid, users)
+        known.read = written
         self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
         return self._parts.row(row.ref.uid) or row
 
@@ -294,13 +304,20 @@ class Holders:
             return True
         return False
 
+    def _has_cgroup(self, row: PreparedClaim) -> bool:
+        """Whether the kubelet keeps a cgroup for a pod of the row, also an empty one. Then the pod may start, or start again after its sandbox has
+        died, and neither is preceded by a call of Allocate.
+        """
+        pods = self._witnesses.pods()
+        return not isinstance(pods, Unknown) and not pods.isdisjoint(row.users.pods or ())
+
     def _is_listed(self, row: PreparedClaim) -> bool:
         active = self._witnesses.active_units(ResourceName(row.ref.name))
         return isinstance(active, Unknown) or bool(units_of(row) & active)
 
     def _is_over(self, row: PreparedClaim) -> bool:
         """Whether the row's pod has ended, or will not start."""
-        if self._runs(row):
+        if self._runs(row) or self._has_cgroup(row):
             return False
         known = self._of(row.ref.uid)
         age = self._parts.clock() - known.since
@@ -354,6 +371,9 @@ class Holders:
             if row is None:
                 return ""
             error = undo(parts, locks, [row], because=because, until=until)[ref.uid]
+        if error is None:
+            held_since = row.held.since if row.held else ""
+            parts.observe(DevicesFreed(ref, devices_of(row), held_since))
         if error is None or row.held is None:
             self._freed()
         return "" if error is None else str(error)

@@ -55,6 +55,7 @@ class OwnedStore(Protocol):
 class PluginInputs:
     """What the resources are made of. `planned` returns the resources of an inventory, by the classes and the policy of now. `here` returns the devices
     that are offered through this API now, for rows and the hardware that their devices have; others are listed only for containers that have them.
+    `foreign` returns the devices that somebody else's plugin gives out.
     """
 
     inventory: Callable[[], Inventory]
@@ -64,6 +65,7 @@ class PluginInputs:
     here: Callable[
         [Inventory, Resources, Sequence[PreparedClaim], Occupied], Collection[DeviceName]
     ]
+    foreign: Callable[[], Collection[DeviceName]] = frozenset
 
 
 class PluginResources:
@@ -98,6 +100,12 @@ class PluginResources:
         with self._mutex:
             return self._resources.get(name)
 
+    def devices(self) -> frozenset[DeviceName]:
+        """Return the devices that are listed now."""
+        with self._mutex:
+            resources = tuple(self._resources.values())
+        return frozenset(unit.device for resource in resources for unit in resource.units)
+
     def wake(self) -> None:
         """Something changed: plan anew. Does not block."""
         self._woken.set()
@@ -121,7 +129,9 @@ class PluginResources:
         with inputs.store.reading() as state:
             rows, occupied = state.all_claims(), state.occupied(inputs.pool)
         here = inputs.here(inventory, planned, rows, occupied)
-        listing = Listing(inventory, rows, occupied, offered=here.__contains__)
+        listing = Listing(
+            inventory, rows, occupied, offered=here.__contains__, foreign=inputs.foreign()
+        )
         kept = {ResourceName(row.ref.name) for row in rows if row.ref.of_plugin and row.ref.name}
         resources: dict[ResourceName, PluginResource] = {}
         lists: dict[ResourceName, tuple[ListedUnit, ...]] = {}

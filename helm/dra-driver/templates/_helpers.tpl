@@ -58,9 +58,25 @@ Never
 {{- $simulated := get .Values.backends "simulated" | default dict -}}
 {{- $example := $simulated.example | default dict -}}
 {{- $binds := and $example.bindingConditions (ne (toString $example.bindingController) "false") -}}
-{{- if or $binds (eq .Values.deviceStatus "write") -}}
+{{- if and (include "dra-driver.resourceApiVersion" .) (or $binds (eq .Values.deviceStatus "write")) -}}
 true
 {{- end -}}
+{{- end -}}
+
+{{- /* "true" if the driver patches its Node: labels, or the startup taint. */ -}}
+{{- define "dra-driver.patchesNode" -}}
+{{- if or (eq .Values.nodeLabels "patch") .Values.startupTaint -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* LABEL=FACT,… as the driver reads it. */ -}}
+{{- define "dra-driver.labelAliases" -}}
+{{- $pairs := list -}}
+{{- range $label, $fact := .Values.nodeLabelAliases -}}
+{{- $pairs = append $pairs (printf "%s=%s" $label $fact) -}}
+{{- end -}}
+{{- join "," $pairs -}}
 {{- end -}}
 
 {{- define "dra-driver.config" -}}
@@ -68,19 +84,28 @@ apiVersion: config.dra-driver.dev/v1alpha1
 kind: DriverConfig
 backends:
   {{- toYaml (include "dra-driver.backends" . | fromYaml) | nindent 2 }}
+{{- with include "dra-driver.pluginSection" . | fromYaml }}
+devicePlugin:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
-{{- /* With the hardware container, backend nvidia asks its socket, beside auto too. */ -}}
+{{- /* With the hardware container, backend nvidia asks its socket, beside auto too. It reads the configuration of NVIDIA's device plugin. */ -}}
 {{- define "dra-driver.backends" -}}
 {{- $backends := deepCopy (.Values.backends | default (dict "auto" dict)) -}}
 {{- if include "dra-driver.hardware" . -}}
 {{- $options := get $backends "nvidia" | default dict -}}
 {{- $backends = set $backends "nvidia" (set $options "socket" (include "dra-driver.hardwareSocket" .)) -}}
+{{- $brought := .Values.devicePlugin.nvidiaConfigMap -}}
+{{- if and $brought.name (include "dra-driver.servesPlugin" .) -}}
+{{- $chosen := dict "config" (include "dra-driver.nvidiaConfigDir" .) "default" $brought.default "fallbackStrategies" $brought.fallbackStrategies -}}
+{{- $options = set $options "devicePlugin" $chosen -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $backends -}}
 {{- end -}}
 
-{{- /* The newest version of resource.k8s.io that the cluster serves. A version is believed only of a Kubernetes that can have it:
+{{- /* The newest version of resource.k8s.io that the cluster serves; "" if none. A version is believed only of a Kubernetes that can have it:
        without a cluster, `helm template` claims to serve everything that helm itself knows. */ -}}
 {{- define "dra-driver.resourceApiVersion" -}}
 {{- $found := "" -}}
@@ -95,10 +120,16 @@ backends:
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if not $found -}}
-{{- fail (printf "This cluster (Kubernetes %s) serves resource.k8s.io in none of the versions v1, v1beta2 and v1beta1. Kubernetes 1.34 and later serve v1 by default; on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation on every component and start the API server with --runtime-config=resource.k8s.io/v1beta1=true (1.33: v1beta2 too)." .Capabilities.KubeVersion.Version) -}}
-{{- end -}}
+{{- if $found -}}
 {{- printf "resource.k8s.io/%s" $found -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* "true" if the cluster has ValidatingAdmissionPolicies: always since 1.30, and none before. */ -}}
+{{- define "dra-driver.servesPolicies" -}}
+{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{- /* "true" if the new pod of a node starts beside the old one. */ -}}
@@ -124,7 +155,12 @@ true
 {{- /* The claims with devices of this driver that some pod uses, the first ten of them. `helm template` sees none. */ -}}
 {{- define "dra-driver.claimsInUse" -}}
 {{- $used := list -}}
-{{- range $claim := dig "items" list (lookup (include "dra-driver.resourceApiVersion" .) "ResourceClaim" "" "") -}}
+{{- $version := include "dra-driver.resourceApiVersion" . -}}
+{{- $claims := list -}}
+{{- if $version -}}
+{{- $claims = dig "items" list (lookup $version "ResourceClaim" "" "") -}}
+{{- end -}}
+{{- range $claim := $claims -}}
 {{- if dig "status" "reservedFor" list $claim -}}
 {{- range $result := dig "status" "allocation" "devices" "results" list $claim -}}
 {{- if eq $result.driver $.Values.driverName -}}
@@ -146,10 +182,7 @@ true
 {{- if and (eq .Release.Namespace "default") (not .Values.allowDefaultNamespace) -}}
 {{- fail "Namespace \"default\" is refused, for the driver's namespace must be allowed privileged pods. Add --namespace dra-driver --create-namespace, or allow it with --set allowDefaultNamespace=true." -}}
 {{- end -}}
-{{- $version := include "dra-driver.resourceApiVersion" . -}}
-{{- if and .Values.deviceClasses.nvidia.extendedResources (ne $version "resource.k8s.io/v1") -}}
-{{- fail (printf "deviceClasses.nvidia.extendedResources needs resource.k8s.io/v1, from Kubernetes 1.34 on, and the classes are made as %s. Leave it off, or set deviceClasses.apiVersion=v1 where the cluster serves it." $version) -}}
-{{- end -}}
+{{- include "dra-driver.checkPlugin" . -}}
 {{- if and .Values.cleanup.enabled (not .Values.cleanup.force) -}}
 {{- $used := include "dra-driver.claimsInUse" . -}}
 {{- if $used -}}
@@ -169,13 +202,24 @@ true
 {{- fail (printf "simulated.profile is %s, and the older value backend.name is not simulated: set backends.simulated.profile instead." .Values.simulated.profile) -}}
 {{- end -}}
 {{- include "dra-driver.checkHardware" . -}}
+{{- if and .Values.admissionPolicy.enabled (not (include "dra-driver.servesPolicies" .)) (or (include "dra-driver.patchesNode" .) (eq .Values.nodeCondition "write")) -}}
+{{- fail (printf "nodeLabels=patch, nodeCondition and startupTaint come with rights for every Node, which a ValidatingAdmissionPolicy narrows, and this is Kubernetes %s: there are such policies from 1.30 on. Leave them, or accept the rights with admissionPolicy.enabled=false." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and .Values.appArmorProfile (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "appArmorProfile is a field of Kubernetes 1.30 and later, and this is %s. Leave it, and set podAnnotations of AppArmor." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- range $label, $_ := .Values.nodeLabelAliases -}}
+{{- if and (ne $.Values.nodeLabels "patch") (not (contains "/" $label)) -}}
+{{- fail (printf "nodeLabelAliases has %s, a label without a domain. Node Feature Discovery would give it one: set nodeLabels=patch, or use a name like example.com/%s." $label $label) -}}
+{{- end -}}
+{{- end -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $names := list "POD_UID" -}}
-{{- range $variable := fromYamlArray (include "dra-driver.env" .) -}}
+{{- range $variable := fromYamlArray (printf "%s\n%s" (include "dra-driver.pluginEnv" .) (include "dra-driver.env" .)) -}}
 {{- if has $variable.name $names -}}
 {{- fail (printf "extraEnv sets %s, which the chart sets from a value of its own (values.yaml has it); set that one." $variable.name) -}}
 {{- end -}}

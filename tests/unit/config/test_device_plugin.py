@@ -9,7 +9,7 @@ from dra_driver.config.settings import PluginSettings, load
 from dra_driver.errors import Fatal
 from dra_driver.model import plugin
 from dra_driver.model.plugin import Sharing, Strategy
-from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy, SharingRule
+from dra_driver.model.plugin_policy import DeviceChoice, MigStrategy, PluginPolicy, SharingRule
 
 HEAD = "apiVersion: config.dra-driver.dev/v1alpha1\nkind: DriverConfig\n"
 NODE = {"node_name": "node-1"}
@@ -36,10 +36,10 @@ def test_nothing_said_is_left_to_the_driver(tmp_path: Path) -> None:
 
 
 def test_each_word_is_taken_from_flag_variable_or_document(tmp_path: Path) -> None:
-    text = "path: device-plugin\ndevicePluginsDir: /k/dp\ndeviceClassesDir: /classes\ndeviceListStrategy: edits\n"
+    text = "path: device-plugin\ndevicePluginsDir: /k/dp\ndeviceClassesDir: /classes\ndeviceListStrategy: edits\npluginResources: customary\n"
     found = read(tmp_path, text)
     assert found == PluginSettings(
-        plugin.Path.DEVICE_PLUGIN, Path("/k/dp"), Path("/classes"), Strategy.EDITS
+        plugin.Path.DEVICE_PLUGIN, Path("/k/dp"), Path("/classes"), Strategy.EDITS, customary=True
     )
     flags = {"path": "dra", "device_list_strategy": "cdi-annotations"}
     found = load(NODE | flags, {"DRA_DRIVER_DEVICE_CLASSES_DIR": "/c"}).plugin
@@ -85,7 +85,7 @@ devicePlugin:
         ("5", "devicePlugin: 5 must be a mapping of fields"),
         (
             "{sharing: {}}",
-            "devicePlugin.sharing: unknown field; known are timeSlicing, memoryUnits, paths, migStrategy, allocationPolicy",
+            "devicePlugin.sharing: unknown field; known are timeSlicing, memoryUnits, paths, migStrategy, allocationPolicy, foreign",
         ),
         (
             "{timeSlicing: {gpu: {replicas: 2}}}",
@@ -172,6 +172,11 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "flag --device-classes-dir is 'classes': must be an absolute path",
         ),
         (
+            "plugin_resources",
+            "vendor",
+            "flag --plugin-resources is 'vendor': must be one of classes, customary",
+        ),
+        (
             "device_list_strategy",
             "envvar",
             "flag --device-list-strategy is 'envvar': must be one of auto, cdi, edits, cdi-annotations",
@@ -182,3 +187,28 @@ def test_a_wrong_flag_is_named(flag: str, value: str, said: str) -> None:
     with pytest.raises(Fatal) as caught:
         load(NODE | {flag: value}, {})
     assert str(caught.value) == said
+
+
+def test_the_admin_leaves_devices_to_the_plugins_of_others(tmp_path: Path) -> None:
+    text = """
+devicePlugin:
+  foreign:
+    nvidia.com/gpu: {devices: [GPU-1, "1"]}
+    amd.com/gpu: {count: 2}
+"""
+    assert read(tmp_path, text).divided == {
+        "nvidia.com/gpu": DeviceChoice(named=("GPU-1", "1")),
+        "amd.com/gpu": DeviceChoice(2),
+    }
+
+
+def test_devices_are_left_to_others_by_name_or_by_number(tmp_path: Path) -> None:
+    text = """
+devicePlugin:
+  foreign:
+    nvidia.com/gpu: {devices: [GPU-1], count: 1}
+    amd.com/gpu: {count: 2}
+"""
+    assert mistakes(tmp_path, text) == [
+        "devicePlugin.foreign.nvidia.com/gpu: has devices and count: give one of them"
+    ]

@@ -3,13 +3,33 @@
 
 import pytest
 
-from dra_driver.model.claim import base_request, key_of
-from dra_driver.model.ids import DeviceKey
+from dra_driver.model.claim import ClaimRef, base_request, key_of
+from dra_driver.model.ids import ClaimUid, DeviceKey
 from dra_driver.testing.builders import A_POOL, a_config, a_ref, a_result
 
 
 def test_a_claim_is_shown_with_its_uid() -> None:
     assert str(a_ref("wine")) == "default/wine (uid uid-wine)"
+
+
+@pytest.mark.parametrize(
+    ("ref", "text", "word", "of_plugin"),
+    [
+        (a_ref("wine"), "default/wine (uid uid-wine)", "default/wine", False),
+        (ClaimRef("", "", ClaimUid("uid-wine")), "uid uid-wine", "uid-wine", False),
+        # No command finds the row of an Allocate call by the name of its resource, which many rows have.
+        (
+            ClaimRef("device-plugin", "nvidia.com/gpu", ClaimUid("plugin-1")),
+            "device-plugin/nvidia.com/gpu (uid plugin-1)",
+            "plugin-1",
+            True,
+        ),
+    ],
+)
+def test_a_row_has_a_word_for_commands(
+    ref: ClaimRef, text: str, word: str, *, of_plugin: bool
+) -> None:
+    assert (str(ref), ref.word, ref.of_plugin) == (text, word, of_plugin)
 
 
 @pytest.mark.parametrize(("request_name", "base"), [("main", "main"), ("main/sub", "main")])

@@ -272,6 +272,69 @@ def test_other_errors_of_a_search_are_told(root: Path, monkeypatch: pytest.Monke
     assert "Permission denied" in PodCgroups(root).blind()
 
 
+@pytest.mark.parametrize(
+    ("kubepods", "folders"),
+    [
+        ("kubepods", (f"pod{POD}", f"burstable/pod{OTHER}", "burstable/other")),
+        ("kubelet/kubepods", (f"besteffort/pod{POD}", f"pod{OTHER}")),
+        (
+            "kubepods.slice",
+            (
+                f"kubepods-pod{SYSTEMD}.slice",
+                f"kubepods-burstable.slice/kubepods-burstable-pod{OTHER.replace('-', '_')}.slice",
+                "kubepods-burstable.slice/kubepods-burstable-pod.scope",
+            ),
+        ),
+        (
+            "kubelet.slice/kubelet-kubepods.slice",
+            (
+                f"kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod{SYSTEMD}.slice",
+                f"kubelet-kubepods-pod{OTHER.replace('-', '_')}.slice",
+            ),
+        ),
+    ],
+)
+def test_all_pods_with_a_cgroup_are_listed_with_and_without_processes(
+    root: Path, kubepods: str, folders: tuple[str, ...]
+) -> None:
+    above = _unified(root, kubepods)
+    assert PodCgroups(root).pods() == frozenset()
+    for number, folder in enumerate(folders):
+        _cgroup(above / folder, processes=bool(number))
+    assert PodCgroups(root).pods() == {POD, OTHER}
+
+
+def test_after_the_kubelets_cgroup_has_moved_the_pods_are_listed_from_the_new_one(
+    root: Path,
+) -> None:
+    """An empty list would say that no pod has come since."""
+    before = _unified(root)
+    _cgroup(before / f"pod{POD}", processes=True)
+    pods = PodCgroups(root)
+    assert pods.pods() == {POD}
+    before.rename(root / "left")
+    assert isinstance(pods.pods(), CannotTell)
+    _cgroup(_unified(root, "kubelet/kubepods") / f"pod{OTHER}", processes=True)
+    assert pods.pods() == {OTHER}
+
+
+def test_pods_whose_cgroups_cannot_be_listed_are_not_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubepods = _unified(root)
+    whole = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.startswith(str(kubepods)):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = PodCgroups(root).pods()
+    assert isinstance(found, CannotTell)
+    assert found.reason == "cannot list the cgroups of pods: [Errno 13] Permission denied"
+
+
 @pytest.fixture
 def real_cgroups() -> Iterator[list[Path]]:
     """A kubelet's cgroup with one pod in each hierarchy that counts, made in the machine's own."""

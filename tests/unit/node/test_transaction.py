@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.node.state import StateStore
@@ -95,6 +96,29 @@ def row_of(store: StateStore, name: str) -> PreparedClaim:
 def content(path: Path, table: str) -> list[tuple[str, ...]]:
     with closing(sqlite3.connect(path)) as db:
         return sorted(db.execute(f"SELECT * FROM {table}").fetchall())
+
+
+def test_what_claims_own_and_what_containers_got_by_the_device_plugin_api_is_told_apart(
+    store: StateStore,
+) -> None:
+    call = ClaimUid("plugin-1")
+    with store.reading() as state:
+        assert not state.has_plugin_rows()
+    start(store, a_row("one", LEFT), a_row("watcher", RIGHT, admin=True))
+    with store.reading() as state:
+        assert not state.has_plugin_rows()
+        assert state.plugin_devices(A_POOL) == frozenset()
+    for name, share in (("two", "replica-0"), ("three", "replica-1")):
+        row = a_row(name, OTHER, share=share, leased=False)
+        uid = ClaimUid(f"{call}-{name}")
+        start(store, replace(row, ref=ClaimRef("device-plugin", "nvidia.com/gpu", uid)))
+    with store.reading() as state:
+        assert state.has_plugin_rows()
+        assert state.claimed_devices(A_POOL) == {LEFT}
+        assert state.plugin_devices(A_POOL) == {OTHER}
+        assert state.owned_devices(A_POOL) == {LEFT, OTHER}
+        assert state.claimed_devices(PoolName("other")) == frozenset()
+        assert state.plugin_devices(PoolName("other")) == frozenset()
 
 
 EXCLUDED = {

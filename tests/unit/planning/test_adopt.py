@@ -284,6 +284,11 @@ def test_what_a_document_of_a_claim_that_nobody_knows_describes_stays_its_own(
     [
         (f"gpu-{SHARE}", (f"gpu-{SHARE}",), [(f"gpu-{SHARE}", "")]),
         (f"gpu-{SHARE}", (), [(f"gpu-{SHARE}", ""), ("gpu", SHARE)]),
+        # Shares of the device plugin API.
+        ("gpu-0-replica-11", ("gpu-0",), [("gpu-0", "replica-11")]),
+        ("gpu-0-memory-2", ("gpu-0",), [("gpu-0", "memory-2")]),
+        ("gpu-0-memory-2", (), [("gpu-0-memory-2", ""), ("gpu-0", "memory-2")]),
+        ("gpu-0-part-2", ("gpu-0",), [("gpu-0-part-2", "")]),
         ("gpu-0-mig-1", ("gpu-0",), [("gpu-0-mig-1", "")]),
         ("gpu-0-mig-1", ("gpu-0", "gpu-0-mig-1"), [("gpu-0-mig-1", "")]),
     ],

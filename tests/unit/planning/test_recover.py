@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     Forget,
@@ -17,7 +19,14 @@ from dra_driver.model.plan import (
     Step,
     WriteCdiSpec,
 )
-from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    Held,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
 from dra_driver.planning.recover import plan_recovery
 from dra_driver.testing.builders import A_POOL, a_ref
 
@@ -119,3 +128,25 @@ def test_what_was_reserved_for_a_file_alone_ends_with_the_boot(
     files = {} if file is None else {ref.uid: file}
     assert plan_recovery([reserved], files, boot_id="now") == (Plan(ref, steps, DEVICES),)
     assert plan_recovery([reserved], files, boot_id="before") == ()
+
+
+CALL = ClaimRef("device-plugin", "nvidia.com/gpu", ClaimUid("plugin-1"))
+CALLS_LEASE = Lease(CALL.uid, "GPU-0", "gpu-0")
+
+
+@pytest.mark.parametrize(
+    ("users", "steps"),
+    [
+        # The kubelet got no answer: no container can start, and nothing is to be proved.
+        (NOBODY_KNOWN, (RemoveCdiSpec(CALL.uid), ResetDevice(CALLS_LEASE), Forget(CALL.uid))),
+        # The kubelet got its answer before a reboot: the devices are about to be set up again.
+        (Users(("pod",), sole=True), ()),
+    ],
+)
+def test_an_allocate_call_that_did_not_end_is_forgotten_if_no_pod_is_known(
+    users: Users, steps: tuple[Step, ...]
+) -> None:
+    devices = (PreparedDevice(("GPU-0",), A_POOL, "gpu-0", (), ""),)
+    row = PreparedClaim(CALL, Phase.STARTED, "now", devices, "", users, leases=(CALLS_LEASE,))
+    expected = (Plan(CALL, steps, devices),) if steps else ()
+    assert plan_recovery([row], {}, boot_id="now") == expected

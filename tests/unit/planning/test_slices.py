@@ -248,6 +248,11 @@ def test_each_taint_gets_a_time():
     )
 
 
+def test_slices_without_a_taint_are_not_written_anew():
+    plan = plan_of(device("gpu-0"))
+    assert with_times(plan, {}, "2026-05-05T05:05:05Z").slices[0] is plan.slices[0]
+
+
 def test_a_capacity_is_published_in_canonical_text():
     size = DeviceCapacity(value="81920Mi")
     plan = plan_of(device("gpu-0", capacity={"memory": size}))

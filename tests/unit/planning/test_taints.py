@@ -239,3 +239,14 @@ def test_held_devices_are_those_that_held_claims_own_as_a_whole():
         row(of("gpu-2", PoolName("other")), of("gpu-3", admin_access=True), of("gpu-4")),
     ]
     assert devices_held_by(rows, A_POOL) == {"gpu-0", "gpu-4"}
+
+
+def test_a_device_of_a_foreign_pod_gets_a_taint_with_the_resource() -> None:
+    found = AllocatableDevice(published("gpu-0", allow_multiple_allocations=True), "uuid-0")
+    value = {found.name: "nvidia.com_gpu"}
+    (taint,) = with_own_taints(found, (), {found.name}, foreign=value).taints or ()
+    assert (taint.key, taint.value, taint.effect) == (
+        "gpu.dra-driver.dev/held-by",
+        "nvidia.com_gpu",
+        "NoSchedule",
+    )

@@ -23,7 +23,12 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.planning.unprepare import plan_unprepare, resets, still_used
+from dra_driver.planning.unprepare import (
+    plan_unanswered,
+    plan_unprepare,
+    resets,
+    still_used,
+)
 from dra_driver.testing.builders import A_POOL, a_ref
 
 HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
@@ -66,6 +71,15 @@ def test_leases_are_undone_in_the_reverse_order_of_their_set_up() -> None:
     row = replace(a_row(), leases=(first, watched, last))
     assert resets(row) == (ResetDevice(last), ResetDevice(first))
     assert resets(replace(row, leases=())) == ()
+
+
+def test_what_nobody_was_told_of_is_undone_without_a_proof() -> None:
+    ref = a_ref()
+    first, last = Lease(ref.uid, "a", "gpu-1"), Lease(ref.uid, "b", "gpu-2", 1)
+    row = replace(a_row(held=None), leases=(first, last))
+    assert plan_unanswered(row) == Plan(
+        ref, (RemoveCdiSpec(ref.uid), ResetDevice(last), ResetDevice(first), Forget(ref.uid))
+    )
 
 
 PODS = Users(("one", "two"))

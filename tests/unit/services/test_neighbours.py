@@ -13,9 +13,10 @@ from dra_driver.services.neighbours import LOOK_SECONDS, NeighbourWatch
 from dra_driver.testing.builders import A_DRIVER, a_device
 
 MESSAGE = (
-    "a device plugin offers nvidia.com/gpu (8) beside the devices of gpu.dra-driver.dev: one device can be given to two "
-    "pods at the same time; keep the device plugin off this node (or this driver, by its nodeSelector) until the node is "
-    "moved from one to the other"
+    "a device plugin offers nvidia.com/gpu (8) beside the devices of gpu.dra-driver.dev: this driver offers "
+    "none of the devices that the plugin could give out, but the plugin does not know what pods have through this driver, and "
+    "can give it to a second pod; remove the plugin from this node to move it, or divide the node (devicePlugin.foreign; "
+    "docs/moving-to-dra.md)"
 )
 NVIDIA = Inventory((a_device(attributes={"vendor": "nvidia"}),))
 

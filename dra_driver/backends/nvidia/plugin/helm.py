@@ -13,33 +13,28 @@ class HelmValue:
     words: str = ""
 
 
-_FEW_PATHS = "in `backends.nvidia.devicePlugin`"
 _NO = "refused: see the key of the file"
 _OTHER = "install it with a chart of its own"
 VALUES: tuple[HelmValue, ...] = (
-    HelmValue(
-        "config.name",
-        (),
-        f"the ConfigMap, mounted by `extraVolumes`; its folder is `config` {_FEW_PATHS}",
-    ),
+    HelmValue("config.name", ("devicePlugin.nvidiaConfigMap.name",)),
     HelmValue(
         "config.map",
-        (),
-        f"the same ConfigMap, or `timeSlicing` and the others in `devicePlugin`; its folder is `config` {_FEW_PATHS}",
+        ("devicePlugin.nvidiaConfigMap.name",),
+        "a ConfigMap with the same keys; or `devicePlugin.timeSlicing` and the values beside it",
     ),
-    HelmValue("config.default", ("backends",), f"`default` {_FEW_PATHS}"),
-    HelmValue("config.fallbackStrategies", ("backends",), f"`fallbackStrategies` {_FEW_PATHS}"),
+    HelmValue("config.default", ("devicePlugin.nvidiaConfigMap.default",)),
+    HelmValue("config.fallbackStrategies", ("devicePlugin.nvidiaConfigMap.fallbackStrategies",)),
     HelmValue(
         "compatWithCPUManager",
         (),
         "always so, and without a privileged driver: device files are in the CDI specs and in the edits",
     ),
-    HelmValue("migStrategy", (), "`devicePlugin.migStrategy` of the config document"),
+    HelmValue("migStrategy", ("devicePlugin.migStrategy",)),
     HelmValue("failOnInitError", (), "nothing to do: see the key of the file"),
     HelmValue(
         "deviceListStrategy",
-        (),
-        "`deviceListStrategy` of the config document, in other words: see the key of the file",
+        ("devicePlugin.deviceListStrategy",),
+        "in other words: see the key of the file",
     ),
     HelmValue("deviceIDStrategy", (), "the key of the file, or the variable in `extraEnv`"),
     HelmValue("nvidiaDriverRoot", ("hardware.driverRoot",)),
@@ -76,7 +71,7 @@ VALUES: tuple[HelmValue, ...] = (
     HelmValue("tolerations", ("tolerations",)),
     HelmValue("priorityClassName", ("priorityClassName",)),
     HelmValue("runtimeClassName", (), "nothing to do: the driver's pod needs no runtime of NVIDIA"),
-    HelmValue("devicePlugin.enabled", (), "`path` of the config document"),
+    HelmValue("devicePlugin.enabled", ("path",)),
     HelmValue("gfd", (), f"GPU Feature Discovery: {_OTHER}"),
     HelmValue("nfd", (), f"Node Feature Discovery: {_OTHER}"),
     HelmValue("mps.root", (), "refused: this driver runs no MPS daemon"),

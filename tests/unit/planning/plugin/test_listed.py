@@ -116,6 +116,8 @@ def test_a_device_whose_partition_is_owned_is_given_to_nobody() -> None:
     units = a_resource(ONE, a_unit("mig-1"), a_unit("mig-0"))
     row = a_row(a_unit("mig-0"), resource="nvidia.com/mig")
     assert healthy(units, devices, row) == {"gpu-0": False, "mig-1": True, "mig-0": False}
+    shares = [a_unit("gpu-0", f"replica-{number}") for number in range(2)]
+    assert healthy(a_resource(*shares), devices, row) == {one.id: False for one in shares}
 
 
 def test_a_unit_that_a_container_has_stays_in_the_list_when_it_is_offered_no_more() -> None:
@@ -145,3 +147,16 @@ def test_a_device_near_several_nodes_has_them_all() -> None:
     from msgspec import structs  # noqa: PLC0415
 
     assert numa_nodes(replace(device, api=structs.replace(device.api, attributes=api))) == (0, 1)
+
+
+def test_a_unit_that_a_foreign_plugin_gives_out_is_listed_unhealthy() -> None:
+    one, other = a_unit("gpu-0"), a_unit("gpu-1")
+    devices = Inventory((a_device("gpu-0"), a_device("gpu-1")))
+    rows = [a_row(other)]
+    occupied = {DeviceName("gpu-1"): devices.devices[1].resource.pieces}
+    listing = Listing(devices, rows, occupied, foreign={one.device, other.device})
+    # A container that has one keeps it: its health is not asked.
+    assert {unit.id: unit.healthy for unit in listing.of(a_resource(one, other))} == {
+        "gpu-0": False,
+        "gpu-1": True,
+    }

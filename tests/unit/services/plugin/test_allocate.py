@@ -273,3 +273,76 @@ def test_a_restarted_driver_knows_who_has_what(node: PluginNode) -> None:
     node.end("pod-a")
     node.look()
     given(node.admit("pod-b", ONE))
+
+
+def test_a_pod_whose_init_container_waits_keeps_its_device(node: PluginNode) -> None:
+    given(node.allocate(ONE))
+    node.write("pod-a", ONE, container="init")  # pod-resources do not list init containers
+    node.cgroups.add(PodUid("pod-a"))  # it is made first; then the pod waits for a volume
+    node.look()
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+
+
+def test_a_pod_that_gets_a_new_sandbox_keeps_its_device(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    del node.presences[PodUid("pod-a")]  # all of its processes are gone, and its cgroup stays
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    assert len(node.disk().files) == 1  # the next container starts without a call
+    node.run("pod-a")
+    node.look()
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_the_next_pod_gets_a_device_while_the_empty_cgroup_of_an_ended_pod_is_removed(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.force_delete("pod-a")
+    del node.presences[PodUid("pod-a")]
+    given(node.admit("pod-b", ONE))
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-b",)
+
+
+def test_the_pod_is_learned_although_an_older_entry_was_read_first(node: PluginNode) -> None:
+    node.write("older", ONE)  # it has ended, and the kubelet keeps its entry
+    given(node.allocate(ONE))
+    node.restart()  # another process leads, before the kubelet has written anything
+    node.recover()
+    node.look()
+    node.write("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("older", "pod-a")
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    assert "pod pod-a still runs" in refused(node.admit("pod-b", ONE))
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_the_pod_is_learned_although_the_kubelet_first_writes_what_it_knew_before(
+    node: PluginNode,
+) -> None:
+    given(node.allocate(ONE))
+    node.write("older", ONE)
+    node.look()
+    node.write("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("older", "pod-a")
+    node.end("pod-a")

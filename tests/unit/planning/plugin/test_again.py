@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows for what pods have already: set up again after a reboot, or reserved."""
+
+from dataclasses import replace
+
+import pytest
+
+from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, ShareId, UnitId
+from dra_driver.model.lease import Lease
+from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan
+from dra_driver.model.plugin import PluginResource, Unit, UnitsOfContainer
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.planning.plugin.again import (
+    by_pod,
+    described_units,
+    is_nameless,
+    plan_again,
+    plan_taken_up,
+)
+from dra_driver.testing.builders import A_PLACE, A_POOL, a_ref
+
+GPU = ResourceName("nvidia.com/gpu")
+UID = ClaimUid("plugin-1")
+REF = ClaimRef("device-plugin", GPU, UID)
+WHOLE = Unit(UnitId("GPU-0"), DeviceName("gpu-0"))
+REPLICA = Unit(UnitId("GPU-1::0"), DeviceName("gpu-1"), ShareId("replica-0"))
+RESOURCE = PluginResource(GPU, (WHOLE, REPLICA), "a test")
+POD = PodUid("pod-a")
+
+
+def a_container(*units: str) -> UnitsOfContainer:
+    return UnitsOfContainer(POD, "main", GPU, frozenset(map(UnitId, units)))
+
+
+def a_device(unit: Unit, *cdi_ids: str) -> PreparedDevice:
+    return PreparedDevice((unit.id,), A_POOL, unit.device, cdi_ids, "", unit.share)
+
+
+def a_row(*devices: PreparedDevice, ref: ClaimRef = REF, **fields) -> PreparedClaim:
+    return PreparedClaim(ref, Phase.PREPARED, "before", devices, "text", **fields)
+
+
+def test_after_a_reboot_the_leases_are_set_up_again_for_the_same_pods_and_names() -> None:
+    devices = (a_device(WHOLE, "k=a"), a_device(REPLICA, "k=b"))
+    leases = (
+        Lease(UID, "GPU-0", WHOLE.device),
+        Lease(UID, "GPU-1::0", REPLICA.device, 1, REPLICA.share),
+    )
+    row = a_row(*devices, users=Users((POD,), sole=True), leases=leases)
+    started = replace(row, phase=Phase.STARTED, boot_id="now", cdi_spec="")
+    assert plan_again(row, "now") == Plan(
+        REF, (MarkStarted(started), *map(ConfigureDevice, leases)), devices
+    )
+    assert (started.users.pods, started.devices) == ((POD,), devices)
+
+
+def test_without_leases_the_devices_are_only_reserved_again() -> None:
+    row = a_row(a_device(WHOLE, "k=a"))
+    started = replace(row, phase=Phase.STARTED, boot_id="now", cdi_spec="")
+    assert plan_again(row, "now") == Plan(REF, (MarkStarted(started),), row.devices)
+
+
+def test_what_a_running_pod_has_becomes_a_row_with_the_text_of_its_file() -> None:
+    names = ("plugin-1-0a1b2c3d-gpu-0", "plugin-1-0a1b2c3d-gpu-1-replica-0")
+    edits = ContainerEdits({"GPU": "1"})
+    text = CdiSpec(A_PLACE.cdi_kind, tuple(CdiDevice(name, edits) for name in names)).to_json()
+    devices = tuple(
+        a_device(unit, f"{A_PLACE.cdi_kind}={name}")
+        for unit, name in zip((WHOLE, REPLICA), names, strict=True)
+    )
+    row = PreparedClaim(REF, Phase.STARTED, "now", devices, text, Users((POD,), sole=True))
+    plan = plan_taken_up(
+        a_container("GPU-0", "GPU-1::0"), RESOURCE, UID, text, place=A_PLACE, boot_id="now"
+    )
+    assert plan == Plan(REF, (MarkStarted(row), MarkPrepared(UID)), devices)
+
+
+def test_what_another_plugin_gave_out_has_no_names() -> None:
+    plan = plan_taken_up(
+        a_container("GPU-0", "GPU-9"), RESOURCE, UID, "", place=A_PLACE, boot_id="now"
+    )
+    assert plan is not None
+    assert plan.devices == (a_device(WHOLE),)
+
+
+def test_units_that_the_resource_does_not_have_make_no_row() -> None:
+    found = plan_taken_up(a_container("GPU-9"), RESOURCE, UID, "", place=A_PLACE, boot_id="now")
+    assert found is None
+
+
+@pytest.mark.parametrize(
+    ("ref", "held", "nameless"),
+    [
+        (replace(REF, name=""), None, True),
+        (REF, None, False),
+        (replace(a_ref(), name=""), None, False),
+        (replace(REF, name=""), Held("a test", "now"), False),
+    ],
+)
+def test_a_row_of_a_file_alone_has_no_name(
+    ref: ClaimRef, held: Held | None, *, nameless: bool
+) -> None:
+    assert is_nameless(a_row(a_device(WHOLE), ref=ref, held=held)) is nameless
+
+
+def test_a_row_has_the_units_whose_devices_and_shares_it_has() -> None:
+    whole, replica = a_row(a_device(WHOLE)), a_row(a_device(REPLICA))
+    both = a_row(a_device(WHOLE), a_device(REPLICA))
+    assert described_units(both, a_container("GPU-0"), RESOURCE) == {"GPU-0"}
+    assert described_units(both, a_container("GPU-0", "GPU-1::0"), RESOURCE) == {
+        "GPU-0",
+        "GPU-1::0",
+    }
+    assert described_units(whole, a_container("GPU-0", "GPU-1::0"), RESOURCE) == {"GPU-0"}
+    assert not described_units(replica, a_container("GPU-0"), RESOURCE)
+    assert not described_units(whole, a_container("GPU-9"), RESOURCE)
+
+
+def test_the_containers_of_a_pod_have_their_units_together() -> None:
+    first, second = a_container("GPU-0"), a_container("GPU-0", "GPU-1::0")
+    other = replace(second, pod=PodUid("pod-b"))
+    assert by_pod([first, other, second]) == (replace(first, units=second.units), other)
