@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Mapping
 
 from dra_driver.backends.profiles import DEMO_PROFILES
-from dra_driver.config.options import CONFIG_VARIABLE, OPTIONS
+from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
@@ -63,6 +63,8 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
     match command:
         case "explain":
             _add_explain(parser)
+        case "migration":
+            _add_migration(parser)
         case "demo":
             _add_demo(parser)
         case "hardware":
@@ -177,6 +179,25 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
+    _add_cluster(parser)
+
+
+def _add_migration(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{parser.epilog}. docs/moving-to-dra.md explains the steps"
+    parser.add_argument("--node", default="", metavar="NAME", help="this node only")
+    parser.add_argument(
+        "--driver-name",
+        default=str(DEFAULT_DRIVER_NAME),
+        metavar="NAME",
+        help=f"the driver to move to (default: {DEFAULT_DRIVER_NAME})",
+    )
+    parser.add_argument(
+        "--from",
+        dest="record",
+        metavar="FILE",
+        help="read a file of `dra-driver record` instead of a cluster",
+    )
+    _add_output(parser, lines="one line of JSON for each node")
     _add_cluster(parser)
 
 

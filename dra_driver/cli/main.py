@@ -24,13 +24,14 @@ COMMANDS = {
     "devices": "show the devices of this node as the driver would publish them",
     "explain": "say why a pod or claim gets no devices, or which devices it gets",
     "record": "save the cluster state that `explain` needs to a file, without secrets",
+    "migration": "say which nodes still use device plugins, what blocks them, and what to move next",
     "snapshot": "save what this node's hardware answers to a file, which `--backend recorded` plays",
     "release": "release the devices of an ended claim that the driver still holds",
     "cleanup": "remove everything that the driver leaves on this node after it was uninstalled",
     "hardware": "touch the hardware for a driver in another container, which asks over a socket",
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
-KUBECTL_COMMANDS = ("explain", "record")
+KUBECTL_COMMANDS = ("explain", "migration", "record")
 
 
 class CommandLine(argparse.ArgumentParser):

@@ -21,6 +21,7 @@ from dra_driver.services.neighbours import NeighbourWatch
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.publish import Publisher
 from dra_driver.services.restore import RestoreFiles
+from dra_driver.services.stale_capacity import StaleCapacity
 from dra_driver.services.sweep import Sweep
 
 STOP_SECONDS = 1.0  # after `stop` a thread may go on for so long
@@ -60,6 +61,9 @@ def leader_loops(
         log=log,
         wait=_until_changed(guard),
     )
+    stale = StaleCapacity(
+        deps.place.pool, deps.kube.node_amounts, guard.served, deps.kube.emit_event, log=log
+    )
     files = RestoreFiles(parts, deps.store, cdi.entries, log=log)
     return {
         "publish": publisher.run,
@@ -70,6 +74,7 @@ def leader_loops(
         "cdi-files": files.run,
         "binding": BindingController(parts, deps.kube, log=log).run,
         "neighbours": neighbours.run,
+        "stale-capacity": stale.run,
         "strangers": lambda stop: membership.watch(stop, deps.kube.emit_event),
     }
 

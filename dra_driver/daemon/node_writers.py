@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from threading import Event
 
 from dra_driver.daemon.dependencies import Dependencies
+from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.model.events import Observer
 from dra_driver.node.feature_file import FeatureFile
 from dra_driver.planning.labels import LabelRules
@@ -15,20 +16,27 @@ from dra_driver.services.node_writes import NodeWrites
 Loop = Callable[[Event], None]
 
 
-def node_loops(deps: Dependencies, observers: list[Observer]) -> Mapping[str, Loop]:
-    """Return the loops of the leader by the names of their threads. What must hear events is added to `observers`."""
+def node_loops(
+    deps: Dependencies, observers: list[Observer], plugin: PluginStarter
+) -> Mapping[str, Loop]:
+    """Return the loops of the leader by the names of their threads. What must hear events is added to `observers`, and what must hear
+    of the device plugin API is named to `plugin`.
+    """
     chosen = deps.settings.about_node
     loops: dict[str, Loop] = {}
     if chosen.labels != "none":
-        labels = NodeLabels(deps.inventory.known, _writer(deps), LabelRules(dict(chosen.aliases)))
+        rules = LabelRules(dict(chosen.aliases))
+        labels = NodeLabels(deps.inventory.known, _writer(deps), rules, gfd=plugin.gfd_rules)
         writes = NodeWrites("labels", labels.look, observe=deps.observe, log=deps.log)
         deps.inventory.subscribe(writes.wake)
+        plugin.rules_changed = writes.wake
         loops["node-labels"] = writes.run
     if chosen.condition != "none" or chosen.startup_taint:
         readiness = _readiness(deps)
         writes = NodeWrites("condition", readiness.look, observe=deps.observe, log=deps.log)
         readiness.changed = writes.wake
         observers.append(readiness)
+        plugin.took_list = readiness.took_list
         loops["node-condition"] = writes.run
     return loops
 

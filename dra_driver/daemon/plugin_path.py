@@ -18,6 +18,8 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ContainerAnswer, KubeletCheckpoint, Path, Strategy
 from dra_driver.model.presence import CannotTell
 from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.planning.gfd_labels import GfdRules
+from dra_driver.planning.gfd_rules import gfd_rules
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.path import Wishes, minor_version
 from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
@@ -96,6 +98,16 @@ class PluginPath:
     def reasons(self) -> Mapping[ResourceName, str]:
         """Return for each resource why the kubelet does not know it; empty if it does."""
         return self._server.reasons()
+
+    def listed(self) -> int:
+        """Return how many devices the kubelet has in its lists; 0 as long as it lacks one of the lists."""
+        return len(self._resources.devices()) if self._server.has_all_lists() else 0
+
+    def gfd_rules(self) -> GfdRules | None:
+        """Return what the policy says about the labels of NVIDIA's GPU feature discovery; None before it has been read."""
+        if not self._listed.is_set():
+            return None
+        return gfd_rules(self._policy.current(), customary=not self._sources.current().meant)
 
     def loops(self) -> Mapping[str, Loop]:
         """Return the loops by the names of their threads."""

@@ -207,6 +207,10 @@ class HttpKubeApi:
     def kubelet_version(self) -> str:
         return self._node_facts.kubelet_version()
 
+    def node_amounts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Capacity and allocatable of this node's Node object, as quantities by resource."""
+        return self._node_facts.amounts()
+
     def node_labels(self) -> Mapping[str, str]:
         return self._node_facts.labels()
 

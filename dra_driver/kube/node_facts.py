@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Node object of this node says: its UID, the kubelet's version, its labels.
+"""What the Node object of this node says: its UID, the kubelet's version, its labels, its capacity.
 
 The UID is kept until somebody asks to forget it. Version and labels come from one request and count for a minute: a kubelet can be
 updated in place, and an admin changes labels.
@@ -66,6 +66,11 @@ class NodeFacts:
         until = now + NODE_SECONDS if self._version else -inf
         self._labels = MappingProxyType(labels), until
         return self._labels[0]
+
+    def amounts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Its capacity and what of it is allocatable, as they are now. Raises DriverError."""
+        status = part(self._read(), "status")
+        return part(status, "capacity"), part(status, "allocatable")
 
     def _read(self) -> Mapping[str, Any]:
         path = f"/api/v1/nodes/{quote(self._node, safe='')}"

@@ -42,6 +42,11 @@ COMMANDS = {
         NOT_DONE: "not written",
         WITH_RESERVATION: "written, but not everything could be read",
     },
+    "migration": {
+        DONE: "every node is moved, or has nothing to move",
+        NOT_DONE: "something is left to be moved",
+        COULD_NOT_TELL: "could not tell: the cluster, or its nodes, pods or slices, could not be read",
+    },
     "snapshot": {DONE: "written", NOT_DONE: "not written"},
     "release": {
         DONE: "the driver releases the devices",

@@ -17,6 +17,7 @@ CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"
 HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
+MIGRATION_KIND = "Migration"
 NODE_DEVICES_KIND = "NodeDevices"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"

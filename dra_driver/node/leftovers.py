@@ -20,6 +20,7 @@ from dra_driver.model.ids import DriverName
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
+from dra_driver.node.foreign_memory import FILE_NAME
 from dra_driver.node.lock import try_lock
 from dra_driver.node.peers import Peers
 from dra_driver.node.state import guard_of, read_claims
@@ -158,8 +159,11 @@ class NodeFiles:
         # Remove the file before its -wal. The -wal may have commits that the file lacks, so the file alone would be an older state.
         name = re.escape(self.state_file.name)
         companion = r"(?:-wal|-shm|-journal)?"
+        foreign = re.escape(FILE_NAME)
+        foreign = rf"{foreign}|\.{foreign}\..*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(
-            self.state_file.parent, rf"{name}{companion}|{name}\.damaged-\d+{companion}"
+            self.state_file.parent,
+            rf"{name}{companion}|{name}\.damaged-\d+{companion}|{foreign}",
         )
 
     def _lock_files(self) -> list[Path]:

@@ -218,7 +218,7 @@ def beyond(
     return found
 
 
-def taint_value(resource: ResourceName) -> str:
+def taint_value(resource: str) -> str:
     """The name of a resource as the value of a taint: `/` is not allowed there, nor more than 63 characters."""
     return resource.replace("/", "_")[:_LABEL_LENGTH].rstrip("-_.")
 

@@ -21,7 +21,7 @@ from typing import Protocol
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.errors import DriverError, Temporary
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.foreign import RememberedPod
@@ -131,6 +131,7 @@ class ForeignGuard:
         self._begun = False
         self._written: object = None
         self._checkpoint = KubeletCheckpoint()
+        self._found: KubeletCheckpoint | Unknown = Unknown("nobody has looked")
         self._counts: Mapping[str, int] | None = None
         self._ask_at = self._list_at = -inf
         self._active: frozenset[PodUnits] | Unknown = Unknown("nobody has asked")
@@ -161,8 +162,14 @@ class ForeignGuard:
             self.look()
         return self._kept
 
+    def served(self) -> frozenset[str] | None:
+        """Return the extended resources of plugins, of this driver's too, that the kubelet knows; None if it has not said them."""
+        if not self._begun or self._counts is None or isinstance(self._found, Unknown):
+            return None
+        return frozenset((*self._checkpoint.registered, *self._counts, *self._left))
+
     def refusing(self, get_claim: Callable[[ClaimRef], Claim]) -> Callable[[ClaimRef], Claim]:
-        """Return a function that reads a claim, and raises Temporary if a foreign pod has one of its devices: the scheduler may have chosen it
+        """Return a function that reads a claim, and raises Permanent if a foreign pod has one of its devices: the scheduler may have chosen it
         before the taint was there. Admin access shares a device with anybody.
         """
 
@@ -173,7 +180,7 @@ class ForeignGuard:
                 mine = (result.driver, result.pool) == (self._place.driver, self._place.pool)
                 found = kept.get(DeviceName(result.device))
                 if mine and not result.admin_access and found is not None and found.held:
-                    raise Temporary(
+                    raise Permanent(
                         f"device {result.device} is not free: {found.reason}; end that pod, or delete this one, so that the scheduler "
                         f"chooses another device"
                     )
@@ -218,6 +225,7 @@ class ForeignGuard:
         if not self._begun:
             self._remember_again()
         written, found = self._witnesses.checkpoint()
+        self._found = found
         # The rows after the checkpoint: a unit that this driver gave out has its row before the kubelet writes.
         rows = tuple(self._inputs.rows())
         inventory = self._inputs.inventory()

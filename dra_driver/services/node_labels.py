@@ -10,6 +10,7 @@ writes the Node itself. Both keep labels of others as they are.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -19,6 +20,7 @@ from dra_driver.kube.base import NodeApi
 from dra_driver.model.events import NodeLabelsWritten, Observer, ignore
 from dra_driver.model.inventory import Inventory
 from dra_driver.node.feature_file import FeatureFile
+from dra_driver.planning.gfd_labels import GfdRules
 from dra_driver.planning.labels import (
     LabelRules,
     feature_file,
@@ -124,21 +126,30 @@ class NodeLabelWriter:
 
 
 class NodeLabels:
-    """What the loop (`NodeWrites`) calls. `inventory` raises DriverError until a backend has answered."""
+    """What the loop (`NodeWrites`) calls. `inventory` raises DriverError until a backend has answered.
+
+    `gfd` returns what counts now in place of the `gfd` of `rules`. It raises DriverError as long as this is not known.
+    """
 
     def __init__(
-        self, inventory: Callable[[], Inventory], writer: Writer, rules: LabelRules
+        self,
+        inventory: Callable[[], Inventory],
+        writer: Writer,
+        rules: LabelRules,
+        *,
+        gfd: Callable[[], GfdRules] = GfdRules,
     ) -> None:
         self._inventory = inventory
         self._writer = writer
         self._rules = rules
+        self._gfd = gfd
 
     def look(self) -> float:
         """Write the labels, if they changed. Returns the seconds until the next look at the latest. Raises DriverError."""
         inventory = self._inventory()
         if awaited := inventory.awaited():
             raise Temporary(f"{len(awaited)} devices that were published are not found yet")
-        self._writer.write(node_labels(inventory, self._rules))
+        self._writer.write(node_labels(inventory, replace(self._rules, gfd=self._gfd())))
         return self._writer.look_seconds
 
 

@@ -53,7 +53,8 @@ CLUSTERS = {
 OLD = ("--kube-version", "1.31.9")
 NEW = ("--kube-version", "1.37.1")
 READ_ON_NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
-SWITCHES = EVERYTHING.replace("appArmorProfile", "# appArmorProfile")
+OF_1_30 = ("appArmorProfile", "nodeLabels", "nodeLabelAliases", "nodeCondition", "startupTaint")
+SWITCHES = "\n".join(line for line in EVERYTHING.splitlines() if not line.startswith(OF_1_30))
 
 
 @pytest.fixture
@@ -119,6 +120,13 @@ def test_nothing_asks_for_what_the_cluster_does_not_have(
     assert "resource.k8s.io" not in str(daemonset(objects))
 
 
+@pytest.mark.parametrize("release", ["1.30.14", "1.31.9"])
+def test_rights_to_nodes_have_their_policy_without_dra_too(render: Render, release: str) -> None:
+    objects = render("--kube-version", release, values="nodeLabels: patch")
+    names = [one["metadata"]["name"] for one in objects if "ValidatingAdm" in one["kind"]]
+    assert names == ["dra-driver-node"] * 2
+
+
 @pytest.mark.parametrize("release", CLUSTERS)
 def test_a_cluster_is_asked_and_not_guessed(tmp_path: Path, release: str) -> None:
     """A release that could serve DRA, and does not."""
@@ -154,11 +162,12 @@ def test_helm_lint_finds_nothing(tmp_path: Path, release: str) -> None:
 # Which path
 
 
-def test_who_has_only_dra_mounts_nothing_of_device_plugins(render: Render) -> None:
+def test_who_has_only_dra_reads_what_plugins_of_others_do_and_serves_none(render: Render) -> None:
     objects = render(*NEW, values="path: dra")
-    assert not {"device-plugins", "classes", "nvidia-config"} & mounts(objects).keys()
+    assert not {"classes", "nvidia-config"} & mounts(objects).keys()
+    assert mounts(objects)["device-plugins"]["readOnly"]
     names = {name for name in variables(objects) if "PLUGIN" in name or "CLASSES" in name}
-    assert names == {"DRA_DRIVER_PLUGINS_DIR"}
+    assert names == {"DRA_DRIVER_PLUGINS_DIR", "DRA_DRIVER_DEVICE_PLUGINS_DIR"}
     assert [one["metadata"]["name"] for one in of_kind(objects, "ConfigMap")] == ["dra-driver"]
 
 
@@ -306,6 +315,7 @@ def test_defaults_leave_the_choice_to_the_driver(render: Render, tmp_path: Path)
         (OLD, "path: dra", "path is dra, and this cluster (Kubernetes v1.31.9) serves resource.k8s.io in none"),
         (OLD, "path: both", "at '/path': value must be one of 'auto', 'dra', 'device-plugin'"),
         (("--kube-version", "1.29.4"), "appArmorProfile: {type: Unconfined}", "appArmorProfile is a field of Kubernetes 1.30"),
+        (("--kube-version", "1.29.4"), "nodeCondition: write", "there are such policies from 1.30 on"),
         (OLD, "devicePlugin: {classes: a, existingConfigMap: b}", "Set either devicePlugin.classes or devicePlugin.existingConfigMap"),
         (OLD, "devicePlugin: {resources: customary, classes: a}", "devicePlugin.resources is customary, and then no class counts"),
         (OLD, "devicePlugin: {resources: vendor}", "at '/devicePlugin/resources': value must be one of 'classes', 'customary'"),

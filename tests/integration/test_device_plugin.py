@@ -13,7 +13,7 @@ import pytest
 from dra_driver.model.ids import PodUid
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.kubelet_calls import KubeletError
-from dra_driver.testing.stage import DRIVER, Stage
+from dra_driver.testing.stage import DRIVER, NODE, Stage
 from tests.support.stages import a_stage
 
 GPU = "nvidia.com/gpu"
@@ -54,6 +54,14 @@ def allocatable(node: Stage) -> int:
 
 def offered(node: Stage, count: int) -> None:
     node.wait_for(lambda: allocatable(node) == count, f"{count} units are allocatable")
+
+
+def ready(node: Stage) -> tuple[str, ...]:
+    """Status, reason and message of the condition DevicesReady."""
+    for found in node.api.object("nodes", NODE)["status"].get("conditions") or ():
+        if found["type"] == "DevicesReady":
+            return found["status"], found["reason"], found["message"]
+    return ()
 
 
 def devices(node: Stage, pod: PodUid, container: str = "main") -> int:
@@ -124,6 +132,15 @@ def test_a_device_that_falls_ill_is_taken_out_and_comes_back(tmp_path: Path) -> 
             offered(node, 8)
         finally:
             node.close()
+
+
+def test_the_node_is_ready_as_soon_as_the_kubelet_has_the_list(old: Stage) -> None:
+    old.start("--node-condition", "write")
+    old.wait_for(
+        lambda: ready(old) == ("True", "Listed", "the kubelet has 8 devices"),
+        "the devices are ready",
+    )
+    offered(old, 8)
 
 
 @pytest.mark.parametrize("wish", ["classes", "customary"])

@@ -31,7 +31,7 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]
 PLUGIN = SCHEMA["devicePlugin"]["properties"]
 DRIVER = DriverName("gpu.dra-driver.dev")
-SECTION = ("timeSlicing", "memoryUnits", "paths", "migStrategy", "allocationPolicy")
+SECTION = ("timeSlicing", "memoryUnits", "paths", "migStrategy", "allocationPolicy", "foreign")
 Object = dict[str, Any]
 
 

@@ -13,7 +13,7 @@ from dra_driver.backends.registry import load_backend
 from dra_driver.config.options import OPTIONS
 from dra_driver.config.settings import load
 from dra_driver.model.ids import NodeName
-from dra_driver.model.names import LABELS
+from dra_driver.model.names import LABELS, PUBLISH_FAILED
 from dra_driver.planning.labels import FACTS, LabelRules, feature_file, node_labels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,5 +89,6 @@ def test_the_page_names_the_options_and_the_reasons() -> None:
         assert option.flag in PAGE
         assert f"`{option.key}" in PAGE
     decides = (ROOT / "dra_driver" / "planning" / "node_condition.py").read_text()
+    decides = decides.replace("(PUBLISH_FAILED,", f'("{PUBLISH_FAILED}",')
     reasons = set(re.findall(r'(?:\(|True, )"([A-Z][A-Za-z]+)",', decides))
     assert reasons == set(re.findall(r"^\| (?:True|False) \| `(\w+)` \|", PAGE, re.MULTILINE))

@@ -50,7 +50,7 @@ class Memory:
 class GuardedNode:
     """The node. `restart` is a new process on the same disk."""
 
-    def __init__(self, **divided: DeviceChoice) -> None:
+    def __init__(self, divided: DeviceChoice | None = None) -> None:
         self.clock = ManualClock()
         self.inventory: Inventory | DriverError = gpus()
         self.version = 0
@@ -61,7 +61,7 @@ class GuardedNode:
         self.believes_kubelet = False
         self.rows: list[PreparedClaim] = []
         self.offered: set[str] = set()
-        self.divided = {GPU: choice for choice in divided.values()}
+        self.divided = {} if divided is None else {GPU: divided}
         self.memory = Memory()
         self.events: list[NodeEvent] = []
         self.refuses: DriverError | None = None

@@ -107,6 +107,13 @@ class PluginServer:
         known = dict(self._endpoints)
         return {name: known[name].reason if name in known else NOT_YET for name in wanted}
 
+    def has_all_lists(self) -> bool:
+        """Whether there is a resource, and the kubelet knows each of them and reads its list."""
+        with self._mutex:
+            wanted = list(self._wanted)
+        known = dict(self._endpoints)
+        return bool(wanted) and all(name in known and known[name].has_list for name in wanted)
+
     def _adjust(self) -> None:
         """End the resources that are not wanted, and make those that are missing."""
         with self._mutex:

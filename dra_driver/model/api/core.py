@@ -51,6 +51,7 @@ class NodeInfo(ApiValue, frozen=True):
 class NodeStatus(ApiValue, frozen=True):
     """status of a Node."""
 
+    capacity: dict[str, QuantityText] | None = None
     allocatable: dict[str, QuantityText] | None = None
     conditions: list[Condition] | None = None
     node_info: NodeInfo | None = None

@@ -175,7 +175,8 @@ class Holders:
             return "another call sets it up"
         if not is_over and row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
-        if is_over or known.was_seen or self._runs(row):
+        # Of units that were taken up from another plugin there is no answer that could be given again.
+        if is_over or not row.cdi_spec or known.was_seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.

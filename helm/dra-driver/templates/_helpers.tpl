@@ -202,6 +202,9 @@ true
 {{- fail (printf "simulated.profile is %s, and the older value backend.name is not simulated: set backends.simulated.profile instead." .Values.simulated.profile) -}}
 {{- end -}}
 {{- include "dra-driver.checkHardware" . -}}
+{{- if and .Values.admissionPolicy.enabled (not (include "dra-driver.servesPolicies" .)) (or (include "dra-driver.patchesNode" .) (eq .Values.nodeCondition "write")) -}}
+{{- fail (printf "nodeLabels=patch, nodeCondition and startupTaint come with rights for every Node, which a ValidatingAdmissionPolicy narrows, and this is Kubernetes %s: there are such policies from 1.30 on. Leave them, or accept the rights with admissionPolicy.enabled=false." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- if and .Values.appArmorProfile (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "appArmorProfile is a field of Kubernetes 1.30 and later, and this is %s. Leave it, and set podAnnotations of AppArmor." .Capabilities.KubeVersion.Version) -}}
 {{- end -}}

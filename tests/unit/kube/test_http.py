@@ -727,3 +727,10 @@ def test_labels_that_cannot_be_read_are_an_error_and_asked_for_again(
     # Without a version the Node is new, and is read each time.
     api.put("nodes", {"metadata": {"name": "node-1", "labels": {"a": "c"}}})
     assert (kube.node_labels(), kube.kubelet_version()) == ({"a": "c"}, "")
+
+
+def test_what_a_node_has_is_read_each_time(kube: HttpKubeApi, api: FakeApi) -> None:
+    for count in ("1", "2"):
+        amounts = {"capacity": {"a.b/c": count}, "allocatable": {"a.b/c": "0"}}
+        api.put("nodes", {"metadata": {"name": "node-1"}, "status": amounts})
+        assert kube.node_amounts() == ({"a.b/c": count}, {"a.b/c": "0"})

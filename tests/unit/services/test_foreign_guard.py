@@ -202,7 +202,7 @@ def test_a_node_without_foreign_plugins_writes_nothing() -> None:
 
 
 def test_on_a_divided_node_a_plugin_that_lists_more_is_told_once() -> None:
-    node = GuardedNode(gpu=DeviceChoice(named=("uuid-gpu-3",)))
+    node = GuardedNode(DeviceChoice(named=("uuid-gpu-3",)))
     assert node.kept() == {"gpu-3"}
     node.serves("uuid-gpu-2", "uuid-gpu-3")
     assert node.kept() == {"gpu-3"}
@@ -247,7 +247,7 @@ def test_a_claim_whose_device_a_foreign_pod_has_is_refused_at_once() -> None:
     claims = {claim.ref: claim for claim in found}
     assert [read(claim.ref) for claim in found] == found
     node.writes(entry("p", "uuid-gpu-0"))
-    with pytest.raises(Temporary, match="device gpu-0 is not free: pod p has it"):
+    with pytest.raises(Permanent, match="device gpu-0 is not free: pod p has it"):
         read(found[0].ref)
     assert [read(claim.ref) for claim in found[1:]] == found[1:]
 
@@ -297,3 +297,18 @@ def test_devices_that_are_not_known_yet_are_kept_when_they_are() -> None:
     assert node.guard.devices() == {}
     node.inventory = known
     assert set(node.guard.devices()) == {"gpu-0"}
+
+
+def test_what_the_kubelet_knows_from_plugins() -> None:
+    node = GuardedNode()
+    assert node.guard.served() is None
+    node.serves("uuid-gpu-0")
+    node.offered = {"a.b/own"}
+    node.kept()
+    assert node.guard.served() == {GPU, "a.b/own"}
+    node.counts = Unknown("kubelet restarts")
+    node.after(60)
+    assert node.guard.served() is None
+    node.counts, node.checkpoint = {}, Unknown("not mounted")
+    node.after(60)
+    assert node.guard.served() is None

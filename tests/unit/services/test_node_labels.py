@@ -16,6 +16,7 @@ from dra_driver.model.events import DriverEvent, NodeLabelsWritten
 from dra_driver.model.ids import DeviceName, DriverName, NodeName
 from dra_driver.model.inventory import Inventory
 from dra_driver.node.feature_file import FeatureFile
+from dra_driver.planning.gfd_labels import GfdRules, Sharing
 from dra_driver.planning.labels import LabelRules
 from dra_driver.services.node_labels import FeatureFileWriter, NodeLabels, NodeLabelWriter
 from dra_driver.testing.fake_api import FakeApi
@@ -82,6 +83,29 @@ def test_the_file_follows_the_devices_and_goes_with_them(hardware: Hardware, fol
         NodeLabelsWritten(2, (COUNT, GENERATION), ()),
         NodeLabelsWritten(0, (), (COUNT, GENERATION)),
     ]
+
+
+def test_what_counts_for_the_device_plugin_is_asked_at_each_look(
+    hardware: Hardware, folder: Path
+) -> None:
+    hardware.inventory = Inventory((found_device("gpu-0", "gpu-0", {"vendor": "nvidia"}),))
+    rules: list[GfdRules] = []
+
+    def gfd() -> GfdRules:
+        if not rules:
+            raise Temporary("it is not known yet")
+        return rules[-1]
+
+    writer = FeatureFileWriter(FeatureFile(folder, DRIVER), log=LOG)
+    labels = NodeLabels(hardware, writer, LabelRules(), gfd=gfd)
+    with pytest.raises(Temporary):
+        labels.look()
+    assert list(folder.iterdir()) == []
+    for replicas in (2, 4):
+        rules.append(GfdRules(sharing={"nvidia.com/gpu": Sharing(replicas, "time-slicing")}))
+        labels.look()
+        lines = (folder / DRIVER).read_text().splitlines()
+        assert f"nvidia.com/gpu.replicas={replicas}" in lines
 
 
 def test_a_file_that_somebody_removed_is_written_again(hardware: Hardware, folder: Path) -> None:

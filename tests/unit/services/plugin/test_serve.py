@@ -87,12 +87,12 @@ def served(node: PluginNode) -> Served:
 
 
 def test_nothing_is_offered_before_it_is_planned(served: Served) -> None:
-    assert (served.resources.current(), served.resources.find(GPU)) == ({}, None)
+    assert (served.resources.planned(), served.resources.find(GPU)) == ({}, None)
 
 
 def test_planned_resources_are_offered_with_a_list_of_their_units(served: Served) -> None:
     served.resources.once()
-    assert served.resources.current() == {GPU: a_resource(2)}
+    assert served.resources.planned() == {GPU: a_resource(2)}
     assert served.resources.find(GPU) == a_resource(2)
     assert served.listed() == {ONE: True, TWO: True}
 
@@ -144,14 +144,14 @@ def test_a_resource_that_is_planned_no_more_stays_for_the_containers_that_have_i
     served.planned = Resources()
     served.resources.once()
     left = PluginResource(GPU, (), "a container that still has it")
-    assert served.resources.current() == {GPU: left}
+    assert served.resources.planned() == {GPU: left}
     assert served.listed() == {ONE: False}
     node.run("pod-a")
     node.look()
     node.end("pod-a")
     node.look()
     served.resources.once()
-    assert served.resources.current() == {}
+    assert served.resources.planned() == {}
 
 
 def test_a_problem_is_told_once_as_long_as_it_lasts(served: Served) -> None:
