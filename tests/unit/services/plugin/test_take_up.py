@@ -170,3 +170,15 @@ def test_entries_of_ended_pods_and_of_other_resources_are_passed_over(node: Plug
     node.resource = None
     assert node.taking_up.once()
     assert node.owned() == set()
+
+
+def test_a_unit_that_another_plugin_gave_out_is_given_anew_after_its_pod(node: PluginNode) -> None:
+    node.write("old", ONE)
+    node.run("old")
+    assert node.taking_up.once()
+    node.end(
+        "old"
+    )  # nobody has looked at it since it was taken up, and there is no answer of ours for it
+    assert isinstance(node.admit("new", ONE), ContainerAnswer)
+    (row,) = node.rows()
+    assert row.users.pods in (None, ("new",))
