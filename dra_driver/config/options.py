@@ -13,6 +13,8 @@ from typing import Any
 
 from dra_driver.model.ids import DriverName
 from dra_driver.model.names import DOMAIN
+from dra_driver.planning.label_text import label_key_problem, taint_key_problem
+from dra_driver.planning.labels import FACTS
 
 DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
@@ -114,6 +116,24 @@ def _key_value(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise ValueError("must be KEY=VALUE")
     return key, value
+
+
+def _aliases(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(_key_value(part) for part in text.split(",") if part)
+    for label, fact in pairs:
+        if problem := label_key_problem(label):
+            raise ValueError(f"must be LABEL=FACT,…; {label!r}: {problem}")
+        if fact not in FACTS:
+            raise ValueError(f"must be LABEL=FACT,… with a fact of {', '.join(FACTS)}")
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("must have each label once")
+    return pairs
+
+
+def _startup_taint(text: str) -> str:
+    if text and (problem := taint_key_problem(text)):
+        raise ValueError(f"must be the key of a taint; {problem}")
+    return text
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -276,6 +296,41 @@ OPTIONS: tuple[Option, ...] = (
         "edits. cdi: CDI names. edits: variables, device files and mounts, without CDI. cdi-annotations: annotations with CDI "
         "names, which containerd and CRI-O read.",
         ("auto", "cdi", "edits", "cdi-annotations"),
+    ),
+    _choice(
+        "node_labels",
+        "nfd",
+        "How the Node gets labels that say which devices it has. none: not at all. nfd: by a feature file, from which Node Feature "
+        "Discovery makes the labels; without its folder the driver writes nothing. patch: the driver writes them itself, and needs "
+        "the right to patch nodes.",
+        ("none", "nfd", "patch"),
+    ),
+    Option(
+        "node_label_aliases",
+        "",
+        "LABEL=FACT,…: more labels of the Node, for manifests that select by names of their own, such as "
+        f"accelerator=vendor,gpu-memory=memory-mib. Facts: {', '.join(FACTS)}. A label without a domain needs --node-labels patch.",
+        _aliases,
+    ),
+    Option(
+        "nfd_features_dir",
+        "/etc/kubernetes/node-feature-discovery/features.d",
+        "The directory of feature files, from which Node Feature Discovery makes labels.",
+        _absolute,
+    ),
+    _choice(
+        "node_condition",
+        "none",
+        "Whether the driver writes the condition DevicesReady of the Node. none: no. write: yes; the driver then needs the right to patch "
+        "nodes/status.",
+        ("none", "write"),
+    ),
+    Option(
+        "startup_taint",
+        "",
+        "The key of a taint that the driver removes from its Node once the devices are ready, so that no pod is placed there, and no "
+        "autoscaler adds a second node, before that. The driver then needs the right to patch nodes. Empty: none.",
+        _startup_taint,
     ),
     Option(
         "http_address",

@@ -113,6 +113,17 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeWriteSettings:
+    """What the driver writes about its Node: labels, with their aliases, the condition, and the taint that it removes ("" for none)."""
+
+    labels: str = "nfd"
+    aliases: tuple[tuple[str, str], ...] = ()
+    features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
+    condition: str = "none"
+    startup_taint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of `dra-driver run`. Only `load` makes this object, so every value has been checked.
 
@@ -132,6 +143,7 @@ class Settings:
     device_status: str = "none"
     device_metadata: str = "none"
     plugin: PluginSettings = field(default_factory=PluginSettings)
+    about_node: NodeWriteSettings = NodeWriteSettings()
     notes: tuple[str, ...] = ()
 
 
@@ -224,6 +236,13 @@ def _settings(
         release_proof=values["release_proof"],
         device_status=values["device_status"],
         device_metadata=values["device_metadata"],
+        about_node=NodeWriteSettings(
+            labels=values["node_labels"],
+            aliases=values["node_label_aliases"],
+            features_dir=values["nfd_features_dir"],
+            condition=values["node_condition"],
+            startup_taint=values["startup_taint"],
+        ),
         http_address=values["http_address"],
         plugin=_plugin(values, file.device_plugin),
         notes=file.notes,

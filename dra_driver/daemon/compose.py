@@ -29,6 +29,7 @@ from dra_driver.daemon.liveness import Liveness
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
+from dra_driver.daemon.node_writers import node_loops
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.daemon.supervisor import Supervisor
@@ -132,7 +133,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     kubelet = _kubelet(deps, sockets, calls, checks)
     ours, plugins = (held_devices, follower), (plugin.offered, guard)
     loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
-    loops |= _claim_statuses(deps, parts, observers)
+    loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
     loops |= {"path": partial(plugin.run, parts, path, guard), "foreign-guard": guard_loop}
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)

@@ -30,9 +30,13 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
     Observer,
     OwnershipEvent,
+    OwnNodeEvent,
     PathChosen,
     PluginEvent,
     ProcessEvent,
@@ -45,6 +49,7 @@ from dra_driver.model.events import (
     SliceEvent,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     UnitsAllocated,
@@ -107,6 +112,8 @@ def _line(event: DriverEvent) -> tuple[int, str]:
         return _of_ownership(event)
     if isinstance(event, PluginEvent):
         return _of_plugin(event)
+    if isinstance(event, OwnNodeEvent):
+        return _of_own_node(event)
     if isinstance(event, SliceEvent):
         return _of_slices(event)
     if isinstance(event, DeviceEvent):
@@ -150,6 +157,20 @@ def _of_plugin(event: PluginEvent) -> tuple[int, str]:
             return logging.INFO, "path_chosen"
         case ResourceProblem():
             return logging.WARNING, "resource_refused"
+        case _:
+            assert_never(event)
+
+
+def _of_own_node(event: OwnNodeEvent) -> tuple[int, str]:
+    match event:
+        case NodeLabelsWritten():
+            return logging.INFO, "node_labels_written"
+        case NodeConditionWritten():
+            return logging.INFO, "node_condition_written"
+        case StartupTaintRemoved():
+            return logging.INFO, "startup_taint_removed"
+        case NodeWriteForbidden():
+            return logging.WARNING, "node_write_forbidden"
         case _:
             assert_never(event)
 

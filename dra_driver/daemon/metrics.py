@@ -23,8 +23,12 @@ from dra_driver.model.events import (
     HeldCounted,
     Leading,
     NameEvaded,
+    NodeConditionWritten,
+    NodeLabelsWritten,
+    NodeWriteForbidden,
     ObjectUnreadable,
     OwnershipEvent,
+    OwnNodeEvent,
     PathChosen,
     PluginEvent,
     ProcessEvent,
@@ -37,6 +41,7 @@ from dra_driver.model.events import (
     SliceEvent,
     SliceLost,
     SliceWritten,
+    StartupTaintRemoved,
     StillHeld,
     ThreadFailed,
     UnitsAllocated,
@@ -59,6 +64,8 @@ class Metrics:
         self._count_allocations()
         self._count_ownership()
         self._count_health()
+        self._count_node()
+        self._count_process()
         self._writes = self._counter(
             "slice_writes", "ResourceSlice writes that the API server accepted", "action"
         )
@@ -86,17 +93,6 @@ class Metrics:
             "devices_not_clean",
             "Times that a device without claim was found in use, so that it was tainted",
         )
-        self._recoveries = self._counter(
-            "recoveries", "Corrections of state and CDI files, at start and while running", "what"
-        )
-        self._threads = self._counter(
-            "thread_failures", "Unexpected errors of long-lived threads", "thread"
-        )
-        self._unreadable = self._counter(
-            "unreadable_objects",
-            "Objects of the API server that the driver cannot read, each counted once",
-            "resource",
-        )
         self._devices = Gauge(
             "dra_driver_published_devices",
             "Devices in the ResourceSlices of this node",
@@ -104,12 +100,6 @@ class Metrics:
         )
         self._slices = Gauge(
             "dra_driver_published_slices", "ResourceSlices of this node", registry=self.registry
-        )
-
-        self._leads = Gauge(
-            "dra_driver_leader",
-            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
-            registry=self.registry,
         )
 
     def _count_allocations(self) -> None:
@@ -149,6 +139,40 @@ class Metrics:
             "Claims that were refused because a device of theirs belongs to another claim",
         )
 
+    def _count_node(self) -> None:
+        self._labels = Gauge(
+            "dra_driver_node_labels",
+            "Labels that the driver wrote on its Node, or into the feature file",
+            registry=self.registry,
+        )
+        self._ready = Gauge(
+            "dra_driver_devices_ready",
+            "What the condition DevicesReady of the Node says (1 or 0), as of its last change by this process",
+            registry=self.registry,
+        )
+        self._taints = self._counter(
+            "startup_taints_removed",
+            "Times that the driver took the startup taint off its Node",
+        )
+
+    def _count_process(self) -> None:
+        self._recoveries = self._counter(
+            "recoveries", "Corrections of state and CDI files, at start and while running", "what"
+        )
+        self._threads = self._counter(
+            "thread_failures", "Unexpected errors of long-lived threads", "thread"
+        )
+        self._unreadable = self._counter(
+            "unreadable_objects",
+            "Objects of the API server that the driver cannot read, each counted once",
+            "resource",
+        )
+        self._leads = Gauge(
+            "dra_driver_leader",
+            "Whether this process publishes and sweeps for its node (1) or stands by (0)",
+            registry=self.registry,
+        )
+
     def _count_health(self) -> None:
         self._healthy = Gauge(
             "dra_driver_device_healthy",
@@ -174,6 +198,8 @@ class Metrics:
             self._on_ownership(event)
         elif isinstance(event, PluginEvent):
             self._on_plugin(event)
+        elif isinstance(event, OwnNodeEvent):
+            self._on_own_node(event)
         elif isinstance(event, SliceEvent):
             self._on_slices(event)
         elif isinstance(event, DeviceEvent):
@@ -210,6 +236,19 @@ class Metrics:
             case ResourceProblem():
                 self._resource_problems.inc()
             case UnitsIdentified() | PathChosen():
+                pass
+            case _:
+                assert_never(event)
+
+    def _on_own_node(self, event: OwnNodeEvent) -> None:
+        match event:
+            case NodeLabelsWritten(labels=labels):
+                self._labels.set(labels)
+            case NodeConditionWritten(ready=ready):
+                self._ready.set(ready)
+            case StartupTaintRemoved():
+                self._taints.inc()
+            case NodeWriteForbidden():
                 pass
             case _:
                 assert_never(event)

@@ -227,9 +227,10 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
         metadata_dir=metadata_directory(settings),
         plugin_dir=settings.kubelet.plugin_dir(place.driver),
         registry_dir=settings.kubelet.registry_dir,
+        features_dir=settings.about_node.features_dir,
     )
     # `PodResources` needs the kubelet's version to interpret an answer without claims. Cleanup only uses the claims that an
     # answer names, so it passes a function that returns "".
     held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)
     with opened:
-        yield CleanupParts(place, files, kube, held, keep_slices)
+        yield CleanupParts(place, files, kube, held, keep_slices, lambda: kube().own_node())

@@ -9,8 +9,8 @@ from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
 from dra_driver.daemon.leader_loops import Loop
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.errors import DriverError
-from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
 from dra_driver.kubelet.plugin.server import PluginServer
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import plugin_devices
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, UnitId
@@ -18,6 +18,8 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ContainerAnswer, KubeletCheckpoint, Path, Strategy
 from dra_driver.model.presence import CannotTell
 from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.planning.gfd_labels import GfdRules
+from dra_driver.planning.gfd_rules import gfd_rules
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.path import Wishes, minor_version
 from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
@@ -51,7 +53,7 @@ class PluginPath:
         self._path = path
         self._checkpoint = CheckpointFile(settings.plugin.plugins_dir)
         self._cgroups = pod_cgroups(settings)
-        witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
+        witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units, self._kubelet)
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
         chosen = settings.plugin
         self._sources = (
@@ -96,6 +98,16 @@ class PluginPath:
     def reasons(self) -> Mapping[ResourceName, str]:
         """Return for each resource why the kubelet does not know it; empty if it does."""
         return self._server.reasons()
+
+    def listed(self) -> int:
+        """Return how many devices the kubelet has in its lists; 0 as long as it lacks one of the lists."""
+        return len(self._resources.devices()) if self._server.has_all_lists() else 0
+
+    def gfd_rules(self) -> GfdRules | None:
+        """Return what the policy says about the labels of NVIDIA's GPU feature discovery; None before it has been read."""
+        if not self._listed.is_set():
+            return None
+        return gfd_rules(self._policy.current(), customary=not self._sources.current().meant)
 
     def loops(self) -> Mapping[str, Loop]:
         """Return the loops by the names of their threads."""
@@ -228,3 +240,11 @@ class PluginPath:
         if isinstance(found, Unknown):
             return found
         return frozenset(unit for one in found if one.resource == name for unit in one.units)
+
+    def _kubelet(self) -> object:
+        """Each kubelet makes its sockets anew. An inode number alone is used again."""
+        try:
+            found = self._deps.settings.kubelet.pod_resources_socket.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns

@@ -15,6 +15,7 @@ from dra_driver.model.api.resource_claim import AllocatedDeviceStatus, DeviceCla
 from dra_driver.model.api.resource_slice import ResourceSliceSpec
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import PoolName
+from dra_driver.model.own_node import NodeCondition, OwnNode
 from dra_driver.model.slices import SliceChange, SliceHolder, StoredSlice
 
 
@@ -182,3 +183,23 @@ class KubeApi(Protocol):
 
     def emit_event(self, event: NodeEvent) -> None:
         """Write an Event on the Node object. A failure raises; the caller logs it and goes on."""
+
+
+class NodeApi(Protocol):
+    """The driver's own Node at the API server. Only what the admin chose is written, and only with the rights for it.
+
+    A method raises subclasses of DriverError only. Writes raise NotFound, Forbidden, Invalid (the Node has another UID), and Conflict:
+    somebody else wrote a label, the condition or a taint meanwhile.
+    """
+
+    def read(self) -> OwnNode:
+        """Return the Node as it is now."""
+
+    def apply_labels(self, labels: Mapping[str, str], uid: str) -> None:
+        """Make these the labels of this driver. Those that it applied before and that are not among them are removed."""
+
+    def apply_condition(self, condition: NodeCondition | None, uid: str) -> None:
+        """Write the driver's condition, or remove it."""
+
+    def remove_taint(self, key: str) -> bool:
+        """Remove all taints with this key. Returns False if the Node has none."""

@@ -43,6 +43,7 @@ from dra_driver.kube.events import NAMESPACE, Repeats, Reporter, dump_event
 from dra_driver.kube.failures import ApiCall, malformed
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.node_facts import NodeFacts, part
+from dra_driver.kube.own_node import HttpOwnNode
 from dra_driver.kube.served import ServedVersion
 from dra_driver.kube.slices import (
     Author,
@@ -212,6 +213,10 @@ class HttpKubeApi:
 
     def node_labels(self) -> Mapping[str, str]:
         return self._node_facts.labels()
+
+    def own_node(self) -> HttpOwnNode:
+        """The door to this driver's own Node."""
+        return HttpOwnNode(self._transport, self._driver, self._node)
 
     def server_version(self) -> str:
         exchange = Exchange(ApiCall("get", "/version"), "GET", "/version")

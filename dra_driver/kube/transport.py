@@ -51,6 +51,7 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """Requests a list of objects with their metadata only. The version must be "v1": a server refuses "1" (406)."""
 APPLY = "application/apply-patch+yaml"
 """Content of a server-side apply. JSON is YAML, so the body is JSON like any other."""
+MERGE = "application/merge-patch+json"
 AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 """Requests a list as kubectl shows it: rows that begin with the name, without labels, annotations and owners."""
 

@@ -132,6 +132,39 @@ class DeviceStatusForbidden:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLabelsWritten:
+    """The driver wrote labels of its Node, or the feature file with them. It now has `labels` of them."""
+
+    labels: int
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConditionWritten:
+    """The condition DevicesReady of the Node says something else from now on."""
+
+    ready: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartupTaintRemoved:
+    """The devices are ready, so the driver took the taint off its Node that kept pods away until then."""
+
+    taint: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWriteForbidden:
+    """The API server does not let the driver write `what` of its Node. Reported once, until a write succeeds."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SliceWritten:
     """The API server accepted one write of a ResourceSlice."""
 
@@ -273,6 +306,7 @@ OwnershipEvent = (
     | DeviceStatusForbidden
 )
 PluginEvent = UnitsAllocated | UnitsIdentified | PathChosen | ResourceProblem
+OwnNodeEvent = NodeLabelsWritten | NodeConditionWritten | StartupTaintRemoved | NodeWriteForbidden
 SliceEvent = (
     SliceWritten
     | SliceLost
@@ -284,7 +318,7 @@ SliceEvent = (
 )
 DeviceEvent = DeviceVanished | DeviceNotClean | DeviceHealthChanged | DeviceErrors
 ProcessEvent = Recovered | Leading | ObjectUnreadable | ThreadFailed
-DriverEvent = OwnershipEvent | PluginEvent | SliceEvent | DeviceEvent | ProcessEvent
+DriverEvent = OwnershipEvent | PluginEvent | OwnNodeEvent | SliceEvent | DeviceEvent | ProcessEvent
 
 Observer = Callable[[DriverEvent], None]
 

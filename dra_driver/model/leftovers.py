@@ -14,6 +14,9 @@ class LeftoverKind(Enum):
 
     SOCKET = "socket"
     SLICE = "ResourceSlice"
+    LABELS = "labels of Node"
+    CONDITION = "condition of Node"
+    FEATURES = "feature file"
     CDI_FILE = "CDI file"
     METADATA = "metadata file"
     STATE = "state file"

@@ -49,6 +49,12 @@ MEMORY_TAINT = f"{DOMAIN}/memory"
 TEMPERATURE_TAINT = f"{DOMAIN}/temperature"
 FABRIC_TAINT = f"{DOMAIN}/fabric"
 
+PRODUCT_LABEL = f"{DOMAIN}/product"
+MEMORY_MIB_LABEL = f"{DOMAIN}/memory-mib"
+GENERATION_LABEL = f"{DOMAIN}/generation"
+COUNT_LABEL = f"{DOMAIN}/count"
+
+DEVICES_READY_CONDITION = "DevicesReady"
 READY_CONDITION = "Ready"
 """The type that Kubernetes defines for the entries of `status.devices`, so it has no domain."""
 
@@ -63,6 +69,7 @@ DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
 HARDWARE_NOT_READY = "HardwareNotReady"
+NODE_WRITE_REFUSED = "NodeWriteRefused"
 PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
@@ -132,9 +139,26 @@ TAINTS = (
         "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
-LABELS: tuple[FixedName, ...] = ()
+LABELS = (
+    FixedName(
+        PRODUCT_LABEL, "of a Node: the product, if all accelerators of the node are the same"
+    ),
+    FixedName(
+        MEMORY_MIB_LABEL, "of a Node: the memory of its smallest accelerator in MiB, for `Gt`"
+    ),
+    FixedName(
+        GENERATION_LABEL,
+        "of a Node: the attribute `architecture` in small letters, if it is the same for all",
+    ),
+    FixedName(COUNT_LABEL, "of a Node: how many accelerators it has; partitions do not count"),
+)
 ANNOTATIONS: tuple[FixedName, ...] = ()
 CONDITIONS = (
+    FixedName(
+        DEVICES_READY_CONDITION,
+        "of a Node: True once its devices are published and the API server has shown them; False with the reason `Starting`, "
+        "`DevicesUnknown`, `NoDevices`, `PublishFailed` or `SlicesIncomplete`",
+    ),
     FixedName(
         READY_CONDITION,
         "in `status.devices` of a claim: True (reason `Prepared`): the device is set up for the claim; False (`Unhealthy`, "
@@ -174,6 +198,10 @@ EVENT_REASONS = (
     FixedName(
         HARDWARE_NOT_READY,
         "the node has hardware that a backend cannot offer yet: the kernel driver or its libraries are missing, or do not match",
+    ),
+    FixedName(
+        NODE_WRITE_REFUSED,
+        "the driver may not write labels, the condition or the startup taint of its Node; a right is missing, or an admission policy forbids it",
     ),
     FixedName(PUBLISH_FAILED, "the ResourceSlices could not be written; the driver tries again"),
     FixedName(

@@ -44,6 +44,7 @@ class NodeFiles:
     plugin_dir: Path
     metadata_dir: Path
     registry_dir: Path
+    features_dir: Path
 
     def claims(self) -> tuple[PreparedClaim, ...]:
         """Return the claims in the state file. Raises DriverError if the file cannot be read."""
@@ -53,6 +54,7 @@ class NodeFiles:
         """Return the files that this driver left, in the order of removal."""
         found = [
             *(Leftover(LeftoverKind.SOCKET, str(path)) for path in self._sockets()),
+            *(Leftover(LeftoverKind.FEATURES, str(path)) for path in self._feature_files()),
             *(Leftover(LeftoverKind.CDI_FILE, str(path)) for path in self._cdi_files()),
             *(Leftover(LeftoverKind.METADATA, str(path)) for path in self._metadata_files()),
             *(Leftover(LeftoverKind.STATE, str(path)) for path in self._state_files()),
@@ -144,6 +146,11 @@ class NodeFiles:
         prefix = re.escape(self.cdi_kind.replace("/", "-"))
         half_written = rf"\.{prefix}_.*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(self.cdi_dir, rf"{prefix}_.+\.json|{half_written}")
+
+    def _feature_files(self) -> list[Path]:
+        name = re.escape(self.driver)
+        half_written = rf"\.{name}\..*{re.escape(TEMPORARY_SUFFIX)}"
+        return _matching(self.features_dir, rf"{name}|{half_written}")
 
     def _metadata_files(self) -> list[Path]:
         return [file for claim in _entries(self.metadata_dir) for file in _entries(claim)]

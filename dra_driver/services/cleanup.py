@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import KubeApi
+from dra_driver.kube.base import KubeApi, NodeApi
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
+from dra_driver.model.names import DEVICES_READY_CONDITION
+from dra_driver.model.own_node import OwnNode
 from dra_driver.model.slices import DeleteSlice, StoredSlice
 from dra_driver.model.state import PodDevice, PreparedClaim, Unknown
 from dra_driver.planning.prepare import NodePlace
@@ -27,6 +29,10 @@ FORCED = (
     "such a pod stays in Terminating when it is deleted, until a driver of this name runs on this node again",
     "a driver that starts here again does not know who owns these devices until its first sweep; until then a second pod may get one",
 )
+
+
+_NOTHING = OwnNode(uid="")
+_ON_NODE = (LeftoverKind.LABELS, LeftoverKind.CONDITION)
 
 
 class Files(Protocol):
@@ -53,13 +59,14 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CleanupParts:
-    """What a cleanup needs. `kube` makes the client of the API server, or raises DriverError."""
+    """What a cleanup needs. `kube` and `node` make the client of the API server, or raise DriverError."""
 
     place: NodePlace
     files: Files
     kube: Callable[[], KubeApi]
     pod_devices: AskPodDevices
     keep_slices: bool = False
+    node: Callable[[], NodeApi] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class Survey:
     slices: tuple[StoredSlice, ...]
     slices_unknown: str
     others: tuple[Others, ...]
+    own_node: OwnNode = _NOTHING
 
     @property
     def leftovers(self) -> tuple[Leftover, ...]:
@@ -81,8 +89,17 @@ class Survey:
         slices = [Leftover(LeftoverKind.SLICE, stored.name) for stored in self.slices]
         order = list(LeftoverKind)
         return tuple(
-            sorted([*self.files, *slices], key=lambda leftover: order.index(leftover.kind))
+            sorted(
+                [*self.files, *slices, *self._on_node()],
+                key=lambda leftover: order.index(leftover.kind),
+            )
         )
+
+    def _on_node(self) -> Iterator[Leftover]:
+        if self.own_node.owned:
+            yield Leftover(LeftoverKind.LABELS, ", ".join(sorted(self.own_node.owned)))
+        if self.own_node.condition is not None:
+            yield Leftover(LeftoverKind.CONDITION, DEVICES_READY_CONDITION)
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -124,6 +141,7 @@ def survey(parts: CleanupParts) -> Survey:
         slices=slices,
         slices_unknown=slices_unknown,
         others=parts.files.others(),
+        own_node=_own_node(parts),
     )
 
 
@@ -134,6 +152,8 @@ def clean(parts: CleanupParts, found: Survey) -> Iterator[Outcome]:
             try:
                 if leftover.kind is LeftoverKind.SLICE:
                     yield _delete(parts, found, leftover)
+                elif parts.node and leftover.kind in _ON_NODE:
+                    yield _take_off(parts.node(), found, leftover)
                 else:
                     yield Outcome(leftover, parts.files.remove(leftover))
             except DriverError as error:
@@ -147,6 +167,24 @@ def _slices(parts: CleanupParts) -> tuple[tuple[StoredSlice, ...], str]:
         return parts.kube().list_slices().slices, ""
     except DriverError as error:
         return (), str(error)
+
+
+def _own_node(parts: CleanupParts) -> OwnNode:
+    """The Node. If it cannot be read, the slices cannot either, which is told."""
+    if parts.keep_slices or parts.node is None:
+        return _NOTHING
+    try:
+        return parts.node().read()
+    except DriverError:
+        return _NOTHING
+
+
+def _take_off(node: NodeApi, found: Survey, leftover: Leftover) -> Outcome:
+    if leftover.kind is LeftoverKind.LABELS:
+        node.apply_labels({}, found.own_node.uid)
+    else:
+        node.apply_condition(None, found.own_node.uid)
+    return Outcome(leftover)
 
 
 def _delete(parts: CleanupParts, found: Survey, leftover: Leftover) -> Outcome:

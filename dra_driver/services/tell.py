@@ -22,6 +22,7 @@ from dra_driver.model.events import (
     DeviceStatusForbidden,
     DriverEvent,
     Leading,
+    NodeWriteForbidden,
     SecondOwnerRefused,
     StillHeld,
 )
@@ -32,6 +33,7 @@ from dra_driver.model.names import (
     DEVICE_STATUS_FORBIDDEN,
     DEVICE_UNHEALTHY,
     DEVICES_HELD,
+    NODE_WRITE_REFUSED,
     NOT_CLEAN_TAINT,
     SECOND_OWNER_REFUSED,
 )
@@ -115,7 +117,7 @@ class Teller:
                 del self._health[device]
 
 
-def _told(event: DriverEvent) -> NodeEvent | None:
+def _told(event: DriverEvent) -> NodeEvent | None:  # noqa: PLR0911  a table: one short case for each event
     match event:
         case SecondOwnerRefused(claim, owner, device, reason):
             return NodeEvent(
@@ -149,5 +151,7 @@ def _told(event: DriverEvent) -> NodeEvent | None:
                 DEVICE_STATUS_FORBIDDEN,
                 f"the status of devices is missing in claims of this node: {reason}; or set device_status to none",
             )
+        case NodeWriteForbidden(what, reason):
+            return NodeEvent("Warning", NODE_WRITE_REFUSED, f"{what} of this Node: {reason}")
         case _:
             return None

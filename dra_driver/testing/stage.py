@@ -146,6 +146,7 @@ class Stage:
         self.boot_id_file = root / "boot_id"
         self.boot_id_file.write_text("boot-1\n")
         self.cdi_dir = root / "cdi"
+        self.features_dir = root / "features.d"  # made by a test that wants labels
         self.state_file = root / "state" / "state.db"
         self.kubeconfig = root / "kubeconfig"
         self.log_file = root / "driver.log"
@@ -182,6 +183,7 @@ class Stage:
             "cdi-dir": self.cdi_dir,
             "state-dir": self.state_file.parent,
             "boot-id-file": self.boot_id_file,
+            "nfd-features-dir": self.features_dir,
             "http-address": "",
         }
         told = [part for name, value in options.items() for part in (f"--{name}", str(value))]

@@ -54,6 +54,18 @@ def hardware() -> Node:
     return msgspec.structs.replace(found, gpus=gpus)
 
 
+def import_programs(cluster: Cluster) -> None:
+    """Give the node an image with a C library and a program that opens NVIDIA's; one more of the kind that asks for all GPUs."""
+    programs = {PROGRAM: build.list_gpus().read_bytes(), **image.c_library()}
+    for name, variables in {
+        IMAGE: (),
+        WANTS_ALL: ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"),
+    }.items():
+        archive = cluster.root / "gpu-program.tar"
+        image.write_image(archive, (name,), programs, variables)
+        cluster.import_image(archive)
+
+
 @dataclass
 class NvidiaNode:
     """The GPUs, the release of the driver, and the questions to both."""
@@ -69,7 +81,7 @@ class NvidiaNode:
     def start(self) -> None:
         """Bring everything to the node; the driver's image is there already."""
         self.gpus.install()
-        self._import_programs()
+        import_programs(self.cluster)
         for file in sorted(CLASSES.glob("*.yaml")):
             text = file.read_text().replace("# extendedResourceName:", "extendedResourceName:")
             self.cluster.kubectl("apply", "-f", "-", stdin=text)
@@ -95,17 +107,6 @@ class NvidiaNode:
             "resources": {"requests": {"cpu": "0"}},  # two CPUs may be all that the machine has
             **self.gpus.values(),
         }
-
-    def _import_programs(self) -> None:
-        """An image with a C library and a program that opens NVIDIA's; one more of the kind that asks for all GPUs."""
-        programs = {PROGRAM: build.list_gpus().read_bytes(), **image.c_library()}
-        for name, variables in {
-            IMAGE: (),
-            WANTS_ALL: ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"),
-        }.items():
-            archive = self.cluster.root / "gpu-program.tar"
-            image.write_image(archive, (name,), programs, variables)
-            self.cluster.import_image(archive)
 
     # Questions to the driver's books.
 

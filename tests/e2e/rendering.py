@@ -15,6 +15,10 @@ image: {repository: registry.example.com/dra-driver, digest: "sha256:%s"}
 imagePullSecrets: [{name: registry}]
 backend: {name: other, options: {root: /sys, fast: true, level: 3}}
 proxy: {https: "http://proxy.example.com:3128", noProxy: "10.0.0.0/8,fd00::/8"}
+nodeLabels: patch
+nodeLabelAliases: {accelerator: vendor, example.com/memory: memory-mib}
+nodeCondition: write
+startupTaint: startup.example.com/gpu
 updateStrategy: {surge: always, nodesAtOnce: 25%%}
 nodeSelector: {kubernetes.io/arch: amd64}
 onlyGpuNodes: true
@@ -70,3 +74,9 @@ def container(objects: list[Object], name: str = "driver") -> Object:
     spec = daemonset(objects)["spec"]["template"]["spec"]
     (found,) = (one for one in spec["containers"] if one["name"] == name)
     return dict(found)
+
+
+def config_map(objects: list[Object], name: str = "dra-driver") -> Object:
+    """The data of a ConfigMap; that of the driver's configuration."""
+    (found,) = (one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == name)
+    return dict(found["data"])

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words in which the end-to-end tests tell their stories: claims, pods, and what a pod sees."""
 
+import base64
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hack.testbed.onenode.components import ETCD
 from hack.testbed.onenode.driver import DRIVER_NAME, Driver
 from hack.testbed.onenode.namespaces import TestBedError, wait_until
 from hack.testbed.onenode.node_files import IMAGE
@@ -25,6 +29,12 @@ LOOK = "env; find /dev -type c -exec stat -c '/dev-node %n %t %T' {} +"
 SAID = "story-said-all"  # what a shell in a container says last
 FIRST = "c0"  # the name of a pod's first container
 NODE_LINE = re.compile(r"^/dev-node (\S+) ([0-9a-f]+) ([0-9a-f]+)$", re.MULTILINE)
+
+ASK_ETCD = """
+import json, sys, urllib.request
+asked = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
+print(urllib.request.urlopen(asked, timeout=10).read().decode())
+"""
 
 
 def memory_at_least(quantity: str) -> str:
@@ -143,6 +153,13 @@ class Story:
         self._kubectl("delete", "pod", name, "--wait=false")
         if wait:
             self.wait_gone(name)
+
+    def remove_without_deletion(self, pod: str) -> None:
+        """Take the pod out of etcd, as a restored backup does: nobody asked its containers to end."""
+        key = base64.b64encode(f"/registry/pods/{self.namespace}/{pod}".encode()).decode()
+        asked = (f"{ETCD}/v3/kv/deleterange", json.dumps({"key": key}))
+        said = self.driver.cluster.output_of([sys.executable, "-c", ASK_ETCD, *asked])
+        assert json.loads(said).get("deleted") == "1", said
 
     def delete_claim(self, name: str) -> None:
         """Delete a claim that no pod uses any more."""

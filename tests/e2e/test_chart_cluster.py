@@ -67,9 +67,9 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("values", "volumes", "more"),
     [
-        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi", ""),
-        ("", "host dev plugin cgroups registry pod-resources cdi", PRIVILEGED),
-        (CLEANUP, "plugins registry pod-resources cdi", ""),
+        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi features", ""),
+        ("", "host dev plugin cgroups registry pod-resources cdi features", PRIVILEGED),
+        (CLEANUP, "plugins registry pod-resources cdi features", ""),
     ],
     ids=["driver", "hardware", "cleanup"],
 )

@@ -14,7 +14,7 @@ from dra_driver.config.settings import load
 from hack.testbed.onenode import helm
 from tests.e2e import rendering
 from tests.e2e.discovery_server import pages, serving
-from tests.e2e.rendering import Object, container, daemonset, of_kind
+from tests.e2e.rendering import Object, config_map, container, daemonset, of_kind
 
 pytestmark = pytest.mark.real
 
@@ -45,8 +45,7 @@ def pod(objects: list[Object]) -> Object:
 
 
 def backends(objects: list[Object]) -> Object:
-    (config,) = of_kind(objects, "ConfigMap")
-    document = yaml.safe_load(config["data"]["config.yaml"])
+    document = yaml.safe_load(config_map(objects)["config.yaml"])
     assert document["kind"] == KIND
     return dict(document["backends"])
 
@@ -88,9 +87,8 @@ def test_the_container_is_there_where_the_driver_is_told_to_ask_it(
 def test_the_driver_reads_the_configuration_that_names_the_socket(
     render: Any, tmp_path: Path
 ) -> None:
-    (config,) = of_kind(render(), "ConfigMap")
     file = tmp_path / "config.yaml"
-    file.write_text(config["data"]["config.yaml"])
+    file.write_text(config_map(render())["config.yaml"])
     settings = load({"node_name": "node-1"}, {}, file, options_of=options_of)
     chosen = {backend.name: backend.options for backend in settings.backends}
     assert chosen == {"auto": {}, "nvidia": {"socket": SOCKET}}

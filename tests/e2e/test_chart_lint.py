@@ -16,7 +16,15 @@ from dra_driver.model.ids import DriverName
 from hack.testbed.onenode import helm
 from tests.e2e import rendering
 from tests.e2e.discovery_server import pages, serving
-from tests.e2e.rendering import EVERYTHING, Object, container, daemonset, documents, of_kind
+from tests.e2e.rendering import (
+    EVERYTHING,
+    Object,
+    config_map,
+    container,
+    daemonset,
+    documents,
+    of_kind,
+)
 
 pytestmark = pytest.mark.real
 
@@ -132,7 +140,7 @@ def test_the_release_decides_about_versions_and_surge(
     version, surge = expected
     objects = render("--kube-version", release)
     assert {found["apiVersion"] for found in of_kind(objects, "DeviceClass")} == {version}
-    rolling = {"maxSurge": int(surge), "maxUnavailable": int(not surge)}
+    rolling = {"maxSurge": "10%" if surge else 0, "maxUnavailable": 0 if surge else "10%"}
     assert daemonset(objects)["spec"]["updateStrategy"]["rollingUpdate"] == rolling
     assert (POD_UID in container(objects)["env"]) is surge
 
@@ -163,26 +171,26 @@ def a_node(kubelet: str) -> Object:
 @pytest.mark.parametrize(
     ("kubelets", "surge"),
     [
-        (("v1.34.2", "v1.33.0"), 1),
-        (("v1.34.2", "v1.32.9"), 0),
-        (("v1.32.9-gke.1", "v1.34.2"), 0),
-        (("v1.33.1-eks-abc", "v1.19.10-vk+azure", ""), 0),
-        (("v1.33.1-eks-abc", "virtual", ""), 1),
+        (("v1.34.2", "v1.33.0"), True),
+        (("v1.34.2", "v1.32.9"), False),
+        (("v1.32.9-gke.1", "v1.34.2"), False),
+        (("v1.33.1-eks-abc", "v1.19.10-vk+azure", ""), False),
+        (("v1.33.1-eks-abc", "virtual", ""), True),
     ],
 )
 def test_one_old_kubelet_is_enough_not_to_surge(
-    template: Template, kubelets: tuple[str, ...], surge: int
+    template: Template, kubelets: tuple[str, ...], surge: bool
 ) -> None:
     nodes = [a_node(kubelet) for kubelet in kubelets]
-    assert surging(template, nodes) == surge
-    assert surging(template, nodes, "--set", "updateStrategy.surge=always") == 1
+    assert surging(template, nodes) is surge
+    assert surging(template, nodes, "--set", "updateStrategy.surge=always")
 
 
-def surging(template: Template, nodes: list[Object], *arguments: str) -> int:
+def surging(template: Template, nodes: list[Object], *arguments: str) -> bool:
     code, said, wrong = on_server(template, "1.34.2", ["v1"], {"nodes": nodes}, *arguments)
     assert code == 0, wrong
     rolling = daemonset(documents(said))["spec"]["updateStrategy"]["rollingUpdate"]
-    return int(rolling["maxSurge"])
+    return bool(rolling["maxSurge"])
 
 
 def on_server(
@@ -217,16 +225,16 @@ def test_the_newest_version_that_a_cluster_serves_is_taken(
 
 
 @pytest.mark.parametrize("served", [[], ["v1alpha3"]])
-def test_a_cluster_without_dra_is_refused_and_told_how_to_get_it(
+def test_who_wants_only_dra_is_told_how_a_cluster_gets_it(
     template: Template, served: list[str]
 ) -> None:
-    for values in ("", "deviceClasses: {enabled: false}"):
+    for values in ("path: dra", "{path: dra, deviceClasses: {enabled: false}}"):
         with serving(pages("1.33.2", served, {})) as url:
             asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
             code, said, wrong = template(*asking, values=values)
         assert (code, said) == (1, "")
         assert (
-            "This cluster (Kubernetes v1.33.2) serves resource.k8s.io in none of the versions"
+            "path is dra, and this cluster (Kubernetes v1.33.2) serves resource.k8s.io in none of the versions"
             in wrong
         )
         assert "--runtime-config=resource.k8s.io/v1beta1=true" in wrong
@@ -291,6 +299,8 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
     assert volumes.pop("hardware") == {"name": "hardware", "emptyDir": {}}
     assert volumes.pop("token").keys() == {"name", "projected"}
     assert volumes.pop("config") == {"name": "config", "configMap": {"name": "dra-driver"}}
+    classes = {"name": "classes", "configMap": {"name": "dra-driver-classes"}}
+    assert volumes.pop("classes") == classes
     assert {name: volume["hostPath"] for name, volume in volumes.items()} == {
         "plugin": {
             "path": "/var/lib/kubelet/plugins/gpu.dra-driver.dev",
@@ -298,7 +308,12 @@ def test_the_driver_has_the_least_that_it_can_do_with(render: Render) -> None:
         },
         "registry": {"path": "/var/lib/kubelet/plugins_registry", "type": "Directory"},
         "pod-resources": {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"},
+        "device-plugins": {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+        "features": {
+            "path": "/etc/kubernetes/node-feature-discovery/features.d",
+            "type": "DirectoryOrCreate",
+        },
         "cgroups": {"path": "/sys/fs/cgroup", "type": "Directory"},
     }
 
@@ -344,6 +359,12 @@ def test_who_gives_up_the_proof_gets_no_mount_of_cgroups(render: Render) -> None
     assert "DRA_DRIVER_CGROUP_ROOT" not in variables
 
 
+PLUGIN_FOLDERS = {
+    "DRA_DRIVER_DEVICE_PLUGINS_DIR": "/var/lib/k0s/kubelet/device-plugins",
+    "DRA_DRIVER_DEVICE_CLASSES_DIR": "/etc/dra-driver-classes",
+}
+
+
 def test_host_directories_have_the_same_path_inside(render: Render) -> None:
     values = "kubeletDir: /var/lib/k0s/kubelet\ncdiDir: /run/cdi\ndriverName: gpu.example.com\nhardware: {container: never}"
     for extra in ("", "cleanup: {enabled: true}"):
@@ -351,7 +372,7 @@ def test_host_directories_have_the_same_path_inside(render: Render) -> None:
         spec = daemonset(objects)["spec"]["template"]["spec"]
         (main,) = spec.get("initContainers") or spec["containers"]
         mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
-        for name in ("token", "config"):  # they come from the API server
+        for name in ("token", "config", "classes"):  # they come from the API server
             mounts.pop(name, None)
         assert mounts | {"cgroups": ""} == {
             volume["name"]: volume["hostPath"]["path"]
@@ -361,7 +382,7 @@ def test_host_directories_have_the_same_path_inside(render: Render) -> None:
         variables = {variable["name"]: variable.get("value") for variable in main["env"]}
         assert {
             name: variables[name] for name in variables if name.endswith(("_DIR", "_SOCKET"))
-        } == {
+        } == (PLUGIN_FOLDERS if not extra else {}) | {
             "DRA_DRIVER_PLUGINS_DIR": "/var/lib/k0s/kubelet/plugins",
             "DRA_DRIVER_REGISTRY_DIR": "/var/lib/k0s/kubelet/plugins_registry",
             "DRA_DRIVER_POD_RESOURCES_SOCKET": "/var/lib/k0s/kubelet/pod-resources/kubelet.sock",
@@ -409,8 +430,7 @@ def test_an_image_without_a_registry_is_never_pulled(
 
 def test_the_backends_are_the_drivers_configuration(render: Render) -> None:
     objects = render(values="backends: {auto: null, simulated: {profile: mixed}}")
-    (config,) = of_kind(objects, "ConfigMap")
-    assert yaml.safe_load(config["data"]["config.yaml"]) == {
+    assert yaml.safe_load(config_map(objects)["config.yaml"]) == {
         "apiVersion": "config.dra-driver.dev/v1alpha1",
         "kind": "DriverConfig",
         "backends": {"simulated": {"profile": "mixed"}},
@@ -418,7 +438,7 @@ def test_the_backends_are_the_drivers_configuration(render: Render) -> None:
     main = container(objects)
     assert main["args"] == ["run"]
     assert {"name": "DRA_DRIVER_CONFIG", "value": "/etc/dra-driver/config.yaml"} in main["env"]
-    volume = {"name": "config", "configMap": {"name": config["metadata"]["name"]}}
+    volume = {"name": "config", "configMap": {"name": "dra-driver"}}
     pod = daemonset(objects)["spec"]["template"]
     assert volume in pod["spec"]["volumes"]
     other = daemonset(render(values="backends: {simulated: {profile: h100x8}}"))
@@ -428,7 +448,8 @@ def test_the_backends_are_the_drivers_configuration(render: Render) -> None:
 
 def test_the_older_form_of_the_backend_is_still_taken(render: Render) -> None:
     objects = render(values="backend: {name: simulated}\nsimulated: {profile: mixed}")
-    assert of_kind(objects, "ConfigMap") == []
+    (classes,) = of_kind(objects, "ConfigMap")
+    assert classes["metadata"]["name"] == "dra-driver-classes"
     main = container(objects)
     variables = {variable["name"]: variable.get("value") for variable in main["env"]}
     assert (variables["DRA_DRIVER_BACKEND"], variables["DRA_DRIVER_SIMULATED_PROFILE"]) == (
@@ -533,7 +554,7 @@ def test_the_names_follow_the_release(tmp_path: Path) -> None:
     for release, name in (("dra-driver", "dra-driver"), ("blue", "blue-dra-driver")):
         ended = helm.helm("template", release, str(helm.CHART), "-n", "dra", home=tmp_path)
         names = {
-            found["metadata"]["name"].removesuffix("-metrics")
+            found["metadata"]["name"].removesuffix("-metrics").removesuffix("-classes")
             for found in documents(ended.stdout)
             if found["kind"] != "DeviceClass"
         }
@@ -642,9 +663,9 @@ def test_the_default_namespace_is_refused_unless_it_is_wanted(
     assert render(namespace="default", values="allowDefaultNamespace: true")
 
 
-def test_a_kubernetes_without_dra_in_beta_is_refused(refusal: Callable[..., str]) -> None:
-    said = refusal("--kube-version", "1.31.9")
+def test_a_kubernetes_on_which_nothing_was_tried_is_refused(refusal: Callable[..., str]) -> None:
+    said = refusal("--kube-version", "1.27.16")
     assert (
-        "chart requires kubeVersion: >=1.32.0-0 which is incompatible with Kubernetes v1.31.9"
+        "chart requires kubeVersion: >=1.28.0-0 which is incompatible with Kubernetes v1.27.16"
         in said
     )

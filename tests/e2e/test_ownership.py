@@ -4,16 +4,13 @@
 Nobody tells a driver that a container has ended. Times are those of the container runtime.
 """
 
-import base64
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hack.testbed.onenode import init
-from hack.testbed.onenode.components import ETCD
 from hack.testbed.onenode.driver import DRIVER_NAME
 from hack.testbed.onenode.features import missing
 from hack.testbed.onenode.namespaces import wait_until
@@ -37,11 +34,6 @@ KUBELET_LOOKS_SECONDS = 150  # once a minute, for claims of pods that it does no
 KUBELET_CLAIMS = (
     init.KUBELET_FOLDER / "dra_manager_state"
 )  # the claims that the kubelet counts as prepared
-ASK_ETCD = """
-import json, sys, urllib.request
-asked = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
-print(urllib.request.urlopen(asked, timeout=10).read().decode())
-"""
 
 
 @pytest.fixture
@@ -103,14 +95,6 @@ def _object(story: Story, kind: str, name: str) -> dict[str, Any]:
 
 def _kubectl(story: Story, *arguments: str) -> str:
     return story.driver.cluster.kubectl("--namespace", story.namespace, *arguments)
-
-
-def _remove_without_deletion(story: Story, pod: str) -> None:
-    """Take the pod out of etcd, as a restored backup does: nobody asked its containers to end."""
-    key = base64.b64encode(f"/registry/pods/{story.namespace}/{pod}".encode()).decode()
-    asked = (f"{ETCD}/v3/kv/deleterange", json.dumps({"key": key}))
-    said = story.driver.cluster.output_of([sys.executable, "-c", ASK_ETCD, *asked])
-    assert json.loads(said).get("deleted") == "1", said
 
 
 def _wait_unprepared(story: Story, claim_uid: str) -> None:
@@ -179,7 +163,7 @@ def test_a_pod_removed_without_a_deletion_keeps_its_device_while_its_container_r
     _template(story, "only", TOLERANT)
     _pod(story, "one", template="only", grace_seconds=LONG_GRACE_SECONDS)
     first, claim = _container(story, "one"), _claim_uid(story, "one")
-    _remove_without_deletion(story, "one")
+    story.remove_without_deletion("one")
     _pod(story, "two", template="only")
 
     _wait_unprepared(story, claim)
@@ -206,7 +190,7 @@ def test_a_pod_waits_at_the_scheduler_while_its_device_is_held(
     first = _container(story, "one")
     [claim] = story.claims_of(_object(story, "pod", "one")).values()
     [device] = story.allocated(claim)
-    _remove_without_deletion(story, "one")
+    story.remove_without_deletion("one")
     wait_until(
         lambda: _is_kept_from_the_scheduler(story, device),
         f"device {device} to be kept from the scheduler",
@@ -226,7 +210,7 @@ def _named_claim_loses_its_pod(story: Story) -> tuple[str, str]:
     story.claim("only", TOLERANT)
     _pod(story, "one", claim="only", grace_seconds=LONG_GRACE_SECONDS)
     first, claim = _container(story, "one"), _claim_uid(story, "one")
-    _remove_without_deletion(story, "one")
+    story.remove_without_deletion("one")
     wait_until(
         lambda: not story.allocated("only"), "the claim to lose its allocation", timeout_seconds=150
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real driver on hardware that hangs: a fault file that is a pipe without a writer, which no read of comes back from."""
 
+import json
 import os
 import signal
 import stat
@@ -53,6 +54,12 @@ def page(node: Stage, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def publications(log: str) -> list[dict[str, str]]:
+    """What the publisher has logged of its attempts; the last line may be half written."""
+    lines = [json.loads(line) for line in log.splitlines()[:-1] if line.startswith("{")]
+    return [line for line in lines if line["event"] in ("publish_failed", "published")]
+
+
 def slice_writes(node: Stage) -> list[str]:
     return [
         entry.verb
@@ -69,7 +76,7 @@ def test_a_first_scan_that_hangs_leaves_claims_and_slices_and_signals_alone(
     claims = [node.claim("one", ["gpu-0"]), node.claim("two", ["gpu-1"])]
     prepared = node.kubelet.prepare(DRIVER, claims)
     assert node.stop() == 0
-    before, written = node.slices(), len(slice_writes(node))
+    before, written, logged = node.slices(), len(slice_writes(node)), len(node.log())
 
     hang(faults)
     node.kubelet.restart()
@@ -84,7 +91,9 @@ def test_a_first_scan_that_hangs_leaves_claims_and_slices_and_signals_alone(
     code, reasons = page(node, "/readyz")
     assert code == 503
     assert "the devices of this node are not known yet" in reasons
-    wait_for(lambda: "the devices of this node are not known yet" in node.log(), "the publisher")
+    first, *_ = wait_for(lambda: publications(node.log()[logged:]), "the publisher")
+    assert first["event"] == "publish_failed"
+    assert "the devices of this node are not known yet" in first["reason"]
     assert (node.slices(), len(slice_writes(node))) == (before, written)
 
     assert node.stop() == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dra_driver.testing.fake_api import FakeApi
-from dra_driver.testing.stage import Stage
+from dra_driver.testing.stage import DRIVER, Stage
 
 CLASS = """
 apiVersion: resource.k8s.io/v1alpha3
@@ -51,6 +51,10 @@ class BroughtAlong(Stage):
     def capacity(self) -> dict[str, int]:
         return self.kubelet.device_manager.capacity()[0]
 
+    def features(self) -> str:
+        file = self.features_dir / DRIVER
+        return file.read_text() if file.exists() else ""
+
     def said(self, event: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log_file.read_text().splitlines() if line]
         return [line for line in lines if line.get("event") == event]
@@ -75,6 +79,7 @@ def stage(tmp_path: Path) -> Iterator[BroughtAlong]:
 def test_the_time_slicing_of_the_operator_is_what_the_kubelet_lists(
     stage: BroughtAlong, tmp_path: Path
 ) -> None:
+    stage.features_dir.mkdir(exist_ok=True)
     stage.start()
     stage.wait_for(lambda: stage.capacity() == {"nvidia.com/gpu": 32}, "4 shares of 8 GPUs")
     reasons = [line["reason"] for line in stage.said("plugin_config_refused")]
@@ -85,5 +90,6 @@ def test_the_time_slicing_of_the_operator_is_what_the_kubelet_lists(
     # The key that the label names is added; and a class gets another name.
     (tmp_path / "nvidia" / "time-slicing").write_text(SLICED.replace("4", "2"))
     stage.wait_for(lambda: stage.capacity() == {"nvidia.com/gpu": 16}, "2 shares of 8 GPUs")
+    stage.wait_for(lambda: "nvidia.com/gpu.replicas=2\n" in stage.features(), "labels say it")
     (tmp_path / "classes" / "classes.yaml").write_text(CLASS % "a.example.com/gpu")
     stage.wait_for(lambda: stage.capacity().get("a.example.com/gpu") == 8, "8 GPUs of another name")

@@ -23,11 +23,12 @@ Object = dict[str, Any]
 
 
 class Policy:
-    """The first policy of a template, for one service account and driver."""
+    """The first policy of a template, for one service account and driver. `more` has what else helm would fill in, by its words."""
 
-    def __init__(self, template: str, *, account: str, driver: str) -> None:
+    def __init__(self, template: str, *, account: str, driver: str, **more: str) -> None:
         self._account = account
-        text = _filled_in(template, {"$account": account, ".Values.driverName": driver})
+        known = {"$account": account, ".Values.driverName": driver, **more}
+        text = _filled_in(template, known)
         self.spec: Object = next(yaml.safe_load_all(text))["spec"]
         self._variables = {entry["name"]: entry["expression"] for entry in self.spec["variables"]}
 

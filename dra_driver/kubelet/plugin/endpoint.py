@@ -63,6 +63,12 @@ class Endpoint:
         self._due = 0.0  # when to register, if it is not registered
         self._logged = ""
 
+    @property
+    def has_list(self) -> bool:
+        """Whether the kubelet knows the resource and reads its list. Any thread may ask."""
+        socket = self._socket
+        return not self.reason and socket is not None and socket.service.streams > 0
+
     def listen(self) -> None:
         """Make a socket, if there is none that listens. Raises Fatal."""
         if self._socket is None or not self._socket.server.is_there():

@@ -13,8 +13,8 @@ from threading import Event, Lock
 
 from structlog.typing import FilteringBoundLogger
 
+from dra_driver.kubelet.folder_watch import LOOK_SECONDS, FolderWatch
 from dra_driver.kubelet.plugin.endpoint import NOT_YET, Endpoint, Parts
-from dra_driver.kubelet.plugin.folder_watch import LOOK_SECONDS, FolderWatch
 from dra_driver.kubelet.plugin.kubelet_socket import SOCKET_NAME, KubeletSocket
 from dra_driver.kubelet.plugin.place import Place
 from dra_driver.kubelet.plugin.service import PluginWork, UnitSource
@@ -106,6 +106,13 @@ class PluginServer:
             wanted = list(self._wanted)
         known = dict(self._endpoints)
         return {name: known[name].reason if name in known else NOT_YET for name in wanted}
+
+    def has_all_lists(self) -> bool:
+        """Whether there is a resource, and the kubelet knows each of them and reads its list."""
+        with self._mutex:
+            wanted = list(self._wanted)
+        known = dict(self._endpoints)
+        return bool(wanted) and all(name in known and known[name].has_list for name in wanted)
 
     def _adjust(self) -> None:
         """End the resources that are not wanted, and make those that are missing."""

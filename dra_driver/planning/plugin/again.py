@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows for units that pods have already: after a reboot, after the state was lost, or from another plugin."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid
+from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan, Step
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource, Unit, UnitsOfContainer
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
@@ -61,13 +62,23 @@ def is_nameless(row: PreparedClaim) -> bool:
     return row.ref.of_plugin and not row.ref.name and row.held is None
 
 
-def has_devices_of(
+def described_units(
     row: PreparedClaim, container: UnitsOfContainer, resource: PluginResource
-) -> bool:
-    """Whether a row has the devices and shares of a container. A CDI name can be read in two ways, and the row has both."""
+) -> frozenset[UnitId]:
+    """Return the units of a container whose devices and shares a row has. A CDI name can be read in two ways, and the row has both."""
     mine = {(device.device, device.share_id) for device in row.devices}
-    wanted = {(unit.device, unit.share) for unit in _units(container, resource)}
-    return bool(wanted) and wanted <= mine
+    return frozenset(
+        unit.id for unit in _units(container, resource) if (unit.device, unit.share) in mine
+    )
+
+
+def by_pod(containers: Iterable[UnitsOfContainer]) -> tuple[UnitsOfContainer, ...]:
+    """Return one entry for each pod and resource: an init container and the containers after it share units, but need not have the same."""
+    found: dict[tuple[PodUid, ResourceName], UnitsOfContainer] = {}
+    for one in containers:
+        before = found.get((one.pod, one.resource), one)
+        found[one.pod, one.resource] = replace(before, units=before.units | one.units)
+    return tuple(found.values())
 
 
 def _units(container: UnitsOfContainer, resource: PluginResource) -> list[Unit]:

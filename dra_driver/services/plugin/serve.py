@@ -100,6 +100,12 @@ class PluginResources:
         with self._mutex:
             return self._resources.get(name)
 
+    def devices(self) -> frozenset[DeviceName]:
+        """Return the devices that are listed now."""
+        with self._mutex:
+            resources = tuple(self._resources.values())
+        return frozenset(unit.device for resource in resources for unit in resource.units)
+
     def wake(self) -> None:
         """Something changed: plan anew. Does not block."""
         self._woken.set()

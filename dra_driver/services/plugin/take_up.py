@@ -6,7 +6,8 @@ up again under the same CDI names, if the kubelet's checkpoint still has them fo
 and no row knows them, the driver reserves them: the state was lost, or a vendor's plugin gave them out under the same resource.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
@@ -15,13 +16,19 @@ from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import PLUGIN_UID_PREFIX
-from dra_driver.model.ids import ClaimUid, ResourceName
+from dra_driver.model.ids import ClaimUid, PodUid, ResourceName
 from dra_driver.model.plan import Plan
 from dra_driver.model.plugin import KubeletCheckpoint, PluginResource, UnitsOfContainer
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import Phase, PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.again import has_devices_of, is_nameless, plan_again, plan_taken_up
-from dra_driver.planning.plugin.rows import shares_units
+from dra_driver.planning.plugin.again import (
+    by_pod,
+    described_units,
+    is_nameless,
+    plan_again,
+    plan_taken_up,
+)
+from dra_driver.planning.plugin.rows import shares_units, units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.finish import finish, finish_late
@@ -75,8 +82,8 @@ class TakeUp:
             begun = row.phase is Phase.STARTED and row.users.pods is not None
             if row.held is None and (begun or row.boot_id != boot_id):
                 done &= self._tried(partial(self._again, row, checkpoint), row.ref.word)
-        for container in checkpoint.containers:
-            done &= self._tried(partial(self._take_up, container), f"pod {container.pod}")
+        for pod in by_pod(checkpoint.containers):
+            done &= self._tried(partial(self._take_up, pod), f"pod {pod.pod}")
         for row in self._holders.rows():
             if is_nameless(row) and row.boot_id == boot_id:
                 done &= self._tried(partial(self._suspect, row), row.ref.word)
@@ -94,16 +101,18 @@ class TakeUp:
         """Set a row of another boot up again, or release it."""
         parts, uid = self._parts, row.ref.uid
         until = parts.clock() + CALL_SECONDS
-        needed = any(shares_units(one, row) for one in checkpoint.containers)
+        pods = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([uid], until=until, purpose="setting up again"):
                 raise missed[uid]
-            if not needed:
+            if not pods:
                 error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]
                 if error is not None:
                     raise error
                 return
-            plan = plan_again(row, parts.store.boot_id)
+            # A started row without a pod would be one of a call that nobody has answered.
+            users = row.users.joined(Users(tuple(pods), sole=True))
+            plan = plan_again(replace(row, users=users), parts.store.boot_id)
             self._reserve(plan)
             late = finish_late(parts, locks, until, "recovered")
             result = parts.executor.work([plan], until=until, late=late)[uid]
@@ -117,34 +126,48 @@ class TakeUp:
         with self._parts.store.transaction("recovered") as transaction:
             self._parts.executor.mark(transaction, plan.steps)
 
-    def _take_up(self, container: UnitsOfContainer) -> None:
+    def _take_up(self, pod: UnitsOfContainer) -> None:
         """Reserve the units of a running pod that no row knows."""
-        parts = self._parts
-        resource = self._resources().get(container.resource)
+        resource = self._resources().get(pod.resource)
         rows = self._holders.rows()
-        if resource is None or any(shares_units(container, row) for row in rows):
+        of_rows = [units_of(row) for row in rows if row.ref.name == pod.resource]
+        left = pod.units.difference(*of_rows)
+        if resource is None or not left or self._has_ended(pod.pod):
             return
-        presence = parts.usage.presence
-        if presence is not None and isinstance(presence([container.pod])[container.pod], Gone):
-            return  # the kubelet keeps the entries of ended pods
-        described = self._described(container, resource, rows)
-        uid = described or ClaimUid(f"{PLUGIN_UID_PREFIX}{uuid4()}")
-        text = (parts.cdi.read(uid) or "") if described else ""
+        for row in rows:
+            # At the start a row was reserved for each CDI file, so for each call of Allocate.
+            if is_nameless(row) and (units := described_units(row, pod, resource) & left):
+                text = self._parts.cdi.read(row.ref.uid) or ""
+                self._reserve_for(replace(pod, units=units), resource, row.ref.uid, text)
+                left -= units
+        failure: DriverError | None = None
+        for unit in sorted(left):
+            # A row for each: the state refuses a row whole, and one device may have an owner already.
+            uid = ClaimUid(f"{PLUGIN_UID_PREFIX}{uuid4()}")
+            try:
+                self._reserve_for(replace(pod, units=frozenset({unit})), resource, uid, "")
+            except DriverError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _has_ended(self, pod: PodUid) -> bool:
+        """The kubelet keeps the entries of ended pods. A pod that waits for a volume has a cgroup without a process."""
+        presence, pods = self._parts.usage.presence, self._witnesses.pods()
+        if presence is None or (not isinstance(pods, Unknown) and pod in pods):
+            return False
+        return isinstance(presence([pod])[pod], Gone)
+
+    def _reserve_for(
+        self, pod: UnitsOfContainer, resource: PluginResource, uid: ClaimUid, text: str
+    ) -> None:
+        parts = self._parts
         plan = plan_taken_up(
-            container, resource, uid, text, place=parts.place, boot_id=parts.store.boot_id
+            pod, resource, uid, text, place=parts.place, boot_id=parts.store.boot_id
         )
         if plan is not None:
             with parts.lock([f"claim-{uid}"], parts.clock() + CALL_SECONDS, "taking it up"):
                 self._reserve(plan)
-
-    def _described(
-        self, container: UnitsOfContainer, resource: PluginResource, rows: Iterable[PreparedClaim]
-    ) -> ClaimUid | None:
-        """The row that was reserved at the start because a CDI file described exactly these devices."""
-        found = (
-            row for row in rows if is_nameless(row) and has_devices_of(row, container, resource)
-        )
-        return next((row.ref.uid for row in found), None)
 
     def _suspect(self, row: PreparedClaim) -> None:
         """A CDI file described the row, and the kubelet lists no pod with it: any pod of now may have been deleted by force."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.testing.fake_api.apply import CONTENT_TYPE, applied_devices
+from dra_driver.testing.fake_api.apply_node import applied_node, noticed
 from dra_driver.testing.fake_api.kinds import Object, convert
 from dra_driver.testing.fake_api.raw import loads
 from dra_driver.testing.fake_api.routes import Route, matcher, page_not_found, parse_query
@@ -128,17 +129,17 @@ def _update(ask: Ask) -> Result:
 
 def _patch(ask: Ask) -> Result:
     patch, route = ask.json(), ask.route
-    if ask.content_type == CONTENT_TYPE and _is_claim_status(route):
-        manager = parse_query(ask.path).field_manager
+    manager = parse_query(ask.path).field_manager
+    if ask.content_type == CONTENT_TYPE and (apply := _apply_of(route)) is not None:
         stored = ask.store.update(
             route.kind,
             route.name,
-            lambda present: applied_devices(present, patch, manager),
+            lambda present: apply(present, patch, manager),
             namespace=route.namespace,
         )
         return 200, served_form(route, stored)
     if ask.content_type not in MERGE_PATCHES:
-        why = "the fake takes merge patches, and an apply of the status of a ResourceClaim"
+        why = "the fake takes merge patches, an apply of a Node, and one of the status of a ResourceClaim"
         raise Refused(415, "UnsupportedMediaType", why)
 
     def patched(present: Object) -> Object:
@@ -147,8 +148,15 @@ def _patch(ask: Ask) -> Result:
     return _replace(ask, patched)
 
 
-def _is_claim_status(route: Route) -> bool:
-    return (route.kind.plural, route.subresource) == ("resourceclaims", "status")
+def _apply_of(route: Route) -> Callable[[Object, Object, str], Object] | None:
+    """The function that applies an object of this path; None if the fake has none."""
+    if (route.kind.plural, route.subresource) == ("resourceclaims", "status"):
+        return applied_devices
+    if route.kind.plural == "nodes":
+        return lambda present, body, manager: applied_node(
+            present, body, manager, route.subresource
+        )
+    return None
 
 
 def _replace(ask: Ask, change: Callable[[Object], Object]) -> Result:
@@ -157,6 +165,8 @@ def _replace(ask: Ask, change: Callable[[Object], Object]) -> Result:
 
     def merged(present: Object) -> Object:
         wanted = change(present)
+        if route.kind.plural == "nodes" and not route.subresource:
+            wanted = noticed(present, wanted)
         if route.subresource == "status":
             version = wanted.get("metadata", {}).get("resourceVersion")
             metadata = {**present["metadata"], "resourceVersion": version}

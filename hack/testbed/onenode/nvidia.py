@@ -16,6 +16,7 @@ from dra_driver.testing.nvml.control import Control
 from dra_driver.testing.nvml.node import OPERATOR, MockNode
 from hack.testbed.onenode import hook
 from hack.testbed.onenode.cluster import Cluster
+from hack.testbed.onenode.devices import mount_own_dev, unmount_own_dev
 
 MOCK = Path("/run/nvidia-mock")
 HOST = MOCK / "host"  # the mock machine's files
@@ -23,8 +24,6 @@ SHARED = MOCK / "shared"  # what befalls the hardware, and what it remembers
 HOOK = MOCK / "usr"  # goes over /usr
 HOOK_PATH = "/usr/bin/nvidia-cdi-hook"
 FOLDERS = ("nvidia", "nvidia-persistenced", "nvidia-fabricmanager")  # below /run
-# Mounts of the node's own below /dev, which a copy does not bring along.
-KEPT = ("pts", "shm", "mqueue")
 
 
 class MockGpus:
@@ -54,17 +53,7 @@ class MockGpus:
             if self.cluster.path_inside(HOST / "run" / name).exists():
                 self.cluster.path_inside(Path("/run", name)).mkdir()
                 self._mount("--bind", HOST / "run" / name, Path("/run", name))
-        self._own_dev()
-
-    def _own_dev(self) -> None:
-        """A /dev of the node's own: the machine's device files, and the GPUs'."""
-        dev = HOST / "dev"
-        # Some file of the machine may go while it is copied.
-        self.cluster.output_of(["cp", "--archive", "--no-clobber", "/dev/.", str(dev)], check=False)
-        for name in KEPT:
-            if Path("/dev", name).is_dir():
-                self._mount("--rbind", Path("/dev", name), dev / name)
-        self._mount("--rbind", dev, Path("/dev"))
+        mount_own_dev(self.cluster, HOST / "dev")
 
     def _mount(self, how: str, source: Path, target: Path) -> None:
         self.cluster.output_of(["mount", how, str(source), str(target)])
@@ -80,8 +69,9 @@ class MockGpus:
 
     def remove(self) -> None:
         """Give the node its own /dev and /usr back."""
-        for folder in ("/dev", *(["/usr"] if self.cluster.path_inside(HOOK).exists() else [])):
-            self.cluster.output_of(["umount", "--lazy", "--recursive", folder])
+        unmount_own_dev(self.cluster)
+        if self.cluster.path_inside(HOOK).exists():
+            self.cluster.output_of(["umount", "--lazy", "--recursive", "/usr"])
 
     def values(self) -> dict[str, Any]:
         """What the chart is told: where the driver sees the mock machine instead of its node."""

@@ -173,6 +173,6 @@ true
 {{- end -}}
 {{- $named := or .Values.deviceClasses.nvidia.extendedResources .Values.deviceClasses.extendedResources -}}
 {{- if and $named $version (ne $version "resource.k8s.io/v1") (ne .Values.path "device-plugin") -}}
-{{- fail (printf "deviceClasses.nvidia.extendedResources and deviceClasses.extendedResources need resource.k8s.io/v1, from Kubernetes 1.34 on, and the classes are made as %s. Leave them, or set deviceClasses.apiVersion=v1 where the cluster serves it, or path=device-plugin." $version) -}}
+{{- fail (printf "deviceClasses.extendedResources needs resource.k8s.io/v1, from Kubernetes 1.34 on, as deviceClasses.nvidia.extendedResources does, and the classes are made as %s. Leave both, or set deviceClasses.apiVersion=v1 where the cluster serves it, or path=device-plugin." $version) -}}
 {{- end -}}
 {{- end -}}

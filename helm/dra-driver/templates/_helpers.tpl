@@ -63,6 +63,22 @@ true
 {{- end -}}
 {{- end -}}
 
+{{- /* "true" if the driver patches its Node: labels, or the startup taint. */ -}}
+{{- define "dra-driver.patchesNode" -}}
+{{- if or (eq .Values.nodeLabels "patch") .Values.startupTaint -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* LABEL=FACT,… as the driver reads it. */ -}}
+{{- define "dra-driver.labelAliases" -}}
+{{- $pairs := list -}}
+{{- range $label, $fact := .Values.nodeLabelAliases -}}
+{{- $pairs = append $pairs (printf "%s=%s" $label $fact) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}
+
 {{- define "dra-driver.config" -}}
 apiVersion: config.dra-driver.dev/v1alpha1
 kind: DriverConfig
@@ -186,8 +202,16 @@ true
 {{- fail (printf "simulated.profile is %s, and the older value backend.name is not simulated: set backends.simulated.profile instead." .Values.simulated.profile) -}}
 {{- end -}}
 {{- include "dra-driver.checkHardware" . -}}
+{{- if and .Values.admissionPolicy.enabled (not (include "dra-driver.servesPolicies" .)) (or (include "dra-driver.patchesNode" .) (eq .Values.nodeCondition "write")) -}}
+{{- fail (printf "nodeLabels=patch, nodeCondition and startupTaint come with rights for every Node, which a ValidatingAdmissionPolicy narrows, and this is Kubernetes %s: there are such policies from 1.30 on. Leave them, or accept the rights with admissionPolicy.enabled=false." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- if and .Values.appArmorProfile (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "appArmorProfile is a field of Kubernetes 1.30 and later, and this is %s. Leave it, and set podAnnotations of AppArmor." .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- range $label, $_ := .Values.nodeLabelAliases -}}
+{{- if and (ne $.Values.nodeLabels "patch") (not (contains "/" $label)) -}}
+{{- fail (printf "nodeLabelAliases has %s, a label without a domain. Node Feature Discovery would give it one: set nodeLabels=patch, or use a name like example.com/%s." $label $label) -}}
+{{- end -}}
 {{- end -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}

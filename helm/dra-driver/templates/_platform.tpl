@@ -40,7 +40,8 @@ true
 
 {{- define "dra-driver.tolerations" -}}
 {{- $platform := include "dra-driver.platform" . | fromYaml -}}
-{{- with concat .Values.tolerations ($platform.tolerations | default list) | uniq -}}
+{{- $startup := ternary (list (dict "key" .Values.startupTaint "operator" "Exists")) list (ne .Values.startupTaint "") -}}
+{{- with concat .Values.tolerations ($platform.tolerations | default list) $startup | uniq -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end -}}

@@ -111,6 +111,10 @@ seLinuxOptions:
   readOnly: true
 - name: cdi  # one file for each prepared claim
   mountPath: {{ include "dra-driver.cdiDir" . }}
+{{- if ne .Values.nodeLabels "none" }}
+- name: features  # one file, from which Node Feature Discovery makes labels
+  mountPath: /etc/kubernetes/node-feature-discovery/features.d
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -129,6 +133,12 @@ seLinuxOptions:
   hostPath:
     path: {{ include "dra-driver.cdiDir" . }}
     type: DirectoryOrCreate  # empty or absent after a boot
+{{- if ne .Values.nodeLabels "none" }}
+- name: features
+  hostPath:
+    path: /etc/kubernetes/node-feature-discovery/features.d
+    type: DirectoryOrCreate  # Node Feature Discovery, which makes it too, may come later
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

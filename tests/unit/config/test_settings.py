@@ -11,6 +11,7 @@ from dra_driver.config.settings import (
     KubeletSettings,
     LogSettings,
     NodeSettings,
+    NodeWriteSettings,
     Settings,
     load,
 )
@@ -283,3 +284,37 @@ def test_a_file_that_is_no_config_file_is_named(
     with pytest.raises(Fatal, match=message) as caught:
         load(NODE, {}, path)
     assert str(path) in str(caught.value)
+
+
+def test_what_is_written_about_the_node_is_chosen(tmp_path: Path) -> None:
+    flags = {
+        "node_labels": "patch",
+        "node_label_aliases": "accelerator=vendor,example.com/memory=memory-mib",
+        "nfd_features_dir": str(tmp_path),
+        "node_condition": "write",
+        "startup_taint": "startup-taint.cluster-autoscaler.kubernetes.io/gpu",
+    }
+    assert load(NODE | flags, {}).about_node == NodeWriteSettings(
+        labels="patch",
+        aliases=(("accelerator", "vendor"), ("example.com/memory", "memory-mib")),
+        features_dir=tmp_path,
+        condition="write",
+        startup_taint="startup-taint.cluster-autoscaler.kubernetes.io/gpu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("node_labels", "yes", "must be one of none, nfd, patch"),
+        ("node_label_aliases", "accelerator", "must be KEY=VALUE"),
+        ("node_label_aliases", "accelerator=brand", "with a fact of vendor, product, model"),
+        ("node_label_aliases", "kubernetes.io/arch=vendor", "belong to Kubernetes"),
+        ("node_label_aliases", "a=vendor,a=count", "must have each label once"),
+        ("startup_taint", "node.kubernetes.io/not-ready", "belong to Kubernetes"),
+        ("startup_taint", "a b", "must be the key of a taint"),
+    ],
+)
+def test_what_must_not_be_written_is_refused(option: str, value: str, said: str) -> None:
+    with pytest.raises(Fatal, match=said):
+        load(NODE | {option: value}, {})

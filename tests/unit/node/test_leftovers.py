@@ -38,6 +38,7 @@ OURS = {
         "plugin/dra-0badcafe.sock",
         "plugin/dra.sock",
     ),
+    LeftoverKind.FEATURES: (f"features.d/.{DRIVER}.abcd-0.tmp", f"features.d/{DRIVER}"),
     LeftoverKind.CDI_FILE: (
         f"cdi/.k8s.{DRIVER}-claim_1.json.x7.tmp",
         f"cdi/k8s.{DRIVER}-claim_1.json",
@@ -75,6 +76,8 @@ THEIRS = (
     f"cdi/k8s.{DRIVER}-claim.yaml",
     f"cdi/k8s.{DRIVER}-claims_1.json",
     "cdi/nvidia.yaml",
+    "features.d/gfd",
+    f"features.d/{DRIVER}.example.com",
     "plugin/state.db.damaged-1.mine",
     "plugin/state.db.backup",
     "plugin/old-state.db",
@@ -106,6 +109,7 @@ def files(root: Path) -> NodeFiles:
         metadata_dir=root / "plugin" / "metadata",
         plugin_dir=root / "plugin",
         registry_dir=root / "registry",
+        features_dir=root / "features.d",
     )
 
 
@@ -142,7 +146,7 @@ def test_everything_of_this_driver_is_found_in_the_order_of_removal(
     assert files.others() == ()
     assert str(expected[0]) == f"socket {root}/registry/{DRIVER}-{POD}-reg.sock"
     assert set(remove_all(files)) == {""}
-    assert left(root) == {"cdi", "registry"}
+    assert left(root) == {"cdi", "features.d", "registry"}
     assert files.leftovers() == ()
     assert files.remove(expected[0]) == files.remove(expected[-1]) == ""
 
@@ -165,7 +169,7 @@ def test_nothing_of_others_is_touched(files: NodeFiles, root: Path) -> None:
         for directory in ("cdi", "plugin", "registry")
     )
     remove_all(files)
-    assert left(root) == {"cdi", "plugin", "registry", *THEIRS}
+    assert left(root) == {"cdi", "features.d", "plugin", "registry", *THEIRS}
 
 
 def test_the_state_may_lie_elsewhere(files: NodeFiles, root: Path) -> None:

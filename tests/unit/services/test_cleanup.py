@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What speaks against a cleanup, in which order things go, and what a failure costs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +11,7 @@ from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.kube.base import Conflict
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
+from dra_driver.model.own_node import NodeCondition, OwnNode
 from dra_driver.model.state import Phase, PodDevice, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
 from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
@@ -204,3 +205,53 @@ def test_what_fails_costs_only_itself(parts: CleanupParts, api: ScriptedApi, dis
     ]
     assert disk.present == [CDI, FOLDER]
     assert list(api.slices) == [SLICE.name]
+
+
+# What the driver wrote on its Node
+
+
+class OnNode:
+    """A Node with labels and a condition of the driver."""
+
+    def __init__(self) -> None:
+        ready = NodeCondition(True, "Published", "")
+        self.found: OwnNode | Permanent = OwnNode(
+            "uid", {"a": "1", "theirs": "2"}, frozenset({"a"}), condition=ready
+        )
+        self.written: list[object] = []
+
+    def read(self) -> OwnNode:
+        if isinstance(self.found, Permanent):
+            raise self.found
+        return self.found
+
+    def apply_labels(self, labels: Mapping[str, str], uid: str) -> None:
+        self.written.append((dict(labels), uid))
+
+    def apply_condition(self, condition: NodeCondition | None, uid: str) -> None:
+        self.written.append((condition, uid))
+
+    def remove_taint(self, key: str) -> bool:
+        raise AssertionError(key)
+
+
+def test_labels_and_condition_of_the_node_go_after_the_slices(parts: CleanupParts) -> None:
+    node = OnNode()
+    parts = replace(parts, node=lambda: node)
+    found = survey(parts)
+    labels = Leftover(LeftoverKind.LABELS, "a")
+    condition = Leftover(LeftoverKind.CONDITION, "DevicesReady")
+    assert found.leftovers == (SOCKET, SLICE, labels, condition, CDI, STATE, FOLDER)
+    assert [one for one in clean(parts, found) if one.failed] == []
+    assert node.written == [({}, "uid"), (None, "uid")]
+
+
+def test_a_node_without_them_or_that_cannot_be_read_is_left_alone(parts: CleanupParts) -> None:
+    node = OnNode()
+    parts = replace(parts, node=lambda: node)
+    for found in (OwnNode("uid", {"theirs": "2"}), Permanent("no right")):
+        node.found = found
+        assert survey(parts).leftovers == (SOCKET, SLICE, CDI, STATE, FOLDER)
+    node.found = OnNode().found
+    kept = survey(replace(parts, keep_slices=True))
+    assert kept.leftovers == (SOCKET, CDI, STATE, FOLDER)

@@ -13,6 +13,7 @@ from dra_driver.model.events import (
     DeviceNotClean,
     DevicesHeld,
     Leading,
+    NodeWriteForbidden,
     SecondOwnerRefused,
     StillHeld,
 )
@@ -47,6 +48,14 @@ def test_refused_owners_and_long_holds_are_written_once_each_and_in_order() -> N
     looks = iter([False, False, True])
     teller.run(Event(), written.append, wait=lambda _stop, _seconds: next(looks))
     assert written == [TOLD_REFUSED, TOLD_HELD]
+
+
+def test_a_missing_right_for_the_node_is_written() -> None:
+    teller, written = a_teller(), []
+    teller(NodeWriteForbidden("labels", "allow verb 'patch' on resource 'nodes'"))
+    teller.once(written.append)
+    said = "labels of this Node: allow verb 'patch' on resource 'nodes'"
+    assert written == [NodeEvent("Warning", "NodeWriteRefused", said)]
 
 
 def test_what_cannot_be_written_now_is_written_later() -> None:

@@ -137,8 +137,10 @@ def test_every_resource_is_registered_and_answers(bed: Bed, kubelet: FakeKubelet
     bed.offer(GPU, MIG)
     bed.server.start()
     assert bed.server.reasons() == {GPU: NOT_YET, MIG: NOT_YET}
+    assert not bed.server.has_all_lists()
     bed.run()
     until_offered(kubelet, {GPU: 1, MIG: 1})
+    kubelet.device_manager.until(bed.server.has_all_lists)
     kubelet.admit("default/one", {"main": {GPU: 1, MIG: 1}})
     assert [call[:2] for call in bed.work.asked] == [
         ("prefer", GPU),
@@ -338,6 +340,7 @@ def test_a_kubelet_that_opens_no_stream_is_asked_again(bed: Bed, registry: Regis
     bed.offer(GPU)
     bed.server.start()
     assert bed.server.round() == STREAM_SECONDS
+    assert not bed.server.has_all_lists()
     bed.clock.now += STREAM_SECONDS
     bed.server.round()
     assert len(registry.asked) == 2

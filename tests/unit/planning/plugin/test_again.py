@@ -13,7 +13,8 @@ from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Pl
 from dra_driver.model.plugin import PluginResource, Unit, UnitsOfContainer
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.plugin.again import (
-    has_devices_of,
+    by_pod,
+    described_units,
     is_nameless,
     plan_again,
     plan_taken_up,
@@ -104,11 +105,20 @@ def test_a_row_of_a_file_alone_has_no_name(
     assert is_nameless(a_row(a_device(WHOLE), ref=ref, held=held)) is nameless
 
 
-def test_a_row_is_a_containers_if_it_has_all_of_its_devices_and_shares() -> None:
+def test_a_row_has_the_units_whose_devices_and_shares_it_has() -> None:
     whole, replica = a_row(a_device(WHOLE)), a_row(a_device(REPLICA))
     both = a_row(a_device(WHOLE), a_device(REPLICA))
-    assert has_devices_of(both, a_container("GPU-0"), RESOURCE)
-    assert has_devices_of(both, a_container("GPU-0", "GPU-1::0"), RESOURCE)
-    assert not has_devices_of(whole, a_container("GPU-0", "GPU-1::0"), RESOURCE)
-    assert not has_devices_of(replica, a_container("GPU-0"), RESOURCE)
-    assert not has_devices_of(whole, a_container("GPU-9"), RESOURCE)
+    assert described_units(both, a_container("GPU-0"), RESOURCE) == {"GPU-0"}
+    assert described_units(both, a_container("GPU-0", "GPU-1::0"), RESOURCE) == {
+        "GPU-0",
+        "GPU-1::0",
+    }
+    assert described_units(whole, a_container("GPU-0", "GPU-1::0"), RESOURCE) == {"GPU-0"}
+    assert not described_units(replica, a_container("GPU-0"), RESOURCE)
+    assert not described_units(whole, a_container("GPU-9"), RESOURCE)
+
+
+def test_the_containers_of_a_pod_have_their_units_together() -> None:
+    first, second = a_container("GPU-0"), a_container("GPU-0", "GPU-1::0")
+    other = replace(second, pod=PodUid("pod-b"))
+    assert by_pod([first, other, second]) == (replace(first, units=second.units), other)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from dra_driver.errors import Temporary
+from dra_driver.model.ids import PodUid
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.state import Phase
+from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.plugin.holders import GRACE_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
@@ -32,6 +34,13 @@ def start(node: PluginNode, pod: str, *units: str) -> ContainerAnswer:
     node.run(pod)
     node.look()
     return answer
+
+
+def reserve_described(node: PluginNode) -> None:
+    """What a start does first."""
+    take_up_pod_claims(
+        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
+    )
 
 
 def pass_time(node: PluginNode, seconds: float) -> None:
@@ -112,11 +121,7 @@ def test_a_device_that_cannot_be_set_up_again_is_tried_again(node: PluginNode) -
 def test_with_a_lost_state_a_running_pod_keeps_its_device(node: PluginNode) -> None:
     start(node, "pod-a", ONE)
     node.lose_state()
-    from dra_driver.services.adopt import take_up_pod_claims  # noqa: PLC0415
-
-    take_up_pod_claims(
-        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
-    )
+    reserve_described(node)
     assert node.owned() == {"gpu-0"}
     assert node.sweep() == ()
     assert len(node.disk().files) == 1
@@ -137,11 +142,7 @@ def test_with_a_lost_state_and_no_entry_a_device_waits_for_the_pods_of_now(
     node.force_delete("pod-a")
     node.containers = ()
     node.lose_state()
-    from dra_driver.services.adopt import take_up_pod_claims  # noqa: PLC0415
-
-    take_up_pod_claims(
-        node.parts, node.store, node.cdi.documents, lambda: node.pod_devices, at_start=True
-    )
+    reserve_described(node)
     node.taking_up.once()
     (row,) = node.rows()
     assert row.held is not None
@@ -176,9 +177,93 @@ def test_a_unit_that_another_plugin_gave_out_is_given_anew_after_its_pod(node: P
     node.write("old", ONE)
     node.run("old")
     assert node.taking_up.once()
-    node.end(
-        "old"
-    )  # nobody has looked at it since it was taken up, and there is no answer of ours for it
+    # Nobody has looked at it since it was taken up, and there is no answer of ours for it.
+    node.end("old")
     assert isinstance(node.admit("new", ONE), ContainerAnswer)
     (row,) = node.rows()
     assert row.users.pods in (None, ("new",))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_with_a_lost_state_a_pod_keeps_the_devices_of_all_its_containers(
+    node: PluginNode, order: int
+) -> None:
+    assert isinstance(node.admit("pod-a", init=[ONE], main=[ONE, TWO]), ContainerAnswer)
+    node.run("pod-a")
+    node.look()
+    node.containers = node.containers[::order]  # the kubelet writes them in any order
+    node.lose_state()
+    reserve_described(node)
+    assert node.taking_up.once()
+    assert [(row.users.pods, row.held) for row in node.rows()] == [(("pod-a",), None)] * 2
+    assert len(node.disk().files) == 2
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    node.look()
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_all_units_are_reserved_that_another_plugin_gave_to_the_containers_of_a_pod(
+    node: PluginNode, order: int
+) -> None:
+    node.write("pod-x", ONE, container="init")
+    node.write("pod-x", ONE, TWO)
+    node.containers = node.containers[::order]
+    node.run("pod-x")
+    assert node.taking_up.once()
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    node.look()
+    node.end("pod-x")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_unit_whose_device_has_an_owner_does_not_cost_the_pod_its_others(
+    node: PluginNode,
+) -> None:
+    (ref,) = node.add(a_claim(results=[a_result("gpu-0")]))
+    assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
+    node.write("pod-x", ONE, TWO)
+    node.run("pod-x")
+    assert not node.taking_up.once()
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    node.look()
+    node.end("pod-x")
+    node.look()
+
+
+def test_a_pod_that_waits_for_a_volume_keeps_its_device_with_a_lost_state(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)
+    node.cgroups.add(PodUid("pod-a"))  # without a process
+    node.look()
+    node.lose_state()
+    reserve_described(node)
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.users.pods, row.held) == (("pod-a",), None)
+    assert len(node.disk().files) == 1
+    node.end("pod-a")
+
+
+def test_a_row_whose_pod_was_not_learned_before_the_reboot_survives_a_crash_after_it(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)  # and nobody looked
+    node.reboot()
+
+    def fails(_lease: object) -> object:
+        raise Temporary("not yet")
+
+    node.configure = fails
+    assert not node.taking_up.once()
+    node.configure = lambda _lease: None
+    node.restart(boot_id=node.boot_id)
+    node.recover()
+    assert node.owned() == {"gpu-0"}
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.phase, row.users.pods) == (Phase.PREPARED, ("pod-a",))
