@@ -173,6 +173,17 @@ def test_entries_of_ended_pods_and_of_other_resources_are_passed_over(node: Plug
     assert node.owned() == set()
 
 
+def test_a_unit_that_another_plugin_gave_out_is_given_anew_after_its_pod(node: PluginNode) -> None:
+    node.write("old", ONE)
+    node.run("old")
+    assert node.taking_up.once()
+    # Nobody has looked at it since it was taken up, and there is no answer of ours for it.
+    node.end("old")
+    assert isinstance(node.admit("new", ONE), ContainerAnswer)
+    (row,) = node.rows()
+    assert row.users.pods in (None, ("new",))
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_with_a_lost_state_a_pod_keeps_the_devices_of_all_its_containers(
     node: PluginNode, order: int
